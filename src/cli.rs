@@ -1,4 +1,4 @@
-//! The command line, as the parser, the man page and the completions know it.
+//! The command line, from which the parser, the man page and the completions are generated.
 
 mod bisect;
 mod nightly;
@@ -24,7 +24,7 @@ pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
                   prints a verdict with its evidence.\n\n\
                   For comparing kernels and settings; not for comparing hardware or database products.",
     after_help = "First steps:\n  bigiron doctor\n  bigiron compare debian:6.1 debian:6.12\n\n\
-                  Exit status: 0 done, 1 failed, 2 refused (the command line or the study is wrong, and nothing was booted);\n\
+                  Exit status: 0 done, 1 failed, 2 refused (the command line or the study is wrong; nothing was booted);\n\
                   with --fail-on worse 3, with --fail-on inconclusive 4."
 )]
 pub struct Cli {
@@ -62,9 +62,9 @@ pub enum Command {
 
 /// Compare kernels or settings; the first arm is the baseline
 ///
-/// Words are told apart by form: an arm is KERNEL[,LEVER=VALUE]…, where KERNEL is `debian:SERIES[/FLAVOUR]`, a name given by
-/// `bigiron kernel add`, a path (.deb, bzImage, build tree) or `running`; any other word is a workload (see `bigiron doc`).
-/// The same command finds an unfinished study of the same question and resumes it.
+/// The form of a word decides its meaning: an arm is KERNEL[,LEVER=VALUE]…, where KERNEL is `debian:SERIES[/FLAVOUR]`, a name
+/// given by `bigiron kernel add`, a path (.deb, bzImage, build tree) or `running`; any other word is a workload (see `bigiron
+/// doc`). The same command finds an unfinished study of the same question and resumes it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron compare debian:6.1 debian:6.12\n  \
@@ -73,7 +73,7 @@ pub enum Command {
     bigiron compare mine debian:6.12 --fail-on worse\n  \
     bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
-    /// Two arms or more, and the workloads to run [default workloads: micro dbsim]
+    /// Two or more arms, and the workloads to run [default workloads: micro dbsim]
     #[arg(value_name = "ARM|WORKLOAD", required = true)]
     pub words: Vec<String>,
     #[command(flatten)]
@@ -83,18 +83,18 @@ pub struct Compare {
     /// A metric that the program after `--` prints: NAME,unit=UNIT,better=higher|lower,json=POINTER or …,regex=PATTERN; may be repeated
     #[arg(long, value_name = "METRIC", help_heading = "Study")]
     pub metric: Vec<String>,
-    /// A program of yours to compare, with its arguments (workload `command`)
+    /// Your own program to compare, with its arguments (workload `command`)
     #[arg(last = true, value_name = "PROGRAM")]
     pub program: Vec<String>,
 }
 
-/// The hosts that `--on` takes: a script needs a study file.
+/// The hosts that `--on` accepts; `sim` needs a script and therefore a study file.
 fn trial_host() -> impl TypedValueParser<Value = HostKind> {
     PossibleValuesParser::new([HostKind::Vm, HostKind::Local].map(HostKind::name))
         .map(|word| word.parse().expect("both are hosts"))
 }
 
-/// What a study may be told on the command line.
+/// The design of a study, as options.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
 pub struct Design {
@@ -104,10 +104,11 @@ pub struct Design {
     /// Hold CPU frequencies steady during each trial (governor performance, boost off) and restore them afterwards; only with `--on local`
     #[arg(long)]
     pub quiet_machine: bool,
-    /// Clock that times the trials [default: wall where a guest really runs under KVM, else exact]
+    /// Clock that times the trials [default: wall if guests run under KVM, else exact]
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
     pub clock: Option<String>,
-    /// Number of pairs, even; each boots every arm once [default: 12 on the wall clock, else 8, or what the verdicts need]
+    /// Number of pairs, even; each pair boots every arm once [default: 12 on the wall clock, else 8; more if the verdicts need
+    /// them]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub pairs: Option<u32>,
     /// CPUs of a guest [default: 1]
@@ -116,14 +117,14 @@ pub struct Design {
     /// Memory of a guest, such as 512M or 2G [default: 1G, or what the workloads need]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
-    /// Random seed [default: drawn, and kept in the plan]
+    /// Random seed [default: drawn and kept in the plan]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Storage: nvme, ssd, hdd or hdd-15k (models), ram, or host-file (a virtio disk on a file, not on the exact clock) [default: nvme on
     /// the exact clock, else host-file]
     #[arg(long, value_name = "NAME")]
     pub storage: Option<String>,
-    /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, as far as the kernels have it [default: ext4]
+    /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, if the kernels support it [default: ext4]
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<String>,
     /// Set a lever on all arms; may be repeated
@@ -132,30 +133,31 @@ pub struct Design {
     /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9, amount or usage; may be repeated
     #[arg(long, value_name = "KIND=PERCENT")]
     pub margin: Vec<String>,
-    /// CPU seconds that a trial may use without progress before it counts as hung [default: 120 for each CPU; with `--on local` also the time that its workload may take]
+    /// CPU seconds without progress after which a trial counts as hung [default: 120 for each CPU; with `--on local` plus the
+    /// time that its workload may take]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     pub hang_limit: Option<u32>,
-    /// Seconds of idleness before each boot, on the wall clock only [default: 2]
+    /// Idle seconds before each boot, on the wall clock only [default: 2]
     #[arg(long, value_name = "SECONDS")]
     pub idle_gap: Option<u32>,
 }
 
-/// Where results go, and what they mean for the exit status.
+/// Where results go, and how they set the exit status.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Result")]
 pub struct ResultOptions {
     /// Folder of the study [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub jobs: Option<usize>,
-    /// Pairs to rerun with profiling where the arms differ: on the exact clock every instruction is counted by function, with `--on local` functions
-    /// are sampled [default: 1, or 2 where they are sampled]
+    /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, `--on local`
+    /// samples functions [default: 1, or 2 with sampling]
     #[arg(long, value_name = "PAIRS")]
     pub why: Option<u32>,
-    /// Pairs to rerun with lock tracing where the arms differ: locks of the kernel (since 5.19) and futexes [default: as `--why` where guests have two
-    /// CPUs or more, and with `--on local`; else 0]
+    /// Pairs to rerun with lock tracing if the arms differ: kernel locks (since 5.19) and futexes [default: as `--why` if guests
+    /// have two or more CPUs or with `--on local`; else 0]
     #[arg(long, value_name = "PAIRS")]
     pub locks: Option<u32>,
     /// Format of the report on standard output
@@ -182,11 +184,11 @@ pub enum FailOn {
 
 /// Run a study file
 #[derive(Debug, Args)]
-#[command(after_help = "The study file is described by `bigiron doc study-file`; ready-made ones lie in studies/.")]
+#[command(after_help = "The study file is described by `bigiron doc study-file`; ready-made ones are in studies/.")]
 pub struct Run {
     #[arg(value_name = "STUDY")]
     pub study: PathBuf,
-    /// Seed in place of the study file's
+    /// Seed to use instead of the study file's
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     #[command(flatten)]
@@ -201,13 +203,14 @@ pub struct Report {
     /// Format of the report
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Print a flame graph (SVG) of a sampled line instead of the report: the baseline's (a), the other arm's (b), or what differs (diff)
+    /// Print a flame graph (SVG) of a sampled line instead of the report: the baseline's (a), the other arm's (b), or their
+    /// difference (diff)
     #[arg(long, value_name = "WHAT", value_enum, ignore_case = true, conflicts_with = "format")]
     pub flame: Option<Flame>,
     /// The line of the flame graph, as WORKLOAD or WORKLOAD.METRIC [default: the first]
     #[arg(long, value_name = "LINE", requires = "flame")]
     pub line: Option<String>,
-    /// Counters in text: those that differ, or all
+    /// Counters in the text report: those that differ, or all
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Counters::Differing)]
     pub counters: Counters,
     /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
@@ -215,7 +218,7 @@ pub struct Report {
     pub fail_on: Vec<FailOn>,
 }
 
-/// Which counters text shows.
+/// Which counters the text report shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Counters {
     Differing,
@@ -235,7 +238,7 @@ pub enum Flame {
 pub struct Show {
     /// The study's folder
     pub dir: PathBuf,
-    /// Number of a trial, as listed
+    /// Number of the trial, as listed
     pub trial: Option<u32>,
 }
 
@@ -250,13 +253,13 @@ pub struct Kernel {
 pub enum KernelAction {
     /// Fetch kernels into the cache
     Fetch {
-        /// As in `debian:6.12` or `debian:6.12/amd64`
+        /// For example `debian:6.12` or `debian:6.12/amd64`
         #[arg(value_name = "KERNEL", required = true)]
         kernels: Vec<String>,
     },
     /// Keep a kernel under a name
     Add {
-        /// The name by which arms call it
+        /// The name for use in arms
         name: String,
         /// A .deb, a bzImage, a build tree, `running` or `debian:VERSION`
         #[arg(value_name = "KERNEL", required_unless_present = "image", conflicts_with = "image")]
@@ -273,14 +276,14 @@ pub enum KernelAction {
     },
     /// List the kernels in the cache
     List,
-    /// Remove a kernel, by name, release or as it was fetched
+    /// Remove a kernel, by its name, its release or the words it was fetched with
     Remove {
         #[arg(value_name = "KERNEL", required = true)]
         kernels: Vec<String>,
     },
 }
 
-/// List the levers, and see which of them this machine has
+/// List the levers, and check which of them this machine has
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron lever list\n  \
@@ -309,10 +312,10 @@ pub enum LeverAction {
         /// An arm (KERNEL,LEVER=VALUE…) or a setting (LEVER=VALUE)
         #[arg(value_name = "ARM|SETTING", required = true)]
         settings: Vec<String>,
-        /// Set them, read them back, print what changed, and restore what was before
+        /// Apply the settings, read them back, print what changed, and restore the old values
         #[arg(long)]
         apply: bool,
-        /// Folder whose disks the levers `block.` act on
+        /// Folder whose disks the `block.` levers act on
         #[arg(long, value_name = "DIR", default_value = ".")]
         dir: PathBuf,
     },
@@ -320,8 +323,8 @@ pub enum LeverAction {
 
 /// Restore what a killed bigiron left changed on this machine
 ///
-/// Every change is written down before it is made, and taken back when bigiron ends; only a kill leaves some. Exits with 1 if anything
-/// could not be restored; it is kept for another try.
+/// bigiron logs every change before making it and undoes it when it ends; only a killed run leaves changes behind. Exits with 1
+/// if anything could not be restored; it is kept for another try.
 #[derive(Debug, Args)]
 pub struct Undo {
     /// Only list what would be restored
@@ -339,10 +342,11 @@ pub struct Doctor {
 
 /// Compare a kernel with itself to measure this machine's noise floor
 ///
-/// Fails if any primary metric differs, or is off by half its margin or more. The noise found is kept and printed.
+/// Fails if any primary metric differs, or if its estimate is off by half its margin or more. The noise found is kept and
+/// printed.
 #[derive(Debug, Args)]
 pub struct Selftest {
-    /// The A/A comparison (the default, and the only one)
+    /// The A/A comparison (the default, and the only self-test)
     #[arg(long)]
     pub aa: bool,
     /// A kernel [default: debian:6.12] and the workloads to run
@@ -353,7 +357,7 @@ pub struct Selftest {
     /// Folder of the study [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     pub out: Option<PathBuf>,
-    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", help_heading = "Result")]
     pub jobs: Option<usize>,
 }
@@ -380,37 +384,37 @@ pub struct Dbsim {
 #[derive(Debug, Subcommand)]
 pub enum DbsimAction {
     Run(DbsimRun),
-    /// Explain a job in words, or say what is wrong with it; runs nothing
+    /// Explain a job in words, or report its errors; runs nothing
     Check {
         #[command(flatten)]
         job: DbsimJob,
-        /// Print the job as a job file with everything decided, instead
+        /// Print the job as a complete job file instead
         #[arg(long)]
         print: bool,
     },
-    /// Check the data and the log that a run with `--keep` left behind
+    /// Check the data and the log left by a run with `--keep`
     Verify {
         /// The run's directory
         dir: PathBuf,
-        /// What was received of the acknowledgements that the job's `run.acks` sent, after a crash of the machine
+        /// File of the acknowledgements received from the job's `run.acks`, to check after a crash of the machine
         #[arg(long, value_name = "FILE")]
         acks: Option<PathBuf>,
     },
     /// List the jobs that come with bigiron
     Jobs {
-        /// Print this one
+        /// Print the job of this name
         name: Option<String>,
     },
     /// Turn a fio job file into a dbsim job, on standard output
     ///
-    /// An option that a dbsim job cannot express is refused with its line; none is passed over.
+    /// An option that a dbsim job cannot express is rejected with its line; none is ignored.
     ImportFio {
         /// The fio job file
         file: PathBuf,
     },
 }
 
-/// A job, and what is laid over it.
+/// A job and the settings that override its keys.
 #[derive(Debug, Args)]
 pub struct DbsimJob {
     /// The name of a shipped job (see `bigiron dbsim jobs`), or a job file
@@ -422,18 +426,18 @@ pub struct DbsimJob {
 
 /// Run a job on this machine
 ///
-/// Works in a directory of its own below `--dir`, which is removed at the end. The result is written to standard output.
+/// Works in its own directory below `--dir` and removes it at the end. The result is written to standard output.
 #[derive(Debug, Args)]
 pub struct DbsimRun {
     #[command(flatten)]
     pub job: DbsimJob,
-    /// Length of the measured window, in place of the job's; a quarter as much comes before it
+    /// Length of the measured window, instead of the job's; a ramp of a quarter of it comes first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400 * 30))]
     pub seconds: Option<u64>,
-    /// Directory on the file system to be tested
+    /// Directory on the file system to test
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Random seed [default: drawn, and printed]
+    /// Random seed [default: drawn and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output
@@ -442,7 +446,7 @@ pub struct DbsimRun {
     /// Check every block and all redo afterwards; exits with 1 if anything is lost or wrong
     #[arg(long)]
     pub validate: bool,
-    /// Leave the data and the log where they are, for `bigiron dbsim verify`
+    /// Keep the data and the log, for `bigiron dbsim verify`
     #[arg(long)]
     pub keep: bool,
 }

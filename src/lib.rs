@@ -1,7 +1,7 @@
 //! bigiron: does this kernel, or this setting, help my database server, by how much, and how sure are we?
 //!
-//! The library behind the executable: the command line, studies, sessions, nights, bisections, and the registry of workloads. Everything below
-//! is a crate of its own (`docs/reference/architecture.md`).
+//! The library behind the executable: the command line, studies, sessions, nights, bisections, and the registry of workloads.
+//! Each lower layer is its own crate (`docs/reference/architecture.md`).
 
 pub mod bisect;
 pub mod cli;

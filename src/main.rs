@@ -1,4 +1,4 @@
-//! The executable: as PID 1 it is a guest's agent, otherwise what the command line says.
+//! The executable: a guest's agent as PID 1, otherwise the command line.
 
 use std::process::ExitCode;
 
@@ -7,12 +7,13 @@ use bigiron_lab::protocol::JOB_PATH;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    // A workload measures how long this takes: nothing may come before it.
+    // A workload measures how long this takes, so nothing may come before it.
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|a| a == "worker") && args.next().is_some_and(|a| a == "exit") {
         return ExitCode::SUCCESS;
     }
-    // A kernel hands words that it does not know to init as arguments; a container's first process is no guest.
+    // The kernel passes words that it does not know to init as arguments. Being PID 1 is not enough: it may be a container's
+    // first process.
     if std::process::id() == 1 && std::path::Path::new(JOB_PATH).exists() {
         bigiron_lab::guest::main(bigiron::registry::WORKLOADS);
     }

@@ -1,7 +1,8 @@
-//! Compiles the two libraries that QEMU loads under the exact clock, which bigiron carries in itself: crates/lockstep and crates/profile.
+//! Compiles the two libraries that bigiron embeds and QEMU loads under the exact clock: crates/lockstep and crates/profile.
 //!
-//! QEMU is a program of the host, linked against its libc, while bigiron is static: so they are compiled for another target than bigiron, by a
-//! `rustc` of their own. They need no target library but `core`, which comes with every toolchain for its own host, and link to nothing.
+//! QEMU is a program of the host, linked with the host's libc, while bigiron is static. The libraries are therefore compiled for
+//! another target than bigiron, by a separate `rustc`. They need only `core`, which every toolchain has for its own host, and
+//! link to nothing.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +15,8 @@ fn main() {
     compile("profile", "plugin");
 }
 
-/// Compiles `crates/NAME` to `NAME.so`; `cfg` tells the crate that it is to be the library and not a member of the workspace.
+/// Compiles `crates/NAME` to `NAME.so`; the `cfg` tells the crate that it is built as the library and not as a member of the
+/// workspace.
 fn compile(name: &str, cfg: &str) {
     println!("cargo::rerun-if-changed=../{name}/src");
     let library = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(format!("{name}.so"));
@@ -22,7 +24,7 @@ fn compile(name: &str, cfg: &str) {
     rustc.arg(format!("../{name}/src/lib.rs"));
     rustc.args(["--crate-name", name, "--crate-type", "cdylib", "--edition", "2024", "--target", TARGET, "--cfg", cfg]);
     rustc.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
-    // No libc is named, so that none newer than QEMU's can be asked for.
+    // No libc is named, so that the library cannot require one newer than QEMU's.
     rustc.args(["-C", "force-unwind-tables=no", "-C", "link-args=-nostdlib -nostartfiles"]);
     let status = rustc.arg("-o").arg(&library).status().expect("rustc runs, as cargo does");
     assert!(

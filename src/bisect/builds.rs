@@ -1,6 +1,7 @@
-//! A folder of builds as a list of kernels, by their releases.
+//! A folder of builds as a list of kernels, ordered by release.
 //!
-//! Invariant: a release comes from the boot image itself; only of a package, which would have to be unpacked, from its name.
+//! Invariant: a release is read from the boot image; only a package's comes from its name, because a package would have to be
+//! unpacked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,11 @@ pub fn is_folder(path: &Path) -> bool {
     path.is_dir() && !path.join("arch/x86/boot").is_dir()
 }
 
-/// The build trees, boot images and kernel packages directly in `dir`, the oldest release first; of one release, by name. Other files are passed over.
+/// The build trees, boot images and kernel packages directly in `dir`, the oldest release first, builds of one release by name.
+/// Other files are ignored.
 ///
 /// # Errors
-/// A folder that cannot be read, or holds fewer than two.
+/// If the folder cannot be read, or holds fewer than two builds.
 pub fn list(dir: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let entries =
         fs::read_dir(dir).map_err(|e| Refusal::new(format!("Cannot read the folder `{}`: {e}", dir.display())))?;
@@ -32,7 +34,7 @@ pub fn list(dir: &Path) -> Result<Vec<PathBuf>, Refusal> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// The release of a build, a candidate before its release; `None` for what is not a build.
+/// The release of a build, a candidate before its release; `None` if the path is not a build.
 fn release(path: &Path) -> Option<String> {
     let of_image = |path: &Path| image::read(path).ok().map(|image| image.release);
     let release = if path.is_dir() {

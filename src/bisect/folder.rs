@@ -25,30 +25,30 @@ pub const SCHEMA: u32 = 1;
 
 const FILE: &str = "bisect.toml";
 
-/// The study of the two ends.
+/// The folder of the study of the two ends.
 pub const ENDS: &str = "ends";
-/// The study in which every lever is switched alone.
+/// The folder of the study that switches every lever alone.
 pub const EACH: &str = "each";
 
-/// A bisection, described.
+/// The description of a bisection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bisection {
     pub schema: u32,
-    /// Version of bigiron that began it.
+    /// Version of bigiron that started it.
     pub bigiron: String,
     /// Hash of that executable's file.
     pub executable: String,
     /// QEMU's version, if its trials run in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<String>,
-    /// Hash of what was asked: finds the folder to resume.
+    /// Hash of the question, by which a bisection to resume is found.
     pub question_sha256: String,
     /// UTC.
     pub begun: String,
-    /// The command that asks the same again.
+    /// The command that repeats the question.
     pub repeat: String,
-    /// Its options, as a bisection of a part takes them.
+    /// Its options, as passed on to a bisection of a part.
     pub options: String,
     pub clock: Clock,
     pub seed: u64,
@@ -57,18 +57,18 @@ pub struct Bisection {
     pub error: f64,
     /// Pairs of a test.
     pub pairs_per_step: u32,
-    /// Most tests.
+    /// Maximum number of tests.
     pub steps: u32,
     pub workload: String,
     pub metric: MetricDef,
-    /// Where the kernels are built from, if they are.
+    /// The source of the kernels, if they are built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// Kernels in their order, the good one first and the bad one last; of levers, the two arms.
+    /// Kernels in order, the good one first and the bad one last; for levers, the two arms.
     pub candidates: Vec<Candidate>,
 }
 
-/// What is looked for.
+/// What a bisection searches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SearchKind {
@@ -78,27 +78,27 @@ pub enum SearchKind {
     Commits,
     /// The place among configurations of one source tree.
     Configs,
-    /// The levers, of those in which two arms differ.
+    /// The levers among those that differ between two arms.
     Levers,
 }
 
-/// Where kernels are built from, and how.
+/// The source of the kernels, and how they are built.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// The repository, as it was named.
+    /// The repository, as named on the command line.
     pub tree: PathBuf,
-    /// Where the configuration comes from; of two, the good one.
+    /// The origin of the configuration; if configurations are searched, of the good one.
     pub config: String,
-    /// Where the bad configuration comes from, if configurations are searched.
+    /// The origin of the bad configuration, if configurations are searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad_config: Option<String>,
-    /// The commit that they are configurations of.
+    /// The commit whose configurations are searched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub make: Vec<String>,
-    /// Commits that touch none of these are no candidates.
+    /// Commits that touch none of these paths are not candidates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
 }
@@ -107,15 +107,15 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainLink {
-    /// How many of the differences are as the bad configuration has them.
+    /// How many of the differences have the bad configuration's value.
     pub switched: usize,
-    /// The options that it switches against the candidate before it; in what is not laid out yet, some may have no effect.
+    /// The options that it switches relative to the candidate before it; until Kconfig has run, some may have no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<OptionChange>,
 }
 
 impl Candidate {
-    /// By what a record of its build is kept, if it is built.
+    /// The key of its build record, if it is built.
     pub fn build(&self) -> Option<&str> {
         match (&self.commit, &self.link) {
             (Some(commit), _) => Some(&commit.hash),
@@ -124,14 +124,14 @@ impl Candidate {
         }
     }
 
-    /// What tells it from the one before it, in few words.
+    /// A short description of the difference from the candidate before it.
     pub fn subject(&self) -> Option<String> {
         let short = |change: &OptionChange| format!("{}={}", change.option, change.to);
         let of_link = |link: &ChainLink| link.options.iter().map(short).collect::<Vec<_>>().join(", ");
         self.commit.as_ref().map(|commit| commit.subject.clone()).or_else(|| self.link.as_ref().map(of_link))
     }
 
-    /// As it is typed.
+    /// As typed on the command line.
     pub fn text(&self) -> String {
         ArmText { name: None, kernel: self.kernel.clone(), settings: self.settings.clone() }.to_string()
     }
@@ -147,18 +147,18 @@ pub struct Candidate {
     pub kernel: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
-    /// Which kernel that is, where it was found out before the first boot; else the study of its first test says it.
+    /// The kernel's identity, if it was determined before the first boot; otherwise the study of its first test has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// The commit that it is built of.
+    /// The commit that it is built from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<Commit>,
-    /// The configuration that it is built in.
+    /// The configuration that it is built with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<ChainLink>,
 }
 
-/// What can go wrong with a bisection's folder beyond what can with a study's.
+/// The errors of a bisection's folder that a study's folder cannot have.
 #[derive(Debug, thiserror::Error)]
 pub enum BisectError {
     #[error("`{}` is not a bisection that this bigiron can read: {why}", path.display())]
@@ -167,14 +167,14 @@ pub enum BisectError {
     Store(#[from] StoreError),
 }
 
-/// Keeps a piece of what is known as the file `name` in a bisection's folder `dir`.
+/// Writes `known` as the file `name` in a bisection's folder `dir`.
 pub(super) fn write<T: Serialize>(dir: &Path, name: &str, known: &T) -> Result<(), BisectError> {
     let unreadable = |e: toml::ser::Error| BisectError::Unreadable { path: dir.join(name), why: e.to_string() };
     write_whole(dir, name, toml::to_string(known).map_err(unreadable)?.as_bytes())?;
     Ok(())
 }
 
-/// What [`write`] kept there; `None` if there is no such file.
+/// Reads a file written by [`write`]; `None` if there is no such file.
 pub(super) fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, BisectError> {
     let path = dir.join(name);
     match fs::read_to_string(&path) {
@@ -188,7 +188,7 @@ pub(super) fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option
 }
 
 impl Bisection {
-    /// Writes the description into `dir`, which is made if need be.
+    /// Writes the description into `dir`, which is created if necessary.
     pub fn create(&self, dir: &Path) -> Result<(), BisectError> {
         fs::create_dir_all(dir).map_err(|e| StoreError::io("create the folder", dir, e))?;
         write(dir, FILE, self)
@@ -223,7 +223,7 @@ impl Bisection {
     }
 }
 
-/// The study in `folder` below `dir`, if it was begun.
+/// The study in `folder` below `dir`, if it was started.
 pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
     match Folder::open(&dir.join(folder)) {
         Ok(study) => Ok(Some(study)),

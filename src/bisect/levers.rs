@@ -1,8 +1,9 @@
-//! Which of the levers in which two arms differ makes the difference between them.
+//! Finds which of the levers that differ between two arms causes the difference in the metric.
 //!
-//! Every lever is first switched alone, from what the first arm has to what the second has. If none alone makes half of the difference, those
-//! that make some of it are switched together, the largest first; if that does not make most of it either, all couples are tried, as long
-//! as there are few. Invariant: what comes next is a function of the description and of the studies that were finished.
+//! Every lever is first switched alone, from the first arm's value to the second's. If none alone causes half of the difference,
+//! the levers that contribute are switched together, the largest first; if that does not cause most of it either, all pairs of
+//! levers are tried, as long as they are few. Invariant: the next step is a function of the description and of the finished
+//! studies.
 
 use bigiron_stats::Verdict;
 
@@ -11,31 +12,31 @@ use super::study_result::{ArmResult, StudyResult, differs};
 use bigiron_lab::lever;
 use bigiron_model::setting::{Setting, TypedSetting};
 
-/// Share of the difference that a lever makes that is said to make it.
+/// Share of the difference from which one lever is named as the cause.
 pub const HALF: f64 = 0.5;
 
-/// Share of the difference that several levers make that are said to make it together.
+/// Share of the difference from which several levers together are named as the cause.
 pub const MOST: f64 = 0.8;
 
-/// Most levers: each is an arm of one study.
+/// Maximum number of levers: each is an arm of one study.
 pub const LIMIT: usize = 16;
 
-/// Most levers whose couples are all tried: 15 arms.
+/// Maximum number of levers of which all pairs are tried: 15 arms.
 pub const COUPLES_OF: usize = 6;
 
-/// The study of all couples.
+/// The folder of the study of all pairs of levers.
 const COUPLES: &str = "couples";
 
-/// A lever that two arms set unlike each other.
+/// A lever with different values in two arms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub lever: String,
-    /// What the second arm sets it to; `None` if it leaves it alone.
+    /// The second arm's value; `None` if it does not set the lever.
     pub to: Option<String>,
 }
 
 impl Difference {
-    /// As reports and studies call it.
+    /// Its name in reports and studies.
     pub fn name(&self) -> String {
         match &self.to {
             Some(value) => TypedSetting(&(self.lever.clone(), value.clone())).to_string(),
@@ -61,19 +62,19 @@ pub fn switched(settings: &[Setting], differences: &[&Difference]) -> Vec<Settin
     kept.chain(new).collect()
 }
 
-/// A search with what its studies have shown so far.
+/// A search with its results so far.
 pub struct LeverSearch<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, that of each lever alone, and those of several together.
     pub studies: Vec<StudyResult>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeverSearchState {
-    /// The two arms are to be compared.
+    /// The two arms must be compared.
     Ends,
-    /// A study of these sets of levers, as numbers of [`LeverSearch::differences`], each set an arm.
+    /// A study of these sets of levers must run, each set (numbers of [`LeverSearch::differences`]) as an arm.
     Study {
         folder: String,
         sets: Vec<Vec<usize>>,
@@ -81,16 +82,16 @@ pub enum LeverSearchState {
     Done(LeverSearchResult),
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeverSearchResult {
     Nothing(Verdict),
     Unmeasured,
-    /// Each of these alone makes at least half of the difference; the largest first.
+    /// Each of these alone causes at least half of the difference; the largest first.
     Alone(Vec<usize>),
-    /// None of these alone, but all together, make most of it.
+    /// None of these alone, but all together, cause most of it.
     Together(Vec<usize>),
-    /// Neither one lever nor what was tried of several together makes most of it.
+    /// Neither a single lever nor any set that was tried causes most of it.
     Unexplained,
 }
 
@@ -117,12 +118,12 @@ impl LeverSearch<'_> {
         Some(self.studies.first()?.arms.first()?.estimate?.mean)
     }
 
-    /// The share of the difference that a set makes.
+    /// The share of the difference that a set causes.
     pub fn share(&self, set: &[usize]) -> Option<f64> {
         Some(self.result_of(set)?.estimate?.mean / self.whole()?)
     }
 
-    /// How it stands.
+    /// The state of the search.
     pub fn state(&self) -> LeverSearchState {
         let Some(ends) = self.studies.first().and_then(|s| s.arms.first()) else { return LeverSearchState::Ends };
         if ends.ratios.is_empty() {
@@ -177,7 +178,7 @@ impl LeverSearch<'_> {
         })
     }
 
-    /// The levers that make some of the difference alone, the largest share first.
+    /// The levers that cause some of the difference alone, the largest share first.
     fn contributing(&self, all: &[usize]) -> Vec<usize> {
         let share = |i: usize| self.share(&[i]).unwrap_or(0.0);
         let is_real = |i: &usize| share(*i) > 0.0 && self.result_of(&[*i]).is_some_and(|arm| differs(arm.verdict));

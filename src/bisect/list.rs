@@ -1,6 +1,6 @@
-//! The list of kernels between two, in its order.
+//! The ordered list of kernels between two kernels.
 //!
-//! Invariant: a list has the good kernel first and the bad one last, and each kernel has a name of its own.
+//! Invariant: a list has the good kernel first and the bad one last, and all names are unique.
 
 use std::path::Path;
 
@@ -10,10 +10,11 @@ use bigiron_archive::{KernelSpec, Store, looks_like_kernel, spec};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::version::compare as compare_versions;
 
-/// Reads `--kernels`: arms, or folders of builds, separated by commas, where a piece that names no kernel belongs to the arm before it, so that an arm may have levers.
+/// Parses `--kernels`: arms, or folders of builds, separated by commas. A piece that is not a kernel belongs to the arm before
+/// it, so that an arm can have levers.
 ///
 /// # Errors
-/// A first piece that names no kernel; a lever that is none.
+/// If the first piece is not a kernel, or a lever is unknown.
 pub fn parse(texts: &[String], named: &[String]) -> Result<Vec<ArmText>, Refusal> {
     let mut arms: Vec<String> = Vec::new();
     for text in texts {
@@ -32,7 +33,7 @@ pub fn parse(texts: &[String], named: &[String]) -> Result<Vec<ArmText>, Refusal
                     last.push_str(piece);
                 }
                 _ => {
-                    return Err(Refusal::new(format!("`--kernels` begins with `{piece}`, which names no kernel")).hint(
+                    return Err(Refusal::new(format!("`--kernels` begins with `{piece}`, which is not a kernel")).hint(
                         "A list is like `debian:6.1,debian:6.6,debian:6.12,boot.mitigations=off`; a kernel is `debian:VERSION`, a path, \
                          `running`, or a name given by `bigiron kernel add`",
                     ));
@@ -43,10 +44,10 @@ pub fn parse(texts: &[String], named: &[String]) -> Result<Vec<ArmText>, Refusal
     arms.iter().map(|text| ArmText::parse(text)).collect()
 }
 
-/// The list that was given, with `good` before it and `bad` after it unless it begins or ends with them.
+/// The list given, with `good` before it and `bad` after it unless it begins or ends with them.
 ///
 /// # Errors
-/// No two ends, or two that are the same.
+/// If there are fewer than two ends, or both are the same.
 pub fn given(good: Option<ArmText>, bad: Option<ArmText>, kernels: Vec<ArmText>) -> Result<Vec<ArmText>, Refusal> {
     let mut list = kernels;
     if let Some(good) = good
@@ -72,22 +73,22 @@ fn same(arm: &ArmText) -> Refusal {
         .hint("`bigiron selftest` compares a kernel with itself")
 }
 
-/// The Debian kernels from `good` to `bad`, which are themselves Debian's, by their versions.
+/// The Debian kernels from `good` to `bad`, both Debian's, in the order of their versions.
 ///
 /// # Errors
-/// Ends that are not Debian's, of two flavours, with unlike levers, the same, or in the wrong order.
+/// If the ends are not Debian's, of different flavours, with different levers, equal, or in the wrong order.
 pub fn debian(good: &ArmText, bad: &ArmText, store: &Store, note: &dyn Fn(&str)) -> anyhow::Result<Vec<ArmText>> {
     if good == bad {
         return Err(same(good).into());
     }
     let (of_good, of_bad) = (wanted(good)?, wanted(bad)?);
     if good.settings != bad.settings {
-        return Err(Refusal::new("Good and bad have unlike levers, so that a kernel between them has no settings of its own")
+        return Err(Refusal::new("Good and bad have different levers, so the settings of the kernels between them are undefined")
             .hint("Set levers on both, or with `--set`; `bigiron bisect levers` finds the lever; or give the arms with `--kernels`")
             .into());
     }
     if of_good.1 != of_bad.1 {
-        let message = format!("Good is of flavour `{}` and bad of `{}`; a list is of one flavour", of_good.1, of_bad.1);
+        let message = format!("Good is of flavour `{}` and bad of `{}`; a list needs one flavour", of_good.1, of_bad.1);
         return Err(Refusal::new(message).into());
     }
     let all = store.debian_kernels(&of_good.1, note)?;
@@ -100,13 +101,13 @@ fn wanted(arm: &ArmText) -> Result<(String, String), Refusal> {
         Ok(KernelSpec::Debian { version, flavour }) => {
             Ok((version, flavour.unwrap_or_else(|| spec::DEFAULT_FLAVOUR.to_owned())))
         }
-        Ok(_) => Err(Refusal::new(format!("`{arm}` is not of Debian's archive, so what lies between is not known"))
-            .hint("Name the kernels in their order, `--kernels A,B,C`")),
+        Ok(_) => Err(Refusal::new(format!("`{arm}` is not in Debian's archive, so the kernels between are unknown"))
+            .hint("Name the kernels in order: `--kernels A,B,C`")),
         Err(e) => Err(Refusal::new(e.to_string())),
     }
 }
 
-/// Of `all`, exact specs oldest first, those between what `good` and `bad` stand for, with these at the ends.
+/// The kernels of `all` (exact specs, oldest first) between those that `good` and `bad` stand for, with these at the ends.
 fn between(good: &ArmText, bad: &ArmText, wanted: (&str, &str), all: &[String]) -> Result<Vec<ArmText>, Refusal> {
     let version = |text: &str| text.trim_start_matches("debian:").split('/').next().unwrap_or("").to_owned();
     let find = |arm: &ArmText, wanted: &str| {
@@ -134,7 +135,7 @@ fn between(good: &ArmText, bad: &ArmText, wanted: (&str, &str), all: &[String]) 
     Ok([end(first, good)].into_iter().chain(inner).chain([end(last, bad)]).collect())
 }
 
-/// The same arms, each with a name of its own.
+/// The same arms with unique names.
 pub fn named(list: &[ArmText]) -> Vec<ArmText> {
     let names = arm::names(list);
     list.iter().zip(names).map(|(arm, name)| ArmText { name: Some(name), ..arm.clone() }).collect()
@@ -188,12 +189,12 @@ mod tests {
             let wanted = (wanted(&arm(good)).unwrap().0, wanted(&arm(bad)).unwrap().0);
             between(&arm(good), &arm(bad), (&wanted.0, &wanted.1), &all).map(|l| texts(&l))
         };
-        // A series is its newest kernel.
+        // A series means its newest kernel.
         assert_eq!(list("debian:6.1", "debian:6.12.9").unwrap(), all[2..5]);
         assert_eq!(list("debian:6.1.9", "debian:6.1").unwrap(), all[..3]);
         assert!(list("debian:6.12", "debian:6.1").unwrap_err().message.contains("is newer than bad"));
         assert!(list("debian:6.6", "debian:6.6.2").unwrap_err().message.contains("the same kernel"));
         assert!(list("debian:6.3", "debian:6.6").unwrap_err().message.contains("No kernel `debian:6.3`"));
-        assert!(wanted(&arm("running")).unwrap_err().message.contains("is not of Debian's archive"));
+        assert!(wanted(&arm("running")).unwrap_err().message.contains("is not in Debian's archive"));
     }
 }

@@ -1,8 +1,8 @@
-//! A bisection: which of the kernels between two, of the commits of a source tree or the options of its
-//! configuration, or of the levers between two arms, makes a difference that was measured.
+//! A bisection: finds which of the kernels between two, of the commits of a source tree, of the options of its configuration, or
+//! of the levers between two arms, causes a measured difference.
 //!
-//! Invariant: a bisection is a folder of ordinary studies and a description written before the first boot. What is to be tested next, and
-//! what was found, are functions of these alone, so one that was killed goes on where it was and tests the same kernels.
+//! Invariant: a bisection is a folder of ordinary studies and a description written before the first boot. The next test and the
+//! result are functions of these alone, so a killed bisection resumes where it stopped and tests the same kernels.
 
 pub mod builds;
 pub mod config;

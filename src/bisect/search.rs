@@ -1,6 +1,6 @@
-//! How a search among kernels stands: what to test next, or what was found.
+//! The state of a search among kernels: the next test, or the result.
 //!
-//! Invariant: a function of the description and of the tests in their order, and of nothing else.
+//! Invariant: it is a function of the description and of the tests in order, and of nothing else.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,29 +12,29 @@ use super::git::{BuildOutcome, Built};
 use super::study_result::{StudyResult, differs};
 use bigiron_model::identity::Identity;
 
-/// A search with what its tests have shown so far.
+/// A search with its tests so far.
 pub struct Search<'a> {
     pub bisection: &'a Bisection,
     /// The study of the ends, then the tests.
     pub tests: Vec<StudyResult>,
-    /// What came of building candidates that are commits or configurations, by their numbers.
+    /// The build results of candidates that are commits or configurations, by candidate number.
     pub builds: BTreeMap<usize, Built>,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SearchState {
-    /// The two ends are to be compared.
+    /// The two ends must be compared.
     Ends,
-    /// This kernel is to be tested.
+    /// This kernel must be tested.
     Test(usize),
     Done(SearchResult),
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SearchResult {
-    /// The ends do not differ: there is nothing to be found.
+    /// The ends do not differ: there is nothing to find.
     Nothing(Verdict),
     /// An end did not deliver the metric in any pair.
     Unmeasured,
@@ -42,37 +42,37 @@ pub enum SearchResult {
     Place(Span),
     /// These kernels are on neither side, and no place is clearly that of the larger change.
     Several,
-    /// The tests allowed did not settle it.
+    /// The allowed number of tests did not settle it.
     Unsettled(Span),
 }
 
-/// A kernel as the search knows it.
+/// What the search knows about a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownKernel {
     pub boots: u32,
     pub level: Option<Level>,
-    /// P(it lies after the change); `None` while the ends are not known to differ.
+    /// P(it lies after the change); `None` until the ends are known to differ.
     pub changed: Option<f64>,
     pub side: Side,
     /// How boots of it failed.
     pub failed: Vec<String>,
 }
 
-/// On which side of the change a kernel was seen.
+/// The side of the change on which a kernel lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The baseline.
     Good,
     Before,
     After,
-    /// On neither: there is more than one change.
+    /// Neither: there is more than one change.
     Neither,
-    /// It was tested, and that does not settle its side.
+    /// It was tested, but its side is still open.
     Open,
     NotTested,
     /// It cannot be tested.
     Skipped,
-    /// It was not tested: it is, byte for byte, the kernel of this number.
+    /// It was not tested, because it equals the kernel of this number byte for byte.
     Same(usize),
 }
 
@@ -82,7 +82,7 @@ impl Search<'_> {
         self.bisection.candidates.len() - 1
     }
 
-    /// The candidates by what was seen of them.
+    /// The observations of each candidate.
     pub fn points(&self) -> Vec<Point> {
         let of = |(index, candidate): (usize, &super::Candidate)| {
             let arms = || self.tests.iter().flat_map(|t| &t.arms).filter(|arm| arm.name == candidate.name);
@@ -94,13 +94,13 @@ impl Search<'_> {
         self.bisection.candidates.iter().enumerate().map(of).collect()
     }
 
-    /// What is known of the place; `None` while the ends are not known to differ.
+    /// The posterior of the place; `None` until the ends are known to differ.
     pub fn posterior(&self) -> Option<Posterior> {
         let ends = self.tests.first()?.arms.first()?;
         (differs(ends.verdict) && !ends.ratios.is_empty()).then(|| Posterior::among(&self.points(), &self.possible()))
     }
 
-    /// Where the change may be: not between two kernels of which one is the other, byte for byte.
+    /// The possible places of the change: not between two kernels that are equal byte for byte.
     fn possible(&self) -> impl Fn(usize) -> bool + use<> {
         let mut excluded = vec![false; self.bisection.candidates.len()];
         let known: Vec<(usize, &Identity)> =
@@ -116,14 +116,14 @@ impl Search<'_> {
         move |j| !excluded[j]
     }
 
-    /// What decides whether two kernels are one. Configurations are searched for what they do to the image: one that differs without a trace there
-    /// differs in nothing that boots.
+    /// The key by which two kernels count as the same. In a search among configurations only the image counts: a difference in
+    /// configuration without a trace in the image changes nothing that boots.
     fn bytes<'k>(&self, kernel: &'k Identity) -> (&'k str, Option<&'k str>) {
         let config = kernel.config_sha256.as_deref().filter(|_| self.bisection.what != SearchKind::Configs);
         (&kernel.image_sha256, config)
     }
 
-    /// The candidate before or after which has the same bytes and was tested, if this one was not.
+    /// The tested candidate with the same bytes, if this one was not tested.
     fn same(&self, index: usize) -> Option<usize> {
         let bytes = |i: usize| {
             let kernel = self.builds.get(&i)?.kernel.as_ref()?;
@@ -141,7 +141,7 @@ impl Search<'_> {
         self.builds.get(&index).filter(|built| built.outcome == BuildOutcome::Failed)
     }
 
-    /// How it stands.
+    /// The state of the search.
     pub fn state(&self) -> SearchState {
         let Some(ends) = self.tests.first().and_then(|t| t.arms.first()) else { return SearchState::Ends };
         if ends.ratios.is_empty() {
@@ -163,7 +163,7 @@ impl Search<'_> {
         }
     }
 
-    /// Builds that came to nothing: each is a step as well.
+    /// Failed builds: each counts as a step.
     fn failed_builds(&self) -> usize {
         self.builds.values().filter(|built| built.outcome == BuildOutcome::Failed).count()
     }
@@ -207,7 +207,7 @@ impl Search<'_> {
         self.bisection.candidates.iter().enumerate().map(of).collect()
     }
 
-    /// Which kernel a candidate is, as far as that is known.
+    /// A candidate's kernel, if known.
     pub fn kernel(&self, index: usize) -> Option<&Identity> {
         let candidate = &self.bisection.candidates[index];
         let tested = || self.tests.iter().flat_map(|t| &t.arms).find(|arm| arm.name == candidate.name);
@@ -341,11 +341,11 @@ mod tests {
         search.builds.insert(3, built(Some("bad")));
         let SearchState::Done(SearchResult::Place(span)) = search.state() else { panic!("{:?}", search.state()) };
         assert_eq!((span.good, span.bad, span.probability), (2, 3, 1.0));
-        // One configuration more makes another kernel.
+        // An additional configuration makes another kernel.
         let other = Identity { config_sha256: Some("d".to_owned()), ..kernel("bad") };
         search.builds.insert(3, Built { kernel: Some(other), ..built(Some("bad")) });
         assert!(matches!(search.state(), SearchState::Test(3 | 4)));
-        // Where configurations are searched, one that leaves no trace in the image makes none.
+        // In a search among configurations, a configuration without a trace in the image does not.
         let configs = Bisection { what: SearchKind::Configs, ..bisection.clone() };
         let search = Search { bisection: &configs, ..search };
         assert!(matches!(search.state(), SearchState::Done(SearchResult::Place(_))), "{:?}", search.state());

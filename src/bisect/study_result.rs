@@ -1,6 +1,6 @@
-//! What one finished study of a bisection shows of the metric in question.
+//! The result of one finished study of a bisection for the metric in question.
 //!
-//! Invariant: every arm of the study is here; one that failed is here with how it failed.
+//! Invariant: it has every arm of the study; an arm that failed is included with its failure.
 
 use bigiron_stats::Verdict;
 
@@ -10,7 +10,7 @@ use bigiron_model::identity::Identity;
 use bigiron_model::plan::Plan;
 use bigiron_report::sentence::failures;
 
-/// A study: the baseline, and the arms held against it.
+/// A study: the baseline, and the arms compared with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StudyResult {
     /// Below the bisection's folder.
@@ -35,12 +35,12 @@ pub struct ArmResult {
     /// The log ratio of each pair that gave the metric on both sides.
     pub ratios: Vec<f64>,
     pub estimate: Option<Estimate>,
-    /// What the judge says of this metric by itself: it was named before anything ran, so the others are no reason to doubt it.
+    /// The judge's verdict on this metric alone: the metric was chosen before any boot, so it needs no correction for the others.
     pub verdict: Verdict,
 }
 
 impl StudyResult {
-    /// Of a judged study.
+    /// Extracts the result from a judged study.
     pub fn of(folder: &str, plan: &Plan, judgement: &Judgement, workload: &str, metric: &str) -> StudyResult {
         let survival = |arm: usize| (judgement.survival[arm].boots, failures(plan, &judgement.survival[arm]));
         let is = |line: &&Line| line.workload == workload && line.metric.name == metric;

@@ -6,11 +6,12 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{Design, FailOn};
 
-/// Find the kernel, the option or the lever that makes a difference
+/// Find the kernel, option or lever that causes a difference
 ///
-/// Between a good kernel and a bad one (either may be the faster) lies a list of kernels: all that Debian has of one flavour, by their versions, the
-/// list that is given, or the commits of a source tree, which are built. The ends are compared first; then kernel after kernel is tested, each time the one whose test is expected to tell
-/// most, until one place is certain enough. The same command goes on with a bisection that was interrupted.
+/// The search runs over a list of kernels between a good one and a bad one (either may be the faster): all Debian kernels of one
+/// flavour in the order of their versions, a list that you give, or the commits of a source tree, which bigiron builds. It
+/// compares the ends first, then tests one kernel at a time, always the one whose test is expected to be most informative, until
+/// one place is certain enough. The same command resumes an interrupted bisection.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -36,20 +37,21 @@ pub struct Bisect {
     /// The newer side [default: the last of --kernels]
     #[arg(long, value_name = "ARM", required_unless_present = "kernels")]
     pub bad: Option<String>,
-    /// The list in its order: arms, or folders of builds, separated by commas; may be repeated [default: all between two Debian kernels]
+    /// The list in order: arms, or folders of builds, separated by commas; may be repeated [default: all kernels between two
+    /// Debian kernels]
     #[arg(long, value_name = "ARM,ARM…|DIR")]
     pub kernels: Vec<String>,
-    /// A repository of kernel sources: the commits from --good to --bad are built, each when its turn comes; nothing is written there
+    /// A repository of kernel sources: the commits from --good to --bad are built as they are needed; nothing is written to it
     #[arg(long, value_name = "DIR", requires_all = ["good", "bad"], conflicts_with = "kernels", help_heading = "Commits")]
     pub git: Option<PathBuf>,
-    /// Configuration of the kernels: a file, or a target of the tree's such as `defconfig`; what a guest needs is added [default: .config of the tree, else
-    /// that of this machine's kernel, else defconfig]
+    /// Configuration of the kernels: a file, or a make target of the tree such as `defconfig`; options that guests need are added
+    /// [default: .config of the tree, else that of this machine's kernel, else defconfig]
     #[arg(long, value_name = "FILE|TARGET", requires = "git", help_heading = "Commits")]
     pub config: Option<String>,
     /// An argument for make, such as CC=gcc-12 or -j8; may be repeated
     #[arg(long, value_name = "ARG", requires = "git", allow_hyphen_values = true, help_heading = "Commits")]
     pub make_arg: Vec<String>,
-    /// Keep sources and object files after the search; the next one in this repository starts from them
+    /// Keep sources and object files after the search; the next search in this repository starts from them
     #[arg(long, requires = "git", help_heading = "Commits")]
     pub keep_build: bool,
     /// Only commits that touch one of these paths, as `git log -- PATH` takes them
@@ -61,7 +63,7 @@ pub struct Bisect {
     pub common: BisectCommon,
 }
 
-/// When a search for a place has its answer, or gives up.
+/// When a search for a place ends.
 #[derive(Debug, Args)]
 pub struct BisectBounds {
     /// Accepted probability of naming the wrong place
@@ -78,11 +80,11 @@ pub enum BisectAction {
     Config(BisectConfig),
 }
 
-/// Find which of the options in which two kernel configurations differ makes the difference
+/// Find which of the options that differ between two kernel configurations causes the difference
 ///
-/// Both are laid out in one source tree by `make olddefconfig`, with what a guest needs built in. From one to the other leads a chain of configurations, each
-/// with one more option as the bad one has it. They are searched as kernels are, and built when their turn comes; the same command goes on with a
-/// bisection that was interrupted.
+/// `make olddefconfig` writes both configurations in one source tree, with the options that guests need built in. A chain of
+/// configurations leads from one to the other; each link takes one more option from the bad configuration. The links are searched
+/// like kernels, and built as they are needed; the same command resumes an interrupted bisection.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  \
     bigiron bisect config --git linux --at v6.12 --good good.config --bad bad.config micro:null-call --clock exact --seed 7")]
@@ -90,22 +92,22 @@ pub struct BisectConfig {
     /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
     #[arg(value_name = "WORKLOAD[:METRIC]")]
     pub what: String,
-    /// A repository of kernel sources; nothing is written there
+    /// A repository of kernel sources; nothing is written to it
     #[arg(long, value_name = "DIR")]
     pub git: PathBuf,
-    /// The commit of which all kernels are built
+    /// The commit from which all kernels are built
     #[arg(long, value_name = "REV", default_value = "HEAD")]
     pub at: String,
-    /// The configuration that is compared against: a file, or a target of the tree's such as `defconfig`
+    /// The baseline configuration: a file, or a make target of the tree such as `defconfig`
     #[arg(long, value_name = "FILE|TARGET")]
     pub good: String,
-    /// The other one, which may be the better
+    /// The other configuration, which may be the better one
     #[arg(long, value_name = "FILE|TARGET")]
     pub bad: String,
     /// An argument for make, such as CC=gcc-12 or -j8; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub make_arg: Vec<String>,
-    /// Keep sources and object files after the search; the next one in this repository starts from them
+    /// Keep sources and object files after the search; the next search in this repository starts from them
     #[arg(long)]
     pub keep_build: bool,
     #[command(flatten)]
@@ -114,14 +116,15 @@ pub struct BisectConfig {
     pub common: BisectCommon,
 }
 
-/// Find which of the levers in which two arms differ makes the difference
+/// Find which of the levers that differ between two arms causes the difference
 ///
-/// Each lever is switched alone, from what the first arm has to what the second has; where none alone makes half of the difference, several together.
+/// Each lever is switched alone from the first arm's value to the second's; if no single lever causes half of the difference,
+/// several are switched together.
 #[derive(Debug, Args)]
 pub struct BisectLevers {
     /// The first arm: KERNEL[,LEVER=VALUE]…
     pub a: String,
-    /// The second, of the same kernel with other levers
+    /// The second arm, of the same kernel with other levers
     pub b: String,
     /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
     #[arg(value_name = "WORKLOAD[:METRIC]")]
@@ -130,10 +133,10 @@ pub struct BisectLevers {
     pub common: BisectCommon,
 }
 
-/// What all bisections are told.
+/// The options that all bisections share.
 #[derive(Debug, Args)]
 pub struct BisectCommon {
-    /// `--pairs` is for the ends
+    /// The design; `--pairs` applies to the ends
     #[command(flatten)]
     pub design: Design,
     /// Pairs of each test, even [default: 2 for a kernel on the exact clock, else 4]
@@ -145,13 +148,13 @@ pub struct BisectCommon {
     /// Folder of the bisection [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     pub out: Option<PathBuf>,
-    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Result")]
     pub jobs: Option<usize>,
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BisectFormat::Text, help_heading = "Result")]
     pub format: BisectFormat,
-    /// Exit with 3 if the bad end is worse, or with 4 if nothing was found though it may be there (implies worse)
+    /// Exit with 3 if the bad end is worse, or with 4 if the search is inconclusive (implies worse)
     #[arg(long, value_name = "VERDICT", value_enum, help_heading = "Result")]
     pub fail_on: Vec<FailOn>,
 }

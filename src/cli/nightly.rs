@@ -6,10 +6,10 @@ use clap::{Args, ValueEnum};
 
 use super::FailOn;
 
-/// Run the nightly grid: every workload on two kernels or more, as pass or fail, improvements and regressions
+/// Run the nightly grid: every workload on two or more kernels, with failures, improvements and regressions
 ///
-/// The first kernel is the baseline. A night is a folder of studies; the same command goes on with one that was interrupted. What was measured
-/// is added to the history, and the newest kernel that the history has from an earlier night is compared as well.
+/// The first kernel is the baseline. A night is a folder of studies; the same command resumes an interrupted one. The results are
+/// added to the history, and the newest kernel that the history has from an earlier night is compared as well.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron nightly debian:6.1 debian:6.12 --quick\n  \
@@ -17,16 +17,16 @@ use super::FailOn;
     bigiron nightly debian:6.1 debian:6.12 micro dbsim --quick\n\n\
     `bigiron doc nightly` describes the grid; `bigiron history` shows metrics over the nights' kernels.")]
 pub struct Nightly {
-    /// Two kernels or more, and workloads if not all are wanted
+    /// Two or more kernels; also workloads, to run only these
     #[arg(value_name = "KERNEL|WORKLOAD", required = true)]
     pub words: Vec<String>,
-    /// Four boots of each kernel and seconds for each workload: a screening that sees clear changes
+    /// Four boots of each kernel and seconds for each workload: a screening that detects large changes
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
     /// Clock that times the trials
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact"], default_value = "exact", help_heading = "Study")]
     pub clock: String,
-    /// Number of pairs, even [default: 4 with --quick, else what a verdict on every row needs]
+    /// Number of pairs, even [default: 4 with --quick, else enough for a verdict on every row]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
     pub pairs: Option<u32>,
     /// CPUs of a guest [default: 1]
@@ -53,7 +53,7 @@ pub struct Nightly {
     /// Folder of the history [default: $XDG_DATA_HOME/bigiron/history or ~/.local/share/bigiron/history]
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     pub history: Option<PathBuf>,
-    /// Trials side by side, on the exact clock only [default: as many as CPUs and memory allow]
+    /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Result")]
     pub jobs: Option<usize>,
     /// Format of the grid on standard output
@@ -66,7 +66,8 @@ pub struct Nightly {
 
 /// Show the results of nights over many kernels, with change points
 ///
-/// Kernels are in the order of their versions. A change point lies between two kernels (E-divisive on the logarithms of the boots' values).
+/// Kernels are in the order of their versions. A change point lies between two kernels (found by E-divisive on the logarithms of
+/// the boots' values).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron history\n  \
@@ -79,7 +80,7 @@ pub struct History {
     /// Folder of the history [default: $XDG_DATA_HOME/bigiron/history or ~/.local/share/bigiron/history]
     #[arg(long, value_name = "DIR")]
     pub history: Option<PathBuf>,
-    /// Change points smaller than the metric's margin as well
+    /// Also show change points smaller than the metric's margin
     #[arg(long)]
     pub all: bool,
     /// Significance level of a change point
@@ -90,7 +91,7 @@ pub struct History {
     pub format: HistoryFormat,
 }
 
-/// Formats that grid and history have.
+/// Formats of the grid and the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum HistoryFormat {
     Text,

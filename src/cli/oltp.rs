@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::DbsimFormat;
 
-/// Run transactions on PostgreSQL or SQLite on this machine, load and check their database
+/// Run transactions on PostgreSQL or SQLite on this machine; load and check databases
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron oltp jobs\n  \
@@ -28,7 +28,7 @@ pub enum OltpAction {
     Load {
         /// The database: `postgresql://USER@HOST/DATABASE`
         url: String,
-        /// Warehouses, about 125 MB each
+        /// Number of warehouses, about 125 MB each
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         warehouses: u32,
     },
@@ -36,25 +36,26 @@ pub enum OltpAction {
     Check {
         /// The database: `postgresql://USER@HOST/DATABASE`
         url: String,
-        /// Also what holds only right after a load
+        /// Also check what holds only right after a load
         #[arg(long)]
         fresh: bool,
     },
-    /// Look for every commit that a run with `--set acks=FILE` was told of, after a crash of the server; exits with 1 if one is missing
+    /// After a crash of the server, look for every commit acknowledged to a run with `--set acks=FILE`; exits with 1 if one is
+    /// missing
     Prove {
-        /// The database, recovered: `postgresql://USER@HOST/DATABASE`
+        /// The recovered database: `postgresql://USER@HOST/DATABASE`
         url: String,
-        /// What has received the acknowledgements
+        /// The file that received the acknowledgements
         acks: PathBuf,
     },
     /// List the jobs that come with bigiron
     Jobs {
-        /// Print this one
+        /// Print the job of this name
         name: Option<String>,
     },
 }
 
-/// Run a job on this machine: a private server and its data are made, driven, checked and removed
+/// Run a job on this machine, on a private server whose data are loaded, checked and removed
 #[derive(Debug, Args)]
 pub struct OltpRun {
     /// The name of a shipped job (see `bigiron oltp jobs`), or a job file
@@ -63,13 +64,13 @@ pub struct OltpRun {
     /// Set an option, such as `warehouses` or `postgres.shared_buffers`; may be repeated
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
-    /// Length of the measured window, in place of the job's; a quarter as much comes before it
+    /// Length of the measured window, instead of the job's; a ramp of a quarter of it comes first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400 * 30))]
     pub seconds: Option<u64>,
-    /// Directory on the file system to be tested
+    /// Directory on the file system to test
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Random seed [default: drawn, and printed]
+    /// Random seed [default: drawn and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output
@@ -77,23 +78,24 @@ pub struct OltpRun {
     pub format: DbsimFormat,
 }
 
-/// Take the power from a machine in the middle of a run, again and again, and look for what clients were told of
+/// Cut the power of a machine during a run, repeatedly, and look for every acknowledged commit
 ///
-/// Boots a guest that runs transactions and kills it at a random moment. Its disk is left with what the guest had flushed, and a random part of
-/// what it had only written. The next guest boots on that disk: the engine recovers, every acknowledged commit is looked for, and the consistency
-/// conditions are checked. Then it works until it is killed in its turn. Exits with 1 if anything is lost or half-done.
+/// Boots a guest that runs transactions and kills it at a random moment. Its disk keeps everything that the guest had flushed and
+/// a random part of what it had only written. The next guest boots on that disk: the engine recovers, bigiron looks for every
+/// acknowledged commit and checks the consistency conditions. Then that guest runs transactions until it is killed in turn. Exits
+/// with 1 if anything is lost or half-done.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron oltp crash-test debian:6.12 --rounds 20\n  \
     bigiron oltp crash-test debian:6.12 --filesystem xfs --set oltp.postgres.wal_sync_method=open_datasync\n  \
     bigiron oltp crash-test debian:6.12 --set oltp.postgres.fsync=off")]
 pub struct OltpCrashTest {
-    /// Kernel, with levers if any, as in `bigiron compare`
+    /// Kernel, optionally with levers, as in `bigiron compare`
     pub arm: String,
-    /// Losses of power
+    /// Number of power losses
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
-    /// Acknowledged commits before a loss of power, at the most; how many is drawn
+    /// Maximum number of acknowledged commits before a power loss; the actual number is drawn
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub commits: u64,
     /// Set a lever, such as an option of `oltp` (see `bigiron doc oltp`); may be repeated
@@ -108,16 +110,16 @@ pub struct OltpCrashTest {
     /// File system of the data [default: ext4]
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<String>,
-    /// Random seed [default: drawn, and printed]
+    /// Random seed [default: drawn and printed]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Folder with room for the disk, twice what is loaded and a GiB
+    /// Folder with room for the disk: twice the loaded data plus 1 GiB
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Rehearse a disk that acknowledges flushes and does not do them: the test has to fail
+    /// Rehearse with a disk that acknowledges flushes but does not do them: the test must fail
     #[arg(long)]
     pub lying_disk: bool,
-    /// Leave console, disk and acknowledgements where they are
+    /// Keep the console, the disk and the acknowledgements
     #[arg(long)]
     pub keep: bool,
     /// Format of the result on standard output

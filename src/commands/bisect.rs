@@ -40,26 +40,26 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     }
 }
 
-/// A bisection that is being worked through.
+/// A bisection in progress.
 struct BisectionRun<'a> {
     common: &'a BisectCommon,
     dir: PathBuf,
     bisection: Bisection,
-    /// What all studies ask, without arms.
+    /// The question of all studies, without arms.
     base: Question,
     script: Option<Script>,
     cancel: Arc<AtomicBool>,
-    /// The programs that run trials here.
+    /// The programs that run trials on this machine.
     here: Provenance,
-    /// What builds candidates that are commits or configurations, unless they are simulated.
+    /// Builds candidates that are commits or configurations; `None` if they are simulated.
     builder: Option<git::Builder>,
 }
 
 impl<'a> BisectionRun<'a> {
-    /// There is an answer; whether it took a boot.
+    /// Prints a note if no boot was needed for the answer.
     fn ended(&self, booted: bool) {
         if !booted {
-            output::note(&format!("`{}` answers this question already; nothing is booted", self.dir.display()));
+            output::note(&format!("`{}` already answers this question; nothing to boot", self.dir.display()));
         }
     }
 
@@ -72,7 +72,7 @@ impl<'a> BisectionRun<'a> {
         Ok(BisectionRun::with(common, dir, bisection, asked, signals::cancelled_by_signals()?))
     }
 
-    /// The same, where signals are caught already.
+    /// The same, with signals already caught.
     fn with(
         common: &'a BisectCommon,
         dir: PathBuf,
@@ -92,12 +92,12 @@ impl<'a> BisectionRun<'a> {
         }
     }
 
-    /// Runs a study, or goes on with it.
+    /// Runs a study, or resumes it.
     fn study(&self, folder: &str, question: Question, kernels: &[Identity]) -> anyhow::Result<()> {
         self.look(folder, question, kernels, 0).map(drop)
     }
 
-    /// The same, and reruns this many pairs with profiling where they differ.
+    /// The same; also reruns `why` pairs with profiling where the arms differ.
     fn look(
         &self,
         folder: &str,
@@ -121,7 +121,7 @@ impl<'a> BisectionRun<'a> {
         conduct::conduct(&request)
     }
 
-    /// Leaves the report in the folder, and prints it.
+    /// Writes the report to the folder, and prints it.
     fn finish(&self) -> anyhow::Result<u8> {
         let report = |format| rendered(&self.dir, &self.bisection, format, &self.cancel);
         for (name, format) in [("report.json", BisectFormat::Json), ("report.txt", BisectFormat::Text)] {
@@ -137,7 +137,7 @@ impl<'a> BisectionRun<'a> {
     }
 }
 
-/// The report of the bisection in `dir`, made again; boots nothing.
+/// Regenerates the report of the bisection in `dir`; boots nothing.
 pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
     let never = AtomicBool::new(false);
     output::data(&rendered(dir, bisection, format, &never)?)?;
@@ -146,7 +146,7 @@ pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat, fai
     Ok(status(&studies, found, fail_on))
 }
 
-/// Exit status under `--fail-on`: what the ends show, and whether what makes it was found.
+/// Exit status under `--fail-on`: the verdict on the ends, and whether the search found the cause.
 fn status(studies: &[StudyResult], found: BisectOutcome, fail_on: &[FailOn]) -> u8 {
     use bigiron_stats::Verdict;
     let verdict = studies.first().and_then(|ends| ends.arms.first()).map(|arm| arm.verdict);
@@ -159,7 +159,7 @@ fn status(studies: &[StudyResult], found: BisectOutcome, fail_on: &[FailOn]) -> 
     }
 }
 
-/// A search among kernels, commits or configurations, as it stands in its folder.
+/// The state of a search among kernels, commits or configurations, read from its folder.
 fn search<'b>(dir: &Path, bisection: &'b Bisection, tests: Vec<StudyResult>) -> anyhow::Result<Search<'b>> {
     let mut builds = BTreeMap::new();
     for (index, candidate) in bisection.candidates.iter().enumerate() {
@@ -191,7 +191,7 @@ fn laid_out(report: &BisectReport<'_>, format: BisectFormat) -> String {
     }
 }
 
-/// How it ended, if it did.
+/// The outcome, if the bisection has ended.
 fn outcome(dir: &Path, bisection: &Bisection, studies: &[StudyResult]) -> anyhow::Result<BisectOutcome> {
     let studies = studies.to_vec();
     Ok(match bisection.what {
@@ -203,7 +203,7 @@ fn outcome(dir: &Path, bisection: &Bisection, studies: &[StudyResult]) -> anyhow
     })
 }
 
-/// The finished studies of a bisection, in their order.
+/// The finished studies of a bisection, in order.
 fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<Vec<StudyResult>> {
     let mut results = Vec::new();
     let next = |results: &[StudyResult]| match (results.len(), bisection.what) {
@@ -225,26 +225,27 @@ fn studies(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Resu
     Ok(results)
 }
 
-/// Whether nothing is left to be booted.
+/// Whether nothing is left to boot.
 fn is_finished(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::Result<bool> {
     Ok(outcome(dir, bisection, &studies(dir, bisection, stop)?)? != BisectOutcome::Unfinished)
 }
 
-/// The bisection's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.
+/// The bisection's folder, and the bisection of this question that it already holds: the folder given, or the first default
+/// folder whose bisection is unfinished.
 fn place(out: Option<&Path>, name: &str, question: &str) -> anyhow::Result<(PathBuf, Option<Bisection>)> {
     if let Some(dir) = out {
         return match Bisection::open(dir)? {
             Some(found) if found.question_sha256 == question => Ok((dir.to_owned(), Some(found))),
             Some(found) => Err(Refusal::new(format!("`{}` holds another bisection", dir.display()))
                 .hint(format!(
-                    "Name another folder; this one goes on with `{} --out {}`",
+                    "Name another folder; that bisection resumes with `{} --out {}`",
                     found.repeat,
                     quote(&dir.display().to_string())
                 ))
                 .into()),
             None if Folder::holds_other_things(dir) => {
-                Err(Refusal::new(format!("`{}` is not empty and holds no bisection", dir.display()))
-                    .hint("Name a new or an empty folder with `--out DIR`")
+                Err(Refusal::new(format!("`{}` is not empty and is not a bisection", dir.display()))
+                    .hint("Name a new or empty folder with `--out DIR`")
                     .into())
             }
             None => Ok((dir.to_owned(), None)),
@@ -264,5 +265,5 @@ fn place(out: Option<&Path>, name: &str, question: &str) -> anyhow::Result<(Path
             None => return Ok((dir, None)),
         }
     }
-    unreachable!("numbers do not end")
+    unreachable!("the numbers are unbounded")
 }

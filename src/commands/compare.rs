@@ -34,7 +34,7 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     report::conduct(&request, &args.outcome)
 }
 
-/// The question that arguments ask.
+/// Builds the question from the arguments.
 pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Question> {
     let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
     let (arms, workloads) = arguments::sort(words, &named)?;
@@ -63,23 +63,23 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
     for text in &design.margin {
         let (kind, margin) = margins::parse(text).map_err(|e| wrong("margin", e.message))?;
         if q.margins.insert(kind, margin).is_some() {
-            return Err(wrong("margin", format!("`{text}` sets a margin that is set already")).into());
+            return Err(wrong("margin", format!("`{text}` sets a margin a second time")).into());
         }
     }
     Ok(q)
 }
 
-/// Adds the levers that make this machine quieter, where nothing else was asked for.
+/// Adds the levers that make this machine quieter, except those already set.
 fn quiet(q: &mut Question) -> Result<(), Refusal> {
     if q.host != Some(HostKind::Local) {
-        return Err(Refusal::new("--quiet-machine: a guest has no frequencies; it goes with `--on local`"));
+        return Err(Refusal::new("--quiet-machine: a guest has no frequencies; use it with `--on local`"));
     }
     let settings = machine::quieting(Path::new("/sys"));
     if settings.is_empty() {
         return Err(Refusal::new(
-            "--quiet-machine: this machine has neither governor nor boost that could be set; a hypervisor or the firmware chooses the frequency",
+            "--quiet-machine: this machine has neither a governor nor a boost setting; a hypervisor or the firmware chooses the frequency",
         )
-        .hint("`bigiron doctor --on local` says what else makes measurements noisy"));
+        .hint("`bigiron doctor --on local` lists other sources of noise"));
     }
     for (lever, value) in settings {
         if !q.settings.iter().any(|(other, _)| other == lever) {

@@ -29,7 +29,7 @@ pub(super) fn run(action: DbsimAction) -> anyhow::Result<u8> {
     }
 }
 
-/// The options that a job's name and its settings are.
+/// The options that express a job's name and its settings.
 fn options(asked: &DbsimJob) -> Result<Options, Refusal> {
     jobs::options(&Dbsim, &asked.job, &asked.set, "KEY=VALUE, such as `cache.size=64M`", &[])
 }

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use bigiron_lab::lever::runtime;
 
-    /// What stands in the first column of a page's tables, in code.
+    /// The names in code in the first column of a page's tables.
     fn described(text: &str) -> Vec<&str> {
         let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         rows.map(|(name, _)| name).collect()

@@ -10,7 +10,7 @@ use bigiron_image as image;
 use bigiron_lab::vm::lockstep;
 use bigiron_model::size;
 
-/// Memory that the default comparison's guest has, and room for QEMU itself.
+/// Memory of the default comparison's guest, plus QEMU's own.
 const MEMORY: u64 = (1 << 30) + (256 << 20);
 
 /// Room for two kernels, their packages and apt's lists.
@@ -19,13 +19,13 @@ const CACHE_ROOM: u64 = 1 << 30;
 /// Room for a study.
 const STUDY_ROOM: u64 = 64 << 20;
 
-/// What a check found.
+/// The result of a check.
 enum CheckResult {
     Ok(String),
-    /// Not there, or does not work; what to do. `true` if the default comparison needs it.
+    /// Absent or not working, with the remedy; `true` if the default comparison needs it.
     Missing(String, bool),
     Broken(String, bool),
-    /// Could not be looked at yet.
+    /// Cannot be checked yet.
     Unknown(String),
 }
 
@@ -35,9 +35,9 @@ pub(super) fn run() -> anyhow::Result<u8> {
         ("QEMU", qemu(&environment)),
         ("lockstep", lockstep(&environment)),
         ("KVM", kvm(&environment)),
-        ("apt", tool("apt-get", "kernels from packages (`debian:…`); other kernels work without", true)),
-        ("mke2fs", tool("mke2fs", "ext4 file systems; `apt-get install e2fsprogs` brings it", true)),
-        ("mkfs.xfs", tool("mkfs.xfs", "`--filesystem xfs`; `apt-get install xfsprogs` brings it", false)),
+        ("apt", tool("apt-get", "kernels from packages (`debian:…`); other kernels do not need it", true)),
+        ("mke2fs", tool("mke2fs", "ext4 file systems; `apt-get install e2fsprogs` installs it", true)),
+        ("mkfs.xfs", tool("mkfs.xfs", "`--filesystem xfs`; `apt-get install xfsprogs` installs it", false)),
         ("memory", memory()),
         ("cache", room(environment.cache(), CACHE_ROOM, "set BIGIRON_CACHE to a folder with room")),
         ("results", room(Path::new("."), STUDY_ROOM, "work in another folder, or give `--out DIR`")),
@@ -75,21 +75,21 @@ fn qemu(environment: &Environment<'_>) -> CheckResult {
     }
 }
 
-/// Lockstep is not needed to compare, only to repeat to the last digit.
+/// Lockstep is not needed to compare, only for results that repeat to the last digit.
 fn lockstep(environment: &Environment<'_>) -> CheckResult {
     let Ok(qemu) = environment.qemu() else {
-        return CheckResult::Unknown("there is no QEMU to try it with".to_owned());
+        return CheckResult::Unknown("there is no QEMU to test".to_owned());
     };
     match lockstep::try_out(qemu) {
         Ok(()) => CheckResult::Ok("QEMU's threads take turns: the exact clock repeats to the last digit".to_owned()),
         Err(why) => CheckResult::Missing(
-            format!("{why}; the exact clock may be some nanoseconds off from one run to the next, rarely"),
+            format!("{why}; in rare cases the exact clock differs by some nanoseconds between runs"),
             false,
         ),
     }
 }
 
-/// KVM is never needed: without it the clock is `exact`.
+/// KVM is never required: without it the default clock is `exact`.
 fn kvm(environment: &Environment<'_>) -> CheckResult {
     if environment.kvm_needs_kernel() {
         return CheckResult::Unknown(
@@ -122,14 +122,14 @@ fn memory() -> CheckResult {
             true,
         ),
         Some(bytes) => CheckResult::Ok(format!("{} MiB available", bytes >> 20)),
-        None => CheckResult::Broken("/proc/meminfo names no MemAvailable".to_owned(), false),
+        None => CheckResult::Broken("/proc/meminfo has no MemAvailable".to_owned(), false),
     }
 }
 
 fn room(dir: &Path, least: u64, right: &str) -> CheckResult {
     let existing = dir.ancestors().find(|d| d.exists()).filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Err(e) = tempfile::tempfile_in(existing) {
-        return CheckResult::Broken(format!("`{}` cannot be written ({e}); {right}", existing.display()), true);
+        return CheckResult::Broken(format!("`{}` is not writable ({e}); {right}", existing.display()), true);
     }
     match rustix::fs::statvfs(existing) {
         Ok(fs) => {

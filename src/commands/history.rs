@@ -17,18 +17,18 @@ pub(super) fn run(args: &cli::History) -> anyhow::Result<u8> {
     };
     if !(args.significance > 0.0 && args.significance <= 0.5) {
         return Err(Refusal::new(format!(
-            "--significance: {} is no level; it is above 0 and at most 0.5",
+            "--significance: {} is out of range; it must be above 0 and at most 0.5",
             args.significance
         ))
         .into());
     }
     let history = History::read(&dir)?;
     for (line, why) in &history.unreadable {
-        output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
+        output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is skipped"));
     }
     if history.entries.is_empty() {
-        return Err(Refusal::new(format!("`{}` holds no history yet", dir.display()))
-            .hint("`bigiron nightly KERNEL KERNEL --quick` begins one; `--history DIR` names another folder")
+        return Err(Refusal::new(format!("`{}` has no history yet", dir.display()))
+            .hint("`bigiron nightly KERNEL KERNEL --quick` starts one; `--history DIR` names another folder")
             .into());
     }
     let search = Search { significance: args.significance, ..Search::default() };
@@ -48,7 +48,7 @@ pub(super) fn run(args: &cli::History) -> anyhow::Result<u8> {
         let known: Vec<String> = names.iter().flat_map(|(row, m)| [row.clone(), format!("{row}.{}", m.name)]).collect();
         let right = match suggest::nearest(what, known.iter().map(String::as_str)) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "`bigiron history` shows what there is".to_owned(),
+            None => "`bigiron history` lists them".to_owned(),
         };
         return Err(Refusal::new(format!("The history has neither a row nor a metric `{what}`; {right}")).into());
     }

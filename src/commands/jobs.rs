@@ -1,4 +1,4 @@
-//! What the commands of workloads with jobs have in common: settings of a job, and the jobs that come with bigiron.
+//! Code shared by the commands of workloads with jobs: settings of a job, and the jobs that come with bigiron.
 
 use std::fmt::Write as _;
 
@@ -9,8 +9,8 @@ use bigiron_workload as workload;
 use bigiron_workload::Workload;
 use bigiron_workload::library::{Library, Shipped};
 
-/// The complete options of `workload` with `job`, the texts of `--set` (each `NAME=VALUE`) and `more`, as typed: the caller has the workload
-/// read them. `right` shows the form of a text.
+/// The complete options of `workload` with `job`, the texts of `--set` (each `NAME=VALUE`) and `more`, still unparsed: the
+/// workload parses them. `right` shows the correct form of a text.
 pub(super) fn options(
     workload: &dyn Workload,
     job: &str,
@@ -22,12 +22,12 @@ pub(super) fn options(
     for text in set {
         let refuse = |message: String| Refusal::new(message).at(Some("--set".to_owned()));
         let Some((name, value)) = text.split_once('=').filter(|(_, value)| !value.is_empty()) else {
-            return Err(refuse(format!("`{text}` sets nothing; write {right}")));
+            return Err(refuse(format!("`{text}` is not a setting; write {right}")));
         };
-        // Levers are called by the workload's name too; both are understood.
+        // The name may carry the workload's prefix, as in levers.
         let name = name.strip_prefix(workload.name()).and_then(|name| name.strip_prefix('.')).unwrap_or(name);
         if name == "job" {
-            return Err(refuse("The job is named by the first argument".to_owned()));
+            return Err(refuse("The first argument names the job".to_owned()));
         }
         if settings.iter().any(|(other, _)| *other == name) {
             return Err(refuse(format!("`{name}` is set twice")));
@@ -37,7 +37,7 @@ pub(super) fn options(
     workload::complete(workload, settings.into_iter().chain(more.iter().copied())).map_err(Refusal::new)
 }
 
-/// Prints the job of that name, or all names with what the jobs are about.
+/// Prints the job of that name, or a list of all jobs with their descriptions.
 pub(super) fn show(library: &Library, name: Option<&str>, about: impl Fn(&Shipped) -> String) -> anyhow::Result<u8> {
     if let Some(name) = name {
         output::data(library.get(name)?.text)?;

@@ -40,7 +40,7 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
                 let removed = store.remove(&what).map_err(refuse)?;
                 let releases: Vec<&str> = removed.iter().map(|e| e.release.as_str()).collect();
                 match &releases[..] {
-                    [] => output::note(&format!("The name `{what}` is gone; its kernel is kept")),
+                    [] => output::note(&format!("Removed the name `{what}`; its kernel is kept")),
                     _ => output::note(&format!("Removed {}", releases.join(", "))),
                 }
             }
@@ -52,10 +52,10 @@ pub(super) fn run(action: KernelAction) -> anyhow::Result<u8> {
 fn list(store: &Store) -> Result<String, KernelError> {
     let entries = store.list()?;
     if entries.is_empty() {
-        output::note("No kernels yet; `bigiron kernel fetch debian:6.12` brings one");
+        output::note("No kernels yet; `bigiron kernel fetch debian:6.12` fetches one");
         return Ok(String::new());
     }
-    let mut rows = vec![["release", "name", "asked for as", "modules", "size", "from"].map(str::to_owned)];
+    let mut rows = vec![["release", "name", "requested as", "modules", "size", "from"].map(str::to_owned)];
     for e in entries {
         let size = format!("{:.0} MB", e.bytes as f64 / 1e6);
         rows.push([e.release, e.names.join(", "), e.spec, e.modules.to_string(), size, e.package.unwrap_or(e.from)]);

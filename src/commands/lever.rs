@@ -31,7 +31,7 @@ pub(super) fn run(action: &LeverAction) -> anyhow::Result<u8> {
     }
 }
 
-/// (name, scope, root, in a few words)
+/// (name, scope, root, short description)
 type Row = (String, &'static str, &'static str, String);
 
 fn rows() -> Vec<Row> {
@@ -55,7 +55,7 @@ fn list(family: Option<&str>) -> anyhow::Result<String> {
         rows.retain(|(name, ..)| name.split('.').next() == Some(family));
         if rows.is_empty() {
             let right = suggest::list(setting::families());
-            return Err(Refusal::new(format!("No family of levers is called `{family}`; there is {right}")).into());
+            return Err(Refusal::new(format!("No family of levers `{family}`; families are {right}")).into());
         }
     }
     let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
@@ -70,7 +70,7 @@ fn show(name: &str) -> anyhow::Result<String> {
     let family = name.split('.').next().unwrap_or(name);
     let Some(named) = runtime::find(name) else {
         if runtime::is_family(family) {
-            // The tables know near misses.
+            // The lever tables report near misses.
             return Err(Refusal::from(setting::check(name, "").err().context("an unknown lever")?).into());
         }
         if let Some(text) = option(name) {
@@ -94,7 +94,7 @@ fn show(name: &str) -> anyhow::Result<String> {
         out.push_str("on this machine: needs root\n");
     }
     if let Some(since) = lever.since {
-        let _ = writeln!(out, "since: Linux {since}, where the kernel is built with it");
+        let _ = writeln!(out, "since: Linux {since}, if built into the kernel");
     }
     let link = TrialLink::lazy();
     let site = environment::here(Path::new("."), &link);
@@ -118,7 +118,7 @@ fn show(name: &str) -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// An option of a workload, or a key of its jobs, in words.
+/// The description of a workload's option or of a key of its jobs.
 fn option(name: &str) -> Option<String> {
     let (family, key) = name.split_once('.')?;
     let mut out = String::new();
@@ -133,7 +133,7 @@ fn option(name: &str) -> Option<String> {
     (!out.is_empty()).then(|| format!("{out}scope: workload\nmore: bigiron doc {family}\n"))
 }
 
-/// What the devices say that a trial would have here.
+/// The value that the devices of a trial on this machine have.
 fn between(site: &Site<'_>, attribute: Attribute) -> String {
     let pair = match site.link.get() {
         Ok(pair) => pair,
@@ -153,7 +153,7 @@ fn place(lever: &Lever) -> String {
         LeverTarget::Device(file) => {
             format!("/sys/block/DEVICE/queue/{file} of the device that the file system lies on")
         }
-        LeverTarget::Named(_) => "the file that its name says".to_owned(),
+        LeverTarget::Named(_) => "the file that its name gives".to_owned(),
         LeverTarget::Workload => "the processes of the workload".to_owned(),
         LeverTarget::Swap => "/dev/zramN".to_owned(),
         LeverTarget::Link(attribute) => attribute.place(),
@@ -162,7 +162,7 @@ fn place(lever: &Lever) -> String {
     }
 }
 
-/// Settings of words, each an arm or a setting.
+/// Parses words, each an arm or a setting, into settings.
 fn parse(words: &[String]) -> anyhow::Result<Vec<Setting>> {
     let mut settings = Vec::new();
     for word in words {
@@ -188,11 +188,11 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
     let (mut out, mut missing) = (String::new(), false);
     for setting in &settings {
         let said = match lever::scope(&setting.0) {
-            Scope::Boot => "well formed; the kernel that boots with it shows whether it takes".to_owned(),
+            Scope::Boot => "well formed; only a boot shows whether it takes effect".to_owned(),
             Scope::Workload => "well formed; an option of a workload".to_owned(),
             Scope::Runtime if !here.contains(setting) => "well formed; it acts on guests".to_owned(),
             Scope::Runtime if scheduled && setting.0.starts_with("block.iosched.") => {
-                "well formed; the scheduler that is to be chosen shows whether it has it".to_owned()
+                "well formed; only the chosen scheduler shows whether it has it".to_owned()
             }
             Scope::Runtime => match site.resolve(setting) {
                 Ok(_) => "available here".to_owned(),
@@ -208,7 +208,7 @@ fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
     Ok(if missing { super::FAILED } else { 0 })
 }
 
-/// Sets everything, shows what changed and takes it back.
+/// Applies all settings, prints what changed and restores the old values.
 fn applied(settings: &[Setting], dir: &Path) -> anyhow::Result<u8> {
     let mut ledger = Ledger::open()?;
     let mark = ledger.mark();
@@ -226,7 +226,7 @@ fn applied(settings: &[Setting], dir: &Path) -> anyhow::Result<u8> {
     }
     applied.map_err(anyhow::Error::msg)?;
     if troubles.is_empty() {
-        output::note("All of it is restored");
+        output::note("Everything is restored");
         return Ok(0);
     }
     Ok(super::FAILED)

@@ -31,14 +31,14 @@ use crate::cli::{Cli, Command, FailOn};
 
 /// Exit status of a run that failed.
 const FAILED: u8 = 1;
-/// Exit status of a command line or a study that is refused.
+/// Exit status of a refused command line or study.
 const REFUSED: u8 = 2;
 /// Exit status with `--fail-on worse`, if an arm is worse.
 const WORSE: u8 = 3;
-/// Exit status with `--fail-on inconclusive`, if nothing can be said.
+/// Exit status with `--fail-on inconclusive`, if the result is inconclusive or invalid.
 const INCONCLUSIVE: u8 = 4;
 
-/// Does what was asked.
+/// Runs the command.
 ///
 /// Returns the exit status; errors have been printed to standard error.
 pub fn main(cli: Cli) -> ExitCode {
@@ -69,7 +69,7 @@ pub fn main(cli: Cli) -> ExitCode {
     }
 }
 
-/// Prints an error and says which exit status it means.
+/// Prints an error and returns its exit status.
 fn explain(error: &anyhow::Error) -> u8 {
     output::line(format_args!("error: {error:#}"));
     let refusal = error.downcast_ref::<Refusal>();

@@ -40,7 +40,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
 
-/// A night that is being worked through.
+/// A night in progress.
 struct NightRun<'a> {
     args: &'a Nightly,
     dir: PathBuf,
@@ -48,7 +48,7 @@ struct NightRun<'a> {
     base: Question,
     script: Option<Script>,
     cancel: Arc<AtomicBool>,
-    /// The programs that run trials here.
+    /// The programs that run trials on this machine.
     here: Provenance,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     let (base, only) = question(args)?;
     let budget = if args.quick { Budget::Quick } else { Budget::Full };
     let rows = rows::rows(budget, &only)?;
-    // What was named is run or refused; of all there is, what can be run is.
+    // A named row that cannot run is an error; without names, such rows are left out.
     let (rows, left_out) = if only.is_empty() { rows::possible(rows, &base) } else { (rows, Vec::new()) };
     for row in &left_out {
         output::line(format_args!("warning: row `{}` is left out: {}", row.row, row.why));
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     let night = match found {
         Some(night) => night,
         None => {
-            // Kernels are fetched, and bad ones refused, before there is a folder.
+            // Kernels are fetched, and bad ones refused, before the folder is created.
             let (identities, _) = hosts::kernels(&resolved[0], &environment)?;
             let names = resolved[0].arms.iter().map(|a| a.name.clone());
             let night = Night {
@@ -124,14 +124,14 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     Ok(status(&report, &args.fail_on))
 }
 
-/// What the night has taken of this machine, in all its sessions.
+/// What the night cost this machine, over all its sessions.
 fn cost(report: &NightReport) -> String {
     let cpu = report.cpu_s;
     let time = if cpu < 100.0 { format!("{cpu:.0} s") } else { format!("{:.1} min", cpu / 60.0) };
     format!("{} boots, {time} of CPU time", report.boots)
 }
 
-/// The grid of a night that lies in `dir`, made again; boots nothing.
+/// Regenerates the grid of the night in `dir`; boots nothing.
 pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
     let report = report(dir, night, &AtomicBool::new(false))?;
     output::data(&rendered(&report, format))?;
@@ -157,7 +157,7 @@ fn status(report: &NightReport, fail_on: &[FailOn]) -> u8 {
     }
 }
 
-/// What all studies of the night ask, and the workloads that were named.
+/// The common question of the night's studies, and the workloads that were named.
 fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
     let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
     let (arms, workloads) = arguments::sort(&args.words, &named)?;
@@ -168,7 +168,7 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
     }
     if arms.len() < 2 {
         return Err(
-            Refusal::new(format!("{} kernels; a night takes two or more, the baseline first", arms.len())).into()
+            Refusal::new(format!("{} kernels; a night needs two or more, the baseline first", arms.len())).into()
         );
     }
     let wrong = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
@@ -191,7 +191,7 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
     Ok((base, workloads))
 }
 
-/// Pairs of every study: few for a screening, else enough for each row's verdict to pass the correction for all of them.
+/// Pairs of every study: few for a screening, else enough for each row's verdict to pass the correction for multiple comparisons.
 fn pairs(args: &Nightly, base: &Question, rows: usize) -> u32 {
     let usual = if base.clock == Some(Clock::Wall) { 12 } else { 8 };
     args.pairs.unwrap_or(match args.quick {
@@ -200,7 +200,7 @@ fn pairs(args: &Nightly, base: &Question, rows: usize) -> u32 {
     })
 }
 
-/// The script of the host `sim` in a file.
+/// Reads a script of the host `sim` from a file.
 pub(super) fn script(path: &Path) -> anyhow::Result<Script> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the script `{name}`: {e}")))?;
@@ -210,7 +210,7 @@ pub(super) fn script(path: &Path) -> anyhow::Result<Script> {
     })?)
 }
 
-/// The command line that asks the same again.
+/// The command line that repeats the question.
 fn repeat(args: &Nightly) -> String {
     let mut words = vec!["bigiron".to_owned(), "nightly".to_owned()];
     words.extend(args.words.iter().cloned());
@@ -235,21 +235,22 @@ fn repeat(args: &Nightly) -> String {
     words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")
 }
 
-/// The night's folder, and what it holds of this question already: the one named, or the first of the default ones that is not finished.
+/// The night's folder, and the night of this question that it already holds: the folder given, or the first default folder whose
+/// night is unfinished.
 fn place(args: &Nightly, first: &ResolvedQuestion, question: &str) -> anyhow::Result<(PathBuf, Option<Night>)> {
     if let Some(dir) = &args.out {
         return match Night::open(dir)? {
             Some(night) if night.question_sha256 == question => Ok((dir.clone(), Some(night))),
             Some(night) => Err(Refusal::new(format!("`{}` holds another night", dir.display()))
                 .hint(format!(
-                    "Name another folder; this one goes on with `{} --out {}`",
+                    "Name another folder; that night resumes with `{} --out {}`",
                     night.repeat,
                     quote(&dir.display().to_string())
                 ))
                 .into()),
             None if bigiron_model::store::Folder::holds_other_things(dir) => {
-                Err(Refusal::new(format!("`{}` is not empty and holds no night", dir.display()))
-                    .hint("Name a new or an empty folder with `--out DIR`")
+                Err(Refusal::new(format!("`{}` is not empty and is not a night", dir.display()))
+                    .hint("Name a new or empty folder with `--out DIR`")
                     .into())
             }
             None => Ok((dir.clone(), None)),
@@ -273,14 +274,14 @@ fn place(args: &Nightly, first: &ResolvedQuestion, question: &str) -> anyhow::Re
             None => return Ok((dir, None)),
         }
     }
-    unreachable!("numbers do not end")
+    unreachable!("the numbers are unbounded")
 }
 
 impl NightRun<'_> {
-    /// Runs what has not been run yet.
+    /// Runs all parts that have not run yet.
     fn all(&self) -> anyhow::Result<()> {
         if self.night.is_finished(&self.dir)? {
-            output::note(&format!("`{}` holds this night already; nothing is booted", self.dir.display()));
+            output::note(&format!("`{}` already holds this night; nothing to boot", self.dir.display()));
             return Ok(());
         }
         self.here.check("night", &self.dir, Some(&self.night.provenance()))?;
@@ -298,17 +299,18 @@ impl NightRun<'_> {
         }
         ensure!(
             failed.is_empty(),
-            "Of {of} parts these could not be run to their end: {}; what stopped each of them stands above. Once it is put right, the same command goes on",
+            "Of {of} parts, these did not complete: {}; the errors are above. When they are fixed, the same command resumes the night",
             failed.join(", ")
         );
         Ok(())
     }
 
-    /// The rows of one boot; each alone, if a boot of them failed. Nobody watches a night: what stops one part does not stop the others.
+    /// Runs the rows of one boot; if a boot fails, runs each row alone. Nobody watches a night, so an error in one part does not
+    /// stop the others.
     fn part(&self, group: &Group) -> anyhow::Result<()> {
         self.study(&group.folder, &group.rows.iter().collect::<Vec<_>>())?;
         if group.must_split(&self.dir)? {
-            output::note("A boot failed: each of these is run alone, to see which of them it was");
+            output::note("A boot failed: running each of these rows alone to find the cause");
             for row in &group.rows {
                 self.study(&Group::alone(row), &[row])?;
             }
@@ -334,11 +336,12 @@ impl NightRun<'_> {
     }
 }
 
-/// Keeps in the night's folder what the history has of the kernels that tonight's are held against: the grid can then be made again anywhere.
+/// Copies the history's results of the kernels compared tonight into the night's folder, so that the grid can be regenerated on
+/// any machine.
 fn remember(work: &NightRun<'_>, history: &Path) -> anyhow::Result<()> {
     let kept = History::read(history)?;
     for (line, why) in &kept.unreadable {
-        output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is passed over"));
+        output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is skipped"));
     }
     let entries = collect::entries(&work.night, &studies(&work.dir, &work.night, &work.cancel)?);
     let last: Vec<HistoryEntry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
@@ -348,7 +351,7 @@ fn remember(work: &NightRun<'_>, history: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The studies of a night that were begun.
+/// The studies of a night that were started.
 fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Vec<Studied>> {
     let mut studies: Vec<Studied> = Vec::new();
     for group in &night.groups {
@@ -364,7 +367,7 @@ fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Vec<S
     Ok(studies)
 }
 
-/// Everything that is said of a night.
+/// The report of a night.
 fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<NightReport> {
     let studies = studies(dir, night, stop)?;
     let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();

@@ -1,4 +1,4 @@
-//! `bigiron doctor --on local`: how fit this machine is for measuring on itself.
+//! `bigiron doctor --on local`: how suitable this machine is for measurements.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use bigiron_probe::machine;
 use bigiron_probe::machine::Grade;
 use bigiron_probe::noise::MachineSample;
 
-/// How long the machine is watched.
+/// How long the machine is observed.
 const WATCHED: Duration = Duration::from_secs(2);
 
 pub(super) fn run() -> anyhow::Result<u8> {
@@ -25,9 +25,9 @@ pub(super) fn run() -> anyhow::Result<u8> {
     let count = |grade| items.iter().filter(|i| i.grade == grade).count();
     output::note(&match (count(Grade::Noisy), count(Grade::Unknown)) {
         (0, 0) => "Nothing found that would disturb measurements".to_owned(),
-        (0, unknown) => format!("Nothing found that would disturb measurements; {unknown} things are not to be seen"),
+        (0, unknown) => format!("Nothing found that would disturb measurements; {unknown} things could not be checked"),
         (noisy, unknown) => format!(
-            "{noisy} things make measurements noisy and {unknown} are not to be seen. Trials in random pairs stand that, and take more of them: \
+            "{noisy} things make measurements noisy and {unknown} could not be checked. Trials in random pairs tolerate noise, but need more pairs: \
              `bigiron compare --on local running running -- PROGRAM` shows how many"
         ),
     });

@@ -54,7 +54,7 @@ struct RunResult<'a> {
     seed: u64,
     metrics: &'a BTreeMap<String, f64>,
     facts: &'a BTreeMap<String, String>,
-    /// Why it counts for nothing.
+    /// Why the run is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
@@ -65,7 +65,7 @@ fn once(args: &OltpRun) -> anyhow::Result<u8> {
     let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;
     let cancel = signals::cancelled_by_signals()?;
     let once = local::once(&Oltp, &options, seed, &args.dir, &cancel, &show).map_err(|e| match e {
-        HostError::Cancelled => anyhow::anyhow!("Interrupted; everything that was started is stopped and removed"),
+        HostError::Cancelled => anyhow::anyhow!("Interrupted; all processes are stopped and all files removed"),
         other => other.into(),
     })?;
     let failed = once.failure.map(|(failure, why)| format!("{}: {why}", failure.verb()));
@@ -90,7 +90,7 @@ fn show(phase: Phase) {
     {
         let far = match of {
             0 | 1 => String::new(),
-            // Steps of a ramp are few, and as long as each other.
+            // A ramp has few steps, all of the same length.
             2..100 => format!(" (step {} of {of})", done + 1),
             _ => format!(" {} %", u64::from(done) * 100 / u64::from(of)),
         };
@@ -103,7 +103,7 @@ fn show(phase: Phase) {
 
 fn text(result: &RunResult<'_>, metrics: &[MetricDef]) -> String {
     let mut out = String::new();
-    // Nothing that was measured in a run that failed is worth a look.
+    // A failed run's measurements are not shown.
     if let Some(why) = &result.failed {
         let _ = writeln!(out, "FAILED: the workload {why}");
         let _ = writeln!(out, "Seed {}", result.seed);
@@ -144,7 +144,7 @@ fn load(text: &str, warehouses: u32) -> anyhow::Result<u8> {
     for what in trial_database::load_marked(&url, Scale { warehouses }, Procedures::Wanted, &step)? {
         output::note(&format!("not available on this server: {what}"));
     }
-    output::note(&format!("{warehouses} warehouses are in {url}"));
+    output::note(&format!("Loaded {warehouses} warehouses into {url}"));
     Ok(0)
 }
 
@@ -159,7 +159,7 @@ fn prove(text: &str, acks: &Path) -> anyhow::Result<u8> {
     let mut database = Connection::connect(&url(text)?)?;
     let mut report = check::prove(&mut database, &marks, &account)?;
     report.checks.extend(check::conditions(&mut database, false)?.checks);
-    output::note(&format!("{} acknowledged transactions that write", account.entries.len()));
+    output::note(&format!("{} acknowledged write transactions", account.entries.len()));
     print(&report)
 }
 

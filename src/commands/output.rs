@@ -1,4 +1,4 @@
-//! Writing to the two streams. A reader that closes its end is no error.
+//! Writing to the two streams. A reader that closes its end is not an error.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -22,22 +22,22 @@ pub(super) fn data(text: &str) -> anyhow::Result<()> {
     write().context("Cannot write to standard output")
 }
 
-/// Writes a line for people to standard error; a closed one is no reason to stop.
+/// Writes a line for people to standard error; ignores a closed stream.
 pub(super) fn line(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Says what is being done.
+/// Prints a progress note.
 pub(super) fn note(text: &str) {
     line(format_args!("{text}"));
 }
 
-/// Says what may spoil the result.
+/// Prints a warning about something that may spoil the result.
 pub(super) fn warn(text: &str) {
     line(format_args!("warning: {text}"));
 }
 
-/// Tells people on standard error what a study is doing.
+/// Reports a study's progress on standard error.
 pub(super) struct Terminal;
 
 impl Observer for Terminal {
@@ -55,12 +55,12 @@ impl Observer for Terminal {
     }
 }
 
-/// Whether the reader of standard output went away.
+/// Whether the reader of standard output has closed it.
 pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe))
 }
 
-/// A table of words and numbers below its head, words from the left and numbers from the right; nothing if it has no rows.
+/// A table of words and numbers below a header, words aligned left and numbers right; empty if it has no rows.
 pub(super) fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = Vec<String>>) {
     use std::fmt::Write as _;
     let rows: Vec<Vec<String>> = rows.collect();
@@ -71,7 +71,7 @@ pub(super) fn table(out: &mut String, head: &[&str], rows: impl Iterator<Item = 
     let all = || std::iter::once(&head).chain(&rows);
     let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    // Words are read from the left.
+    // Words are aligned left.
     let is_word =
         |column: usize| column == 0 || rows.iter().any(|row| row[column].starts_with(|c: char| c.is_alphabetic()));
     let words: Vec<bool> = (0..head.len()).map(is_word).collect();

@@ -66,14 +66,14 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
     Ok(super::status(&study.judgement, &args.fail_on))
 }
 
-/// Conducts a study, prints its report and says what the exit status is.
+/// Conducts a study, prints its report and returns the exit status.
 pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<u8> {
     let study = conduct::conduct(request)?;
     output::data(&rendered(&study, outcome.format, false))?;
     Ok(super::status(&study.judgement, &outcome.fail_on))
 }
 
-/// A study's report in one of its formats; text has `all_counters` or those that differ.
+/// A study's report in a format; text shows all counters with `all_counters`, else those that differ.
 fn rendered(study: &Conducted, format: Format, all_counters: bool) -> String {
     let report = study.report(all_counters);
     match format {
@@ -91,8 +91,8 @@ fn graph(plan: &Plan, judgement: &Judgement, why: &Why, flame: Flame, line: Opti
     let Some(stacks) = why.stacks.iter().find(wanted) else {
         let have: Vec<_> = why.stacks.iter().map(name).collect();
         return Err(match (line, have.is_empty()) {
-            (Some(line), false) => Refusal::new(format!("No stacks were sampled of `{line}`"))
-                .hint(format!("There are those of {}", have.join(", "))),
+            (Some(line), false) => Refusal::new(format!("No stacks were sampled for `{line}`"))
+                .hint(format!("Stacks exist for {}", have.join(", "))),
             _ => Refusal::new("No stacks were sampled in this study")
                 .hint("Stacks are sampled where lines differ: `bigiron compare --on local … --why 2`; see `bigiron doc samples`"),
         }

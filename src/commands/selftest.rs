@@ -31,13 +31,13 @@ pub(super) fn run(args: Selftest) -> anyhow::Result<u8> {
     }
     q.arms.push(q.arms[0].clone());
     if q.clock == Some(Clock::None) {
-        return Err(Refusal::new("Without a clock there is no noise to find; take `wall` or `exact`").into());
+        return Err(Refusal::new("Without a clock there is no noise to measure; use `wall` or `exact`").into());
     }
     let (first, gate) = attempt(&q, args.out.as_deref(), args.jobs, false)?;
     if gate.passed {
         return Ok(0);
     }
-    output::note("The gate was missed; it is tried once more, with other seeds");
+    output::note("The gate was missed; trying once more, with other seeds");
     q.seed = Some(first.folder.plan().design.seed ^ 1);
     let out = args.out.as_deref().map(again);
     let (_, gate) = attempt(&q, out.as_deref(), args.jobs, true)?;

@@ -17,7 +17,7 @@ pub(super) fn run(args: &Show) -> anyhow::Result<u8> {
     let plan = folder.plan();
     let read = folder.records()?;
     for (number, why) in &read.unreadable {
-        output::line(format_args!("warning: records.jsonl:{number}: {why}; the line is passed over"));
+        output::line(format_args!("warning: records.jsonl:{number}: {why}; the line is skipped"));
     }
     let Some(slot) = args.trial else {
         output::data(&report::trials(plan, &read.records))?;

@@ -17,7 +17,7 @@ pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
         let _ = match result {
             None => writeln!(out, "would restore {} (changed for {what})", entry.undo),
             Some(Ok(UndoResult::Restored)) => writeln!(out, "restored {} (changed for {what})", entry.undo),
-            Some(Ok(UndoResult::Already)) => writeln!(out, "as it was already: {} (noted for {what})", entry.undo),
+            Some(Ok(UndoResult::Already)) => writeln!(out, "already as before: {} (noted for {what})", entry.undo),
             Some(Ok(UndoResult::Gone)) => {
                 writeln!(out, "gone, with what was changed: {} (changed for {what})", entry.undo)
             }
@@ -33,7 +33,7 @@ pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
     if restored.damaged > 0 {
         let _ = writeln!(
             out,
-            "{} lines of `{}` cannot be read, so what they say is not restored; look at them, then remove the file",
+            "{} lines of `{}` are unreadable and were not restored; inspect them, then remove the file",
             restored.damaged,
             restored.path.display()
         );

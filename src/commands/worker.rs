@@ -1,4 +1,4 @@
-//! The processes of workloads with several: this executable, started again as `bigiron worker NAME …`.
+//! Workload worker processes: this executable, started again as `bigiron worker NAME …`.
 
 use bigiron_lab::host::local;
 use bigiron_workloads::multiuser::work::shell;
@@ -6,7 +6,7 @@ use bigiron_workloads::{build, micro};
 
 use crate::registry::WORKLOADS;
 
-/// Does what the worker is for; the process's exit status.
+/// Runs the worker; returns the process's exit status.
 pub(super) fn run(args: &[String]) -> i32 {
     match args.first().map_or("", String::as_str) {
         "exit" => micro::worker_exit(),

@@ -1,4 +1,4 @@
-//! What this machine has for a study: QEMU, KVM, CPUs, memory, the cache. Each is looked at once, and only if it matters.
+//! What this machine offers to a study: QEMU, KVM, CPUs, memory, the cache. Each is checked once, and only if it matters.
 
 use std::cell::OnceCell;
 use std::io::ErrorKind;
@@ -32,24 +32,24 @@ pub struct Environment<'a> {
     pub store: Store,
     qemu: OnceCell<Result<Qemu, String>>,
     kvm: OnceCell<Result<KvmStatus, String>>,
-    /// The kernel that KVM would be tried with, as typed; `None` for any that is in the cache.
+    /// The kernel for testing KVM, as typed; `None` for any kernel in the cache.
     trial_kernel: Option<String>,
-    /// The folder that is, or lies, nearest to where the study will be.
+    /// The existing folder closest to the study's future folder.
     place: PathBuf,
-    /// Made if a lever asks for it.
+    /// Created when a lever needs it.
     link: TrialLink,
     observer: &'a dyn Observer,
 }
 
 impl<'a> Environment<'a> {
-    /// `trial_kernel` is booted, if need be, to see whether KVM works.
+    /// `trial_kernel` is booted, if necessary, to test whether KVM works.
     pub fn new(trial_kernel: Option<String>, observer: &'a dyn Observer) -> Result<Self, KernelError> {
         let place = PathBuf::from(".");
         let (store, link) = (Store::open()?, TrialLink::lazy());
         Ok(Environment { store, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place, link, observer })
     }
 
-    /// The same for a study whose folder was named.
+    /// The same for a study with a given folder.
     pub fn at(mut self, out: Option<&Path>) -> Self {
         let out = out.and_then(|out| std::path::absolute(out).ok());
         if let Some(place) = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.is_dir())) {
@@ -77,7 +77,7 @@ impl<'a> Environment<'a> {
         Provenance::here(qemu).context("Cannot read this executable's own file")
     }
 
-    /// What was seen of KVM: that it works, or why not.
+    /// Whether KVM works, or why not.
     pub fn kvm_report(&self) -> &Result<KvmStatus, String> {
         self.kvm.get_or_init(|| {
             let qemu = self.qemu().map_err(|e| e.to_string())?;
@@ -86,14 +86,14 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// Whether only a boot could tell about KVM, and there is no kernel to boot.
+    /// Whether only a boot could tell whether KVM works, and there is no kernel to boot.
     pub fn kvm_needs_kernel(&self) -> bool {
         let unknown = self.qemu().is_ok_and(|qemu| probe::without_boot(self.cache(), qemu).is_none());
         unknown && self.trial_kernel.is_none() && self.store.list().is_ok_and(|kernels| kernels.is_empty())
     }
 
     fn probe(&self, qemu: &Qemu) -> anyhow::Result<KvmStatus> {
-        // Most machines without KVM show it without a boot; only the others need a kernel to boot.
+        // Most machines without KVM can be recognized without a boot; only the others need a kernel to boot.
         if let Some(known) = probe::without_boot(self.cache(), qemu) {
             return Ok(known);
         }
@@ -101,7 +101,7 @@ impl<'a> Environment<'a> {
             Some(name) => self.store.resolve(&KernelSpec::parse(name)?, &|text: &str| self.observer.note(text))?.image,
             None => {
                 let newest = self.store.list()?.pop();
-                newest.context("/dev/kvm is there, but no kernel is in the cache to try it with")?.dir.join("image")
+                newest.context("/dev/kvm is there, but the cache has no kernel to test it with")?.dir.join("image")
             }
         };
         let kvm = probe::kvm(self.cache(), qemu, &image)?;
@@ -111,25 +111,26 @@ impl<'a> Environment<'a> {
         Ok(kvm)
     }
 
-    /// The kernel that is meant by `text`, fetched if need be.
+    /// The kernel that `text` names, fetched if necessary.
     pub fn kernel(&self, text: &str) -> anyhow::Result<Kernel> {
         KernelSpec::parse(text)
             .and_then(|spec| self.store.resolve(&spec, &|text: &str| self.observer.note(text)))
             .map_err(refuse)
     }
 
-    /// The kernel of a plan made before.
+    /// The kernel of an existing plan.
     pub fn kept_kernel(&self, identity: &Identity) -> anyhow::Result<Kernel> {
         Ok(self.store.get(identity)?)
     }
 }
 
-/// This machine as levers see it, with the disks below `folder` and the devices of `link`.
+/// This machine as a site for levers, with the disks below `folder` and the devices of `link`.
 pub fn here<'a>(folder: &Path, link: &'a TrialLink) -> Site<'a> {
     Site { root: Path::new("/"), disks: Disks::below(folder), link }
 }
 
-/// A kernel that is named wrongly, or is not a kernel, is the question's fault; one that is not available now is not.
+/// A wrongly named kernel, or a file that is not a kernel, is the question's fault; a kernel that is currently unavailable is
+/// not.
 pub fn refuse(error: KernelError) -> anyhow::Error {
     use KernelError::{BuildTree, Deb, Image, Io, Module, OtherRelease, Running, Spec, UnknownName, UnknownSeries};
     if let Io { path, cause, .. } = &error

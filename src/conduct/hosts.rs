@@ -1,4 +1,4 @@
-//! What a study's trials run on: the arms' kernels, the host, and how many trials at a time.
+//! Where a study's trials run: the arms' kernels, the host, and the number of parallel trials.
 
 use std::path::Path;
 
@@ -23,10 +23,10 @@ use super::environment::Environment;
 use crate::registry::WORKLOADS;
 use crate::study::resolved::{Capabilities as _, ResolvedQuestion};
 
-/// Share of the machine's memory that guests may take together, unless `--jobs` says otherwise.
+/// Share of the machine's memory that all guests together may use, unless `--jobs` overrides it.
 const MEMORY_SHARE: f64 = 0.8;
 
-/// How many trials may run side by side.
+/// The number of trials that may run in parallel.
 pub(super) fn jobs(resolved: &ResolvedQuestion, asked: Option<usize>, here: &Environment<'_>) -> anyhow::Result<usize> {
     let (memory, host) = (resolved.machine.memory_bytes, here.memory_bytes());
     let Some(jobs) = asked else {
@@ -38,15 +38,18 @@ pub(super) fn jobs(resolved: &ResolvedQuestion, asked: Option<usize>, here: &Env
     }
     if jobs > 1 && resolved.clock != Clock::Exact {
         return Err(Refusal::new(format!(
-            "{jobs} trials side by side would time each other on the clock {}",
+            "{jobs} parallel trials would disturb each other's times on the clock {}",
             resolved.clock
         ))
-        .hint("Only the clock `exact` is blind to what runs beside it: `--clock exact`")
+        .hint("Only `--clock exact` is independent of other load")
         .into());
     }
     if resolved.machine.host == HostKind::Vm && (jobs as u64).saturating_mul(memory) > host {
         let (each, most) = (size::print_bytes(memory), host / memory);
-        return Err(Refusal::new(format!("{jobs} guests of {each} do not fit into this machine; {most} do")).into());
+        return Err(Refusal::new(format!(
+            "{jobs} guests of {each} do not fit into this machine's memory; at most {most} do"
+        ))
+        .into());
     }
     Ok(jobs)
 }
@@ -56,7 +59,7 @@ pub(super) fn identities(plan: &Plan) -> Vec<Identity> {
     plan.arms.iter().map(|arm| arm.kernel.clone()).collect()
 }
 
-/// Kernels that were chosen before, from the cache.
+/// Kernels that were chosen earlier, from the cache.
 pub(super) fn kept(
     resolved: &ResolvedQuestion,
     identities: &[Identity],
@@ -68,7 +71,7 @@ pub(super) fn kept(
     }
 }
 
-/// The arms' kernels; simulated ones are nothing but a name.
+/// The arms' kernels; simulated kernels have only a name.
 pub fn kernels(
     resolved: &ResolvedQuestion,
     environment: &Environment<'_>,
@@ -118,7 +121,7 @@ pub(super) fn host(
     let host = vm_host(plan, kernels, environment)?;
     if let Some(why) = host.out_of_step() {
         environment.observer().warn(&format!(
-            "QEMU's threads cannot run in lockstep: {why}; numbers may differ by some nanoseconds when repeated"
+            "QEMU's threads cannot run in lockstep: {why}; repeated results may differ by some nanoseconds"
         ));
     }
     Ok(Box::new(host))
@@ -130,14 +133,14 @@ pub fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment<'_>) -
     let accelerator = match plan.clock {
         Clock::Wall => match environment.kvm_report() {
             Ok(kvm) => kvm.accelerator(),
-            Err(why) => bail!("This study was begun on the clock `wall`, and KVM no longer works here: {why}"),
+            Err(why) => bail!("This study was started on the clock `wall`, and KVM no longer works here: {why}"),
         },
         Clock::Exact => Accelerator::Tcg,
-        // The CPU is the emulated one there.
+        // The CPU is emulated in this case.
         Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
         Clock::None => Accelerator::Tcg,
     };
-    // Not current_exe(): its file may have been replaced meanwhile, and the running executable is what must go into the guests.
+    // Not current_exe(): its file may have been replaced since, and the guests need the running executable.
     let agent = Path::new("/proc/self/exe");
     VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, agent)
 }

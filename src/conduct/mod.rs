@@ -1,4 +1,4 @@
-//! Conducting a study: from a question to its report. What an earlier run has finished is not run again.
+//! Conducting a study: from a question to its report. Finished work of an earlier run is not repeated.
 
 pub mod environment;
 pub mod hosts;
@@ -37,17 +37,17 @@ use crate::study::question::Question;
 use crate::study::resolved::{self, Capabilities};
 use crate::study::{repeat, schedule};
 
-/// Hears what a study is doing.
+/// Receives reports of a study's progress.
 pub trait Observer: Sync {
-    /// Something that people want to know.
+    /// Something the user should know.
     fn note(&self, text: &str);
     /// Something that may spoil the result.
     fn warn(&self, text: &str);
-    /// Hears the events of one session from now on, from several threads.
+    /// Returns the receiver of one session's events; several threads call it.
     fn session(&self) -> Box<dyn Fn(SessionEvent) + Sync>;
 }
 
-/// A study to be conducted.
+/// A study to conduct.
 pub struct StudyRequest<'a> {
     pub question: Question,
     /// The study file, if the question came from one.
@@ -56,36 +56,36 @@ pub struct StudyRequest<'a> {
     pub script: Option<Script>,
     pub out: Option<&'a Path>,
     pub jobs: Option<usize>,
-    /// Pairs to rerun with profiling where lines differ; `None`: the usual number.
+    /// Pairs to rerun with profiling where lines differ; `None`: the default.
     pub why: Option<u32>,
-    /// Pairs to rerun with lock tracing; `None`: as many as are profiled, where locks can be contended.
+    /// Pairs to rerun with lock tracing; `None`: as many as are profiled, if locks can be contended.
     pub locks: Option<u32>,
-    /// The larger search that it is a part of, if any.
+    /// The larger search that the study belongs to, if any.
     pub part: Option<SearchContext<'a>>,
     pub observer: &'a dyn Observer,
 }
 
-/// What a larger search tells the studies it consists of.
+/// The context that a larger search gives its studies.
 #[derive(Clone, Copy)]
 pub struct SearchContext<'a> {
     /// The arms' kernels: already chosen, and in the cache.
     pub kernels: &'a [Identity],
-    /// The command that asks the whole again.
+    /// The command that repeats the whole search.
     pub repeat: &'a str,
     pub cancel: &'a Arc<AtomicBool>,
 }
 
-/// A study that is finished.
+/// A finished study.
 pub struct Conducted {
     pub folder: Folder,
     pub records: Vec<Record>,
     pub judgement: Judgement,
     pub why: Why,
-    /// By comparison; empty where nothing was counted.
+    /// By comparison; empty if nothing was counted.
     pub counters: Vec<ComparedCounters>,
 }
 
-/// Works through a study: everything is checked before the first boot, and what was done before is not done again.
+/// Works through a study: everything is checked before the first boot, and finished trials are not repeated.
 pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
     let observer = request.observer;
@@ -104,17 +104,17 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
     let (folder, kernels) = match study_folder::find(&resolved, request.out)? {
         StudyFolder::Finished(folder) => {
-            // Alone it has begun nothing yet that a signal would have to leave in order: a signal ends the process.
+            // A study alone has not yet started anything that needs an orderly end: a signal simply ends the process.
             let never = Arc::default();
             let stop = request.part.map_or(&never, |part| part.cancel);
             let judged = judged(&folder, stop, observer)?;
             let wanted = reruns::wanted(&folder, &judged.1, request);
             let here = folder.dir().display();
             if wanted.is_empty() {
-                observer.note(&format!("`{here}` answers this question already; nothing is booted"));
+                observer.note(&format!("`{here}` already answers this question; nothing to boot"));
                 return finish(folder, judged, Vec::new(), stop, observer);
             }
-            observer.note(&format!("`{here}` answers this question already; pairs are rerun where the arms differ"));
+            observer.note(&format!("`{here}` already answers this question; rerunning pairs where the arms differ"));
             let looked = same_programs(&folder, &environment)
                 .and_then(|()| hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment))
                 .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
@@ -174,7 +174,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let wanted = reruns::wanted(&folder, &judged.1, request);
     let mut missing =
         reruns::unless_interrupted(reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer))?;
-    // A user who asked for causes that this host cannot find is told so, whether or not anything differs.
+    // If the user asked for causes that this host cannot find, say so whether or not anything differs.
     let asked = request.why.is_some_and(|pairs| pairs > 0) && wanted.iter().all(|(_, what)| *what != Purpose::Profile);
     if let (Err(why), true) = (host.supports(Purpose::Profile), asked) {
         missing.insert(0, format!("No causes: {why}"));
@@ -182,7 +182,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     finish(folder, judged, missing, &cancel, observer)
 }
 
-/// Leaves a judged study's page in its folder; `missing` is what was not found of its causes.
+/// Writes a judged study's HTML page to its folder; `missing` lists the causes that could not be found.
 fn finish(
     folder: Folder,
     judged: (Vec<Record>, Judgement),
@@ -192,7 +192,7 @@ fn finish(
 ) -> anyhow::Result<Conducted> {
     let conducted = Conducted::new(folder, judged, missing, stop)?;
     let page = report::html(&conducted.report(false));
-    // A finished study may lie on read-only media; its report is on standard output all the same.
+    // A finished study may be on read-only media; its report still goes to standard output.
     match conducted.folder.write_report("report.html", page.as_bytes()) {
         Ok(path) => observer.note(&format!("Report: {}", path.display())),
         Err(e) => observer.warn(&e.to_string()),
@@ -200,7 +200,7 @@ fn finish(
     Ok(conducted)
 }
 
-/// The records of a study, and what they say. Lines that cannot be read are reported.
+/// The records of a study, and the judgement. Unreadable lines are reported.
 ///
 /// # Errors
 /// The records cannot be read, or `stop` is set before they are judged.
@@ -214,7 +214,7 @@ pub fn judged(folder: &Folder, stop: &AtomicBool, observer: &dyn Observer) -> an
 }
 
 impl Conducted {
-    /// A study with all that its folder says; `missing` is what was not found of its causes.
+    /// A study with all results in its folder; `missing` lists the causes that could not be found.
     ///
     /// # Errors
     /// `stop` is set before its counters are compared.
@@ -229,7 +229,7 @@ impl Conducted {
         Ok(Conducted { folder, records, judgement, why, counters })
     }
 
-    /// The study's report. As text it has `all_counters`, or those that differ.
+    /// The study's report. The text shows all counters with `all_counters`, else those that differ.
     pub fn report(&self, all_counters: bool) -> Report<'_> {
         let (plan, why, counters) = (self.folder.plan(), self.why.clone(), self.counters.clone());
         let extras = Extras { configs: configs(plan), why, counters, all_counters };
@@ -237,7 +237,7 @@ impl Conducted {
     }
 }
 
-/// What the evidence in a study's folder says.
+/// The causes found in the evidence of a study's folder.
 fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
     let (plan, evidence) = (folder.plan(), folder.evidence());
     let causes = causes::causes(plan, judgement, &evidence);
@@ -252,7 +252,7 @@ fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
     }
 }
 
-/// Configurations of the arms' kernels, as far as they are still in the cache.
+/// Configurations of the arms' kernels that are still in the cache.
 fn configs(plan: &Plan) -> BTreeMap<String, String> {
     let Ok(store) = bigiron_archive::store::Store::open() else { return BTreeMap::new() };
     plan.arms
@@ -262,7 +262,7 @@ fn configs(plan: &Plan) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Refuses to run more trials of a study that other programs began.
+/// Refuses to continue a study that other programs started.
 fn same_programs(folder: &Folder, environment: &Environment) -> anyhow::Result<()> {
     let plan = folder.plan();
     environment

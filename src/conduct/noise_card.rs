@@ -1,6 +1,6 @@
-//! Noise cards: what A/A checks found of this machine, kept in the cache.
+//! Noise cards: the results of this machine's A/A checks, kept in the cache.
 //!
-//! Invariant: a check speaks of one clock and one description of a machine, and the last one counts, whichever kernel it booted.
+//! Invariant: a check applies to one clock and one description of a machine; the latest counts, whichever kernel it booted.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::plan::{FailedCheck, Machine, Plan};
 use bigiron_model::size;
 
-/// What is kept of an A/A check: how noisy this machine is.
+/// The stored result of an A/A check: how noisy this machine is.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct NoiseCard {
@@ -70,8 +70,8 @@ fn folder() -> anyhow::Result<PathBuf> {
     Ok(Store::open()?.dir().join("noise"))
 }
 
-/// The last check of the machine that `plan` is for, if the machine failed it. A study that compares a kernel with itself is such a check, and
-/// waits for no other.
+/// The last check of the machine that `plan` is for, if the machine failed it. A study that compares a kernel with itself is such
+/// a check and is not blocked by another.
 pub fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
     if plan.clock == Clock::None || plan.is_aa() {
         return Ok(None);
@@ -81,7 +81,7 @@ pub fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
     Ok(failed.map(|card| FailedCheck { kernel: card.kernel, reasons: card.gate.reasons }))
 }
 
-/// A card of another version, or a file that is none, says nothing.
+/// Ignores a card of another version and a file that is not a card.
 fn last_of(dir: &Path, clock: Clock, machine: &Machine) -> Option<NoiseCard> {
     let cards = fs::read_dir(dir).ok()?.filter_map(|entry| {
         let path = entry.ok()?.path();

@@ -1,4 +1,4 @@
-//! Pairs to rerun with profiling once a study has its verdict: which, for what, and how.
+//! Pairs to rerun with profiling once a study has its verdict: which, why and how.
 
 use std::sync::atomic::AtomicBool;
 
@@ -13,7 +13,7 @@ use bigiron_model::store::Folder;
 use super::{Observer, StudyRequest};
 use crate::session::{self, SessionError};
 
-/// Pairs to rerun with profiling unless `--why` says otherwise: under the exact clock one pair differs little from another.
+/// Default number of pairs to rerun with profiling: on the exact clock one pair differs little from another.
 const PROFILED: u32 = 1;
 
 /// The same where functions are sampled, and their locks traced: two pairs give twice the samples and add a sixth to a study of twelve pairs.
@@ -47,7 +47,7 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequ
     functions.chain(locks).collect()
 }
 
-/// Reruns slots for evidence. Returns what could not be had, in words for the user.
+/// Reruns slots for evidence. Returns messages about evidence that could not be obtained.
 pub(super) fn look(
     folder: &Folder,
     host: &dyn Host,
@@ -72,12 +72,12 @@ pub(super) fn look(
     let name = |slot: u32| &folder.plan().arms[folder.plan().slots[slot as usize].arm].name;
     missing.extend(failed.into_iter().map(|(slot, what, why)| {
         let locks = if what == Purpose::Locks { "The locks of trial" } else { "Trial" };
-        format!("{locks} {slot} ({}) came to nothing: {why}", name(slot))
+        format!("{locks} {slot} ({}) gave no evidence: {why}", name(slot))
     }));
     Ok(missing)
 }
 
-/// A finished study's verdict stands whether or not its causes are found; only an interruption ends the program.
+/// A finished study's verdict stands whether or not its causes are found; only an interruption is an error.
 pub(super) fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow::Result<Vec<String>> {
     match looked {
         Err(e) if matches!(e.downcast_ref(), Some(SessionError::LookInterrupted { .. })) => Err(e),

@@ -1,4 +1,4 @@
-//! Signals that end a study in good order.
+//! Signals that end a study in an orderly way.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 /// Exit status after a second signal.
 const INTERRUPTED: i32 = 1;
 
-/// A flag that SIGINT, SIGTERM or the end of the terminal sets; the second signal ends the process at once.
+/// A flag that SIGINT, SIGTERM or SIGHUP sets; a second signal ends the process at once.
 pub fn cancelled_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
-    // nohup ignores the end of the terminal.
+    // nohup ignores SIGHUP.
     let ignored = is_ignored(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain((!ignored).then_some(SIGHUP)) {
         signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&flag))?;

@@ -1,4 +1,4 @@
-//! Which folder a question belongs to: a new one, the one where it was left unfinished, or the one where it was answered.
+//! Finds the folder of a question: a new one, one with an unfinished study of it, or one with its answer.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::{Folder, SlotTally};
 
-/// Where studies go if nothing is said.
+/// The default folder of studies.
 pub const RESULTS: &str = "bigiron-results";
 
 /// The folder for a question.
@@ -22,7 +22,7 @@ pub enum StudyFolder {
     Finished(Folder),
 }
 
-/// Finds the folder: the one named, or the first of the default ones in which the question is not answered yet.
+/// Finds the folder: the one given, or the first default folder in which the question is not answered yet.
 pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>) -> anyhow::Result<StudyFolder> {
     if let Some(dir) = out {
         if !has_plan(dir) {
@@ -49,7 +49,7 @@ pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>) -> anyhow::Result<S
             return Ok(StudyFolder::Unfinished(folder));
         }
     }
-    unreachable!("numbers do not end")
+    unreachable!("the numbers are unbounded")
 }
 
 fn has_plan(dir: &Path) -> bool {
@@ -77,16 +77,16 @@ fn another(dir: &Path, plan: &Plan) -> Refusal {
         plan.clock
     ))
     .hint(format!(
-        "Name another folder; this one goes on with `{} --out {}`",
+        "Name another folder; that study resumes with `{} --out {}`",
         plan.repeat,
         quote(&dir.display().to_string())
     ))
 }
 
-/// A folder that was seen to be writable before anything was fetched. Dropped while empty, it leaves no trace.
+/// A folder that was checked to be writable before anything is fetched. If dropped while empty, it is removed.
 pub struct NewFolder {
     dir: PathBuf,
-    /// Directories that did not exist before, outermost first.
+    /// Directories that were created, outermost first.
     made: Vec<PathBuf>,
 }
 
@@ -94,7 +94,7 @@ impl NewFolder {
     fn new(dir: &Path) -> anyhow::Result<Self> {
         if Folder::holds_other_things(dir) {
             let message = format!("`{}` is not empty and holds no study", dir.display());
-            return Err(Refusal::new(message).hint("Name a new or an empty folder with `--out DIR`").into());
+            return Err(Refusal::new(message).hint("Name a new or empty folder with `--out DIR`").into());
         }
         let missing = dir.ancestors().take_while(|d| !d.as_os_str().is_empty() && !d.exists());
         let mut made: Vec<PathBuf> = missing.map(Path::to_owned).collect();
@@ -104,23 +104,23 @@ impl NewFolder {
         Ok(prepared)
     }
 
-    /// Puts the plan there.
+    /// Creates the study with its plan.
     pub fn create(self, plan: &Plan) -> anyhow::Result<Folder> {
-        Folder::create(&self.dir, plan).with_context(|| format!("Cannot begin a study in `{}`", self.dir.display()))
+        Folder::create(&self.dir, plan).with_context(|| format!("Cannot start a study in `{}`", self.dir.display()))
     }
 }
 
 impl Drop for NewFolder {
     fn drop(&mut self) {
         for dir in self.made.iter().rev() {
-            // Fails, as it should, for a directory that is not empty.
+            // This fails, as intended, for a directory that is not empty.
             let _ = fs::remove_dir(dir);
         }
     }
 }
 
 fn unwritable(dir: &Path, error: io::Error) -> anyhow::Error {
-    Refusal::new(format!("The study's folder `{}` cannot be written: {error}", dir.display()))
+    Refusal::new(format!("The study's folder `{}` is not writable: {error}", dir.display()))
         .hint("Name a folder that you may write to, with `--out DIR`")
         .into()
 }

@@ -1,6 +1,6 @@
-//! From a night's studies to the entries of the history: one for each kernel.
+//! Converts a night's studies to entries of the history: one for each kernel.
 //!
-//! Invariant: an entry holds every boot that counts, as it was measured, and names all that its values depend on.
+//! Invariant: an entry holds every boot that counts, as measured, and names everything that its values depend on.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use bigiron_model::plan::{Plan, PlannedWorkload};
 use bigiron_model::record::{Outcome, Record};
 use bigiron_model::size;
 
-/// Longest value of an option that a configuration spells out; a longer one is there by its hash.
+/// Maximum length of an option's value in a configuration; a longer value is replaced by its hash.
 const SPELT: usize = 60;
 
 /// The entries of a night, in the order of its kernels.
@@ -80,7 +80,7 @@ fn entry_row(night: &Night, study: &Studied, row: &Row, arm: usize) -> EntryRow 
     }
 }
 
-/// All that a value depends on besides the kernel and the seeds.
+/// Everything that a value depends on besides the kernel and the seeds.
 fn configuration(
     night: &Night,
     plan: &Plan,
@@ -126,7 +126,7 @@ fn brief(value: &str) -> String {
     format!("sha256 {digest}")
 }
 
-/// What times on this machine depend on.
+/// The processor, on which this machine's times depend.
 fn processor() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|l| l.strip_prefix("model name")?.split_once(':')).map(|(_, name)| name.trim());

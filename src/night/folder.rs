@@ -1,7 +1,7 @@
-//! A night's folder: `night.toml`, and a study's folder for each boot's worth of rows.
+//! A night's folder: `night.toml`, and a study's folder for each group of rows that share a boot.
 //!
-//! Invariant: the description is written once, before the first boot, and never changed; kernels are those that it names, however often the
-//! night is resumed.
+//! Invariant: the description is written once, before the first boot, and never changed; a resumed night uses the kernels that it
+//! names.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,19 +23,19 @@ const SCHEMA: u32 = 1;
 
 const FILE: &str = "night.toml";
 
-/// A night, described.
+/// The description of a night.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Night {
     pub schema: u32,
-    /// Version of bigiron that began it.
+    /// Version of bigiron that started it.
     pub bigiron: String,
     /// Hash of that executable's file.
     pub executable: String,
     /// QEMU's version, if its trials run in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<String>,
-    /// Hash of what was asked: finds the folder to resume.
+    /// Hash of the question, by which a night to resume is found.
     pub question_sha256: String,
     /// UTC.
     pub begun: String,
@@ -43,12 +43,12 @@ pub struct Night {
     /// Of each study.
     pub pairs: u32,
     pub clock: Clock,
-    /// The command that asks the same again.
+    /// The command that repeats the question.
     pub repeat: String,
-    /// First is the baseline.
+    /// The first is the baseline.
     pub arms: Vec<NightArm>,
     pub groups: Vec<Group>,
-    /// Rows that could not be run where the night was begun.
+    /// Rows that could not run on the machine that started the night.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
@@ -70,7 +70,7 @@ pub struct Group {
     pub rows: Vec<Row>,
 }
 
-/// What can go wrong with a night's folder beyond what can with a study's.
+/// The errors of a night's folder that a study's folder cannot have.
 #[derive(Debug, thiserror::Error)]
 pub enum NightError {
     #[error("`{}` is not a night that this bigiron can read: {why}", path.display())]
@@ -80,7 +80,7 @@ pub enum NightError {
 }
 
 impl Night {
-    /// The groups for `boots`, with names for their folders: the file system's, numbered if it has several.
+    /// The groups of `boots`, with folder names: that of the file system, numbered if it has several groups.
     pub fn groups(boots: &[Vec<&Row>]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for boot in boots {
@@ -102,7 +102,7 @@ impl Night {
         dir.join(FILE).exists()
     }
 
-    /// Writes the description into `dir`, which is made if need be.
+    /// Writes the description into `dir`, which is created if necessary.
     pub fn create(&self, dir: &Path) -> Result<(), NightError> {
         let path = dir.join(FILE);
         let unreadable = |why: String| NightError::Unreadable { path: path.clone(), why };
@@ -129,7 +129,7 @@ impl Night {
         Ok(Some(night))
     }
 
-    /// Whether nothing of the night in `dir` is left to be booted.
+    /// Whether nothing of the night in `dir` is left to boot.
     pub fn is_finished(&self, dir: &Path) -> Result<bool, StoreError> {
         for group in &self.groups {
             if !Group::is_finished(dir, &group.folder)? {
@@ -150,7 +150,7 @@ impl Night {
         Provenance { executable: self.executable.clone(), qemu: self.qemu.clone() }
     }
 
-    /// What tells it from every other night.
+    /// An identifier unique to this night.
     pub fn id(&self) -> String {
         let mut id = sha256_hex(format!("{} {}", self.question_sha256, self.begun).as_bytes());
         id.truncate(16);
@@ -169,7 +169,7 @@ impl Group {
         format!("alone-{}", row.name)
     }
 
-    /// Whether a boot failed in which several rows ran: which of them did it, only boots of each alone can tell.
+    /// Whether a boot with several rows failed: only separate boots can show which row caused it.
     pub fn must_split(&self, dir: &Path) -> Result<bool, StoreError> {
         let Some(study) = Group::study(dir, &self.folder)? else { return Ok(false) };
         let failed = study.records()?.records.iter().any(|r| matches!(r.outcome, Outcome::Failed { .. }));
@@ -182,7 +182,7 @@ impl Group {
         Ok(SlotTally::of(study.plan(), &study.records()?.records).missing().is_empty())
     }
 
-    /// The study of `folder` below `dir`, if it was begun.
+    /// The study of `folder` below `dir`, if it was started.
     pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
         match Folder::open(&dir.join(folder)) {
             Ok(study) => Ok(Some(study)),

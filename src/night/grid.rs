@@ -1,7 +1,8 @@
-//! The grid: for every row and every kernel but the first, whether its boots passed, what improved, what regressed, and the two results.
+//! The grid: for every row and every kernel but the first, whether its boots passed, what improved, what regressed, and the two
+//! results.
 //!
-//! Invariant: claims are corrected for the number of all rows and kernels of the night, not study by study; a boot that failed is in
-//! the grid whatever else its row says.
+//! Invariant: claims are corrected for the number of all rows and kernels of the night, not study by study; a failed boot is
+//! always in the grid.
 
 use bigiron_stats::Verdict;
 
@@ -21,7 +22,7 @@ pub struct Studied {
     pub plan: Plan,
     pub records: Vec<Record>,
     pub judgement: Judgement,
-    /// Whether its rows were run again one by one, because a boot of theirs failed: then it only tells of that.
+    /// Whether its rows were run again one by one because a shared boot failed: the study then only reports that failure.
     pub split: bool,
     /// Whether it is such a run of one row.
     pub alone: bool,
@@ -43,7 +44,7 @@ pub struct GridRow {
     pub name: String,
     /// The study's folder, below the night's.
     pub folder: String,
-    /// Several rows in one boot, of which one failed: the row says only that.
+    /// Several rows in one boot, one of which failed: the row reports only that.
     pub together: bool,
     pub state: State,
     /// One for each kernel.
@@ -59,7 +60,7 @@ pub struct BootCounts {
     pub failed: u32,
     /// `panicked in 2 of 4 boots: …`, for each kind of failure.
     pub failures: Vec<String>,
-    /// Classes of kernel complaints that the baseline did not have, and that count against a kernel.
+    /// Classes of kernel complaints that count against a kernel because the baseline did not have them.
     pub complaints: Vec<String>,
 }
 
@@ -75,7 +76,7 @@ impl BootCounts {
 pub struct GridCell {
     /// The row's metrics, the primary first.
     pub lines: Vec<Line>,
-    /// `None` while unfinished, or where there is nothing to judge by.
+    /// `None` while unfinished, or without anything to judge.
     pub verdict: Option<Verdict>,
 }
 
@@ -133,20 +134,20 @@ impl Grid {
         Grid { arms: arms.to_vec(), rows, verdicts }
     }
 
-    /// One word for all kernels; `None` while unfinished.
+    /// The verdict over all kernels; `None` while unfinished.
     pub fn verdict(&self) -> Option<Verdict> {
         let verdicts: Option<Vec<Verdict>> = self.verdicts.iter().copied().collect();
         verdicts.map(suite::combine)
     }
 }
 
-/// Several rows in one boot, of which some failed: what became of them.
+/// The row for several rows in one boot, some of which failed.
 fn together(study: &Studied) -> GridRow {
     let names: Vec<&str> = study.rows.iter().map(|r| r.name.as_str()).collect();
     let mut row = bare(study, format!("{} together", names.join("+")));
     row.together = true;
     for (cell, arm) in row.cells.iter_mut().zip(1..) {
-        // Of a kernel that did not fail here its rows tell, which were run alone.
+        // If this kernel did not fail here, its rows have their own verdicts, because they ran alone.
         cell.verdict = Some(match (row.fates[0].failed, row.fates[arm].failed) {
             _ if row.fates[0].died() && row.fates[arm].died() => Verdict::Inconclusive,
             (_, 1..) => Verdict::Worse,
@@ -167,7 +168,8 @@ fn of(study: &Studied, row: &Row, comparisons: &[Comparison]) -> GridRow {
     let fates = &grid_row.fates;
     for (cell, arm) in grid_row.cells.iter_mut().zip(1..) {
         let weight = cell.primary().map(|line| match line.unadjusted {
-            // As for a suite: "nothing regressed" needs no correction, so an improvement that it took back is no regression.
+            // As for a suite: "nothing regressed" needs no correction, so an improvement that the correction removes is not a
+            // regression.
             Some(Verdict::Better | Verdict::SlightlyBetter) => Verdict::Same,
             _ => line.verdict,
         });
@@ -212,7 +214,7 @@ fn fate(plan: &Plan, survival: &Survival, baseline: Option<&Survival>) -> BootCo
     }
 }
 
-/// One word for one kernel over all rows; `None` while one of them has none.
+/// The verdict on one kernel over all rows; `None` if one of them has none.
 fn verdict(rows: &[GridRow], arm: usize) -> Option<Verdict> {
     let verdicts: Option<Vec<Verdict>> = rows.iter().map(|r| r.cells.get(arm)?.verdict).collect();
     verdicts.map(suite::combine)

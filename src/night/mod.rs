@@ -1,7 +1,7 @@
-//! A night: every workload of the regression grid on two kernels or more, in as few boots as its rows allow.
+//! A night: every workload of the regression grid on two or more kernels, in as few boots as its rows allow.
 //!
-//! Invariant: a night is a folder of ordinary studies and a description written before the first boot; its grid is a function of these, so it
-//! can be made again, and a night that was killed goes on where it was.
+//! Invariant: a night is a folder of ordinary studies and a description written before the first boot. Its grid is a function of
+//! these, so it can be regenerated, and a killed night resumes where it stopped.
 
 pub mod collect;
 pub mod folder;

@@ -1,7 +1,7 @@
-//! Tonight's kernels against the previous night's, from what the history kept of it.
+//! Compares tonight's kernels with the previous night's, from the history.
 //!
-//! Invariant: compared are boots that the same seeds were drawn for, of one configuration, on a clock that does not know which night it is;
-//! everything else is refused with the reason.
+//! Invariant: it compares only boots drawn from the same seeds, in one configuration, on a clock that is independent of the
+//! night; everything else is refused with the reason.
 
 use bigiron_stats::Designs;
 
@@ -21,16 +21,16 @@ use bigiron_model::values::Values;
 /// One of tonight's kernels against the previous night's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Previous {
-    /// Tonight's, by its place in the night.
+    /// Tonight's kernel, by its position in the night.
     pub arm: usize,
-    /// The other: what its night called it, its release and when the night was begun.
+    /// The other kernel: its name in its night, its release and the date of that night.
     pub name: String,
     pub release: String,
     pub begun: String,
     pub rows: Vec<PreviousRow>,
 }
 
-/// A row of it.
+/// A row of the comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreviousRow {
     pub name: String,
@@ -38,14 +38,15 @@ pub struct PreviousRow {
     pub cell: Result<GridCell, String>,
 }
 
-/// The kernel that `tonight`'s is held against: the newest of an earlier night that was no baseline and is another image. A baseline has none.
+/// The kernel to compare `tonight` with: the newest of an earlier night that was not a baseline and has a different image. A
+/// baseline has none.
 pub fn last<'a>(tonight: &'a HistoryEntry, history: &'a History) -> Option<&'a HistoryEntry> {
     let others = |e: &&HistoryEntry| !e.baseline && e.kernel.image_sha256 != tonight.kernel.image_sha256;
     let earlier = history.before(&tonight.night, &tonight.begun).filter(others);
     if tonight.baseline { None } else { earlier.max_by(|a, b| a.begun.cmp(&b.begun)) }
 }
 
-/// The comparison for each of tonight's kernels (`entries`, in the night's order); those that have nothing to be held against are left out.
+/// The comparison for each of tonight's kernels (`entries`, in the night's order), except those without a previous kernel.
 pub fn previous(entries: &[HistoryEntry], studies: &[Studied], history: &History) -> Vec<Previous> {
     let mut all: Vec<Previous> = Vec::new();
     for (arm, tonight) in entries.iter().enumerate() {
@@ -75,20 +76,20 @@ fn cell(
     last: &HistoryEntry,
 ) -> Result<GridCell, String> {
     let find = |e: &'_ HistoryEntry| e.rows.iter().find(|r| r.row == row.name).cloned();
-    let now = find(tonight).ok_or("it has no result tonight")?;
-    let then = find(last).ok_or("that night did not run it")?;
+    let now = find(tonight).ok_or("no result tonight")?;
+    let then = find(last).ok_or("that night did not run this row")?;
     if study.judgement.state != State::Finished {
-        return Err("it has no result tonight".to_owned());
+        return Err("no result tonight".to_owned());
     }
     if study.plan.clock != Clock::Exact {
         return Err(format!(
-            "on the clock `{}` two nights are two machines: name that kernel beside tonight's, and both are booted",
+            "on the clock `{}` times of two nights are not comparable: name that kernel together with tonight's to boot both",
             study.plan.clock
         ));
     }
     let differences = now.differences(&then);
     if !differences.is_empty() {
-        return Err(format!("measured otherwise then: {}", differences.join(", ")));
+        return Err(format!("measured differently then: {}", differences.join(", ")));
     }
     if !then.failures.is_empty() {
         return Err(format!("{} of that night's boots failed: {}", then.failures.len(), then.failures[0]));
@@ -96,7 +97,7 @@ fn cell(
     let records = records(&study.plan, row, arm, &then);
     let pairs = pairs(study, &records);
     if pairs.len() < study.plan.design.pairs as usize {
-        return Err("other seeds were drawn for that night's boots".to_owned());
+        return Err("that night's boots used other seeds".to_owned());
     }
     let designs = Designs::new(study.plan.design.seed);
     let metrics = study.plan.workloads.iter().filter(|w| w.name == row.workload).flat_map(|w| &w.metrics);
@@ -106,7 +107,7 @@ fn cell(
     Ok(GridCell { lines, verdict: None })
 }
 
-/// The stored boots as records of tonight's plan, in the slots of `arm` for which the same workload seeds were drawn.
+/// The stored boots as records of tonight's plan, in those slots of `arm` that have the same workload seeds.
 fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
     let slots = plan.slots.iter().filter(|s| s.arm == arm);
     let of = |slot: &bigiron_model::plan::Slot| {
@@ -138,8 +139,8 @@ fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
     slots.filter_map(of).collect()
 }
 
-/// That night's boots with tonight's of the same seeds. The order within a pair is tonight's: it is as random as a coin and, on a clock that knows
-/// no order, means as little.
+/// Pairs that night's boots with tonight's of the same seeds. The order within a pair is tonight's: it is random and, on a clock
+/// that is independent of order, has no effect.
 fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
     let standings = standing::standings(&study.plan, &study.records).slots;
     let first = |pair: u32| study.plan.slots.iter().find(|s| s.pair == pair && s.arm == 0).map_or(0, |s| s.position);
@@ -151,7 +152,7 @@ fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
     then.iter().filter_map(of).collect()
 }
 
-/// Corrects over all rows and kernels, and gives each cell its word.
+/// Corrects over all rows and kernels, and sets each cell's verdict.
 fn adjust(all: &mut [Previous]) {
     let cells = || all.iter().flat_map(|p| &p.rows).filter_map(|r| r.cell.as_ref().ok());
     let mut pooled: Vec<Comparison> =

@@ -21,7 +21,7 @@ use bigiron_workload::Workload;
 pub enum Budget {
     /// Four boots of each kernel, seconds for each workload: a screening.
     Quick,
-    /// As many pairs as a verdict on every row takes.
+    /// Enough pairs for a verdict on every row.
     Full,
 }
 
@@ -38,10 +38,10 @@ pub struct Row {
     pub settings: Vec<Setting>,
 }
 
-/// The rows of `budget`: of all workloads, or of those in `only`.
+/// The rows of `budget`, for all workloads or for those in `only`.
 ///
 /// # Errors
-/// A workload in `only` has no row.
+/// If a workload in `only` has no row.
 pub fn rows(budget: Budget, only: &[String]) -> Result<Vec<Row>, Refusal> {
     let wanted = |w: &&&dyn Workload| only.is_empty() || only.iter().any(|name| name == w.name());
     if let Some(name) = only.iter().find(|name| registry::find(name).is_none_or(|w| w.nightly().is_empty())) {
@@ -60,7 +60,8 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Parts the rows that can be run here from those that lack something, such as a compiler. What is wrong with `base` itself is not looked for.
+/// Separates the rows that can run on this machine from those that lack something, such as a compiler. Errors of `base` itself
+/// are not checked.
 pub fn possible(rows: Vec<Row>, base: &Question) -> (Vec<Row>, Vec<LeftOut>) {
     let lacks = |row: &Row| {
         let workload = registry::find(&row.workload)?;
@@ -98,7 +99,8 @@ fn of(workload: &dyn Workload, budget: Budget) -> Vec<Row> {
     workload.nightly().iter().map(row).collect()
 }
 
-/// The question of a study that runs `rows` in one boot: `base` is what all studies of the night have, its settings win.
+/// The question of a study that runs `rows` in one boot: `base` is common to all studies of the night, and its settings take
+/// precedence.
 pub fn question(base: &Question, rows: &[&Row]) -> Question {
     let runs = |lever: &str| {
         let family = lever.split('.').next().unwrap_or(lever);
@@ -126,10 +128,11 @@ pub fn check_reach(base: &Question, rows: &[Row]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Deals rows to boots: each to the first that has its file system, not yet its workload, and room. `check` says whether a study can be run.
+/// Assigns rows to boots: each to the first boot with its file system, without its workload, and with room. `check` tests whether
+/// a study can run.
 ///
 /// # Errors
-/// A row that cannot be run even alone.
+/// If a row cannot run even alone.
 pub fn pack(rows: &[Row], check: impl Fn(&[&Row]) -> Result<(), Refusal>) -> Result<Vec<Vec<&Row>>, Refusal> {
     let mut boots: Vec<Vec<&Row>> = Vec::new();
     for row in rows {

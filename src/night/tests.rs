@@ -18,7 +18,7 @@ fn row(workload: &str) -> Row {
     Row { name: workload.into(), workload: workload.into(), filesystem: "ext4".into(), settings: Vec::new() }
 }
 
-/// A study of `arms` with four pairs, in which the arm of number 1 differs by `effect`.
+/// A study of `arms` with four pairs, in which arm 1 differs by `effect`.
 fn study(
     arms: &[&str],
     workloads: Vec<PlannedWorkload>,
@@ -73,7 +73,7 @@ fn a_row_says_what_changed_beyond_its_margin() {
 
 #[test]
 fn the_correction_is_over_the_whole_night() {
-    // One row at the edge: alone its claim stands, beside thirty others it does not.
+    // One row at the edge: alone its claim stands; among thirty others it does not.
     let of = || study(&ARMS, vec![micro()], |_, m| if m == "geometric-mean" { 1.024 } else { 1.0 }, |_| ());
     let arms = ARMS.map(str::to_owned);
     let alone = Grid::new(&arms, &[of()]);
@@ -142,7 +142,7 @@ fn an_unfinished_night_has_no_verdict() {
     assert_eq!((grid.verdict(), grid.rows[0].cells[0].lines.len()), (None, 0));
 }
 
-/// Last night's 6.12, and tonight's 6.13 against it after `change` of last night's entries.
+/// Compares tonight's 6.13 with last night's 6.12, after `change` of last night's entries.
 fn two_nights(change: impl Fn(&mut HistoryEntry), clock: Clock) -> Vec<Previous> {
     let last = study(&ARMS, vec![micro(), dbsim()], slower, |_| ());
     let mut entries = collect::entries(&night(&last, "2026-11-21T00:00:00Z"), std::slice::from_ref(&last));
@@ -173,17 +173,17 @@ fn what_was_measured_otherwise_is_not_compared() {
             e.rows[0].configuration.insert(key.to_owned(), "another".to_owned());
         }
     };
-    assert_eq!(why(two_nights(set("executable"), Clock::Exact)), "measured otherwise then: executable");
+    assert_eq!(why(two_nights(set("executable"), Clock::Exact)), "measured differently then: executable");
     let seeds = |e: &mut HistoryEntry| e.rows[0].boots.iter_mut().for_each(|b| b.workload_seed += 100);
     assert!(why(two_nights(seeds, Clock::Exact)).contains("other seeds"));
     let gone = |e: &mut HistoryEntry| {
         e.rows.remove(0);
     };
-    assert!(why(two_nights(gone, Clock::Exact)).contains("did not run it"));
+    assert!(why(two_nights(gone, Clock::Exact)).contains("did not run this row"));
     let failed = |e: &mut HistoryEntry| e.rows[0].failures.push("panicked: x".to_owned());
     assert!(why(two_nights(failed, Clock::Exact)).contains("boots failed"));
-    assert!(why(two_nights(|_| (), Clock::Wall)).contains("two nights are two machines"));
-    // A baseline is no snapshot, and tonight's own kernel is no previous one.
+    assert!(why(two_nights(|_| (), Clock::Wall)).contains("two nights are not comparable"));
+    // A baseline is not a snapshot, and tonight's own kernel is not a previous one.
     assert!(two_nights(|e| e.baseline = true, Clock::Exact).is_empty());
     assert!(two_nights(|e| e.begun = "2026-11-23T00:00:00Z".to_owned(), Clock::Exact).is_empty());
 }

@@ -1,11 +1,11 @@
-//! What the session itself makes sure of before a trial's result becomes a record.
+//! The session's own checks of a trial's result before it becomes a record.
 
 use bigiron_lab::host::TrialResult;
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Plan, Slot};
 use bigiron_model::record::Failure;
 
-/// Makes a completed trial a failed one if its metrics are not those that the plan declares, each fit to be compared.
+/// Turns a completed trial into a failed one if its metrics are not those that the plan declares, or cannot be compared.
 pub(super) fn metrics(plan: &Plan, slot: &Slot, result: &mut TrialResult) {
     if result.failure.is_some() {
         result.metrics.clear();
@@ -19,7 +19,7 @@ pub(super) fn metrics(plan: &Plan, slot: &Slot, result: &mut TrialResult) {
     }
 }
 
-/// Without a clock a guest's times say nothing: takes them out before anybody can read them.
+/// Without a clock a guest's times are meaningless: removes them before anybody can read them.
 pub(super) fn times(clock: Clock, result: &mut TrialResult) {
     if clock == Clock::None {
         result.metrics.clear();
@@ -72,7 +72,7 @@ mod tests {
             ("dbsim.block", "8192 B"),
             ("micro.path", "/dev/nullb0 h"),
         ] {
-            // A name that ends in a bare unit counts as one: better a fact too few than a time too many.
+            // A name that ends in a bare unit counts as a time: better to lose a fact than to show a time.
             assert_eq!(is_time(name, value), name == "dbsim.s", "{name} = {value}");
         }
     }

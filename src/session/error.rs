@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use bigiron_model::store::StoreError;
 
-/// A session that did not come to its end.
+/// Why a session ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("Interrupted with {done} of {total} trials done; they are kept in `{}`, and the same command resumes", dir.display())]
     Interrupted { done: u32, total: u32, dir: PathBuf },
-    #[error("Stopped with {done} of {total} trials done; once this is put right, the same command resumes: {why}")]
+    #[error("Stopped with {done} of {total} trials done; fix this, and the same command resumes: {why}")]
     Host { why: String, done: u32, total: u32 },
     #[error(
         "Arm `{arm}` was to boot release `{asked}`, its guest says `{said}`: this is another kernel than the plan's. \
@@ -24,12 +24,10 @@ pub enum SessionError {
     TooManyVoid { void: u32, limit: u32, pairs: u32, cause: String, next: &'static str },
     #[error("The plan is not the one in `{}`", dir.display())]
     OtherPlan { dir: PathBuf },
-    #[error(
-        "The study is finished, but the search for causes stopped; once this is put right, the same command goes on: {why}"
-    )]
+    #[error("The study is finished, but the search for causes stopped; fix this, and the same command resumes: {why}")]
     Look { why: String },
     #[error(
-        "Interrupted while looking for causes; the study in `{}` is finished: `bigiron report` has its verdict, and the same command goes on looking",
+        "Interrupted while looking for causes; the study in `{}` is finished: `bigiron report` has its verdict, and the same command resumes the search",
         dir.display()
     )]
     LookInterrupted { dir: PathBuf },

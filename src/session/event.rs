@@ -1,4 +1,4 @@
-//! What a session tells its observers: terminal, log, tests.
+//! The events that a session reports to its observers: terminal, log, tests.
 
 use bigiron_lab::host::Phase;
 use bigiron_model::plan::{Plan, Slot};
@@ -22,25 +22,25 @@ impl TrialId {
     }
 }
 
-/// Something happened. Events of one trial come in order; [`SessionEvent::SlotEnd`] and [`SessionEvent::Void`] come after the trial's record is
-/// on stable storage.
+/// An event. Events of one trial come in order; [`SessionEvent::SlotEnd`] and [`SessionEvent::Void`] come after the trial's
+/// record is on stable storage.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionEvent {
     SessionStart {
-        /// Slots in the plan, and how many of them have their record already.
+        /// Number of slots in the plan, and how many have a record already.
         total: u32,
         done: u32,
         pairs: u32,
-        /// How many trials will run side by side.
+        /// How many trials will run in parallel.
         width: usize,
-        /// The same of the trials already recorded, on average.
+        /// The mean of the same for the trials already recorded.
         mean_wall_s: Option<f64>,
-        /// Lines of `records.jsonl` that cannot be read, and why; their trials are run again.
+        /// Unreadable lines of `records.jsonl`, and why; their trials are run again.
         unreadable: Vec<(usize, String)>,
     },
     SlotStart(TrialId),
     Phase(TrialId, Phase),
-    /// The trial completed or failed. `done` slots have their record now.
+    /// The trial completed or failed. `done` slots now have a record.
     SlotEnd {
         trial: TrialId,
         outcome: Outcome,
@@ -56,9 +56,9 @@ pub enum SessionEvent {
         again: Vec<u32>,
         done: u32,
     },
-    /// The user's interruption was seen, or the session must stop: running trials are being ended.
+    /// The user interrupted the session, or it must stop: running trials are being ended.
     Stopping,
-    /// No trial is running any more.
+    /// All trials have ended.
     SessionEnd {
         done: u32,
         total: u32,

@@ -1,7 +1,7 @@
 //! The session: works through the slots of a plan that have no record yet.
 //!
-//! Invariant: the only state is the records on stable storage. What is to be run next is a function of plan and records
-//! ([`bigiron_model::store::SlotTally`]), so a session may be killed at any moment and the next one goes on where it was.
+//! Invariant: the only state is the records on stable storage. The next trial is a function of plan and records
+//! ([`bigiron_model::store::SlotTally`]), so a session may be killed at any moment and the next one resumes where it stopped.
 
 mod check;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Progress for people, on standard error: bars on a terminal, a line per boot otherwise.
 //!
-//! Invariant: nothing that is shown before the end tells the arms' speeds apart. How far, how long still, and what failed; no
-//! metric, and no arm's own time.
+//! Invariant: nothing shown before the end tells the arms' speeds apart: only how far the session is, the time left, and
+//! failures; no metric, and no time of a single arm.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -39,7 +39,7 @@ impl Progress {
         Progress { shown: Mutex::new(Shown { text: Text::default(), bars }) }
     }
 
-    /// To be handed to [`super::run`]: `&|e| progress.show(&e)`.
+    /// The event handler for [`super::run`]: `&|e| progress.show(&e)`.
     pub fn show(&self, event: &SessionEvent) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let Shown { text, bars } = &mut *shown;
@@ -49,7 +49,7 @@ impl Progress {
             None => {
                 let mut err = std::io::stderr().lock();
                 for line in lines {
-                    // A closed standard error is no reason to end a study.
+                    // A closed standard error must not end a study.
                     let _ = writeln!(err, "{line}");
                 }
             }
@@ -66,7 +66,7 @@ impl Bars {
     }
 
     fn show(&mut self, event: &SessionEvent, text: &Text, lines: &[String]) {
-        // A boot that completed only moves the bar; everything else that would be a line of a log stays as a line.
+        // A completed boot only moves the bar; every other event that a log would show leaves a line.
         if !matches!(event, SessionEvent::SlotEnd { outcome: Outcome::Completed, .. }) {
             for line in lines {
                 let _ = self.all.println(line);
@@ -77,7 +77,7 @@ impl Bars {
                 let bar = self.all.add(ProgressBar::new_spinner());
                 bar.set_style(style("  {elapsed:>4}  {msg}"));
                 bar.set_message(format!("{}: starting", text.trial(trial)));
-                // Often enough for the seconds to move, too seldom to disturb what is measured.
+                // Often enough for the seconds to move, too seldom to disturb measurements.
                 bar.enable_steady_tick(Duration::from_secs(1));
                 self.trials.insert(trial.slot, bar);
             }
@@ -110,7 +110,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a constant template").progress_chars("=> ")
 }
 
-/// What a running trial does now.
+/// The current activity of a running trial.
 fn doing(phase: &Phase) -> String {
     match phase {
         Phase::Booting => "booting".to_owned(),
@@ -127,24 +127,24 @@ struct Text {
     done: u32,
     pairs: u32,
     width: u32,
-    /// Trials whose time is known, and the sum of their times in seconds.
+    /// Number of trials whose time is known, and the sum of their times in seconds.
     timed: (f64, f64),
 }
 
 impl Text {
-    /// The lines of a log that an event is worth.
+    /// The log lines for an event.
     fn lines(&mut self, event: &SessionEvent) -> Vec<String> {
         match event {
             SessionEvent::SessionStart { total, done, pairs, width, mean_wall_s, unreadable } => {
                 (self.total, self.done, self.pairs, self.width) = (*total, *done, *pairs, *width as u32);
-                // What earlier sessions took weighs as much as one boot of this one: the machine may be another today.
+                // The mean of earlier sessions weighs as much as one boot of this one, because the machine may have changed.
                 self.timed = mean_wall_s.map_or((0.0, 0.0), |mean| (1.0, mean));
                 let mut lines: Vec<String> = unreadable
                     .iter()
-                    .map(|(line, why)| format!("Warning: records.jsonl line {line} is left out: {why}"))
+                    .map(|(line, why)| format!("Warning: records.jsonl line {line} is skipped: {why}"))
                     .collect();
                 let resumed = if *done > 0 { format!("Resuming: {done} done of ") } else { String::new() };
-                let side = if *width > 1 { format!(", {width} side by side") } else { String::new() };
+                let side = if *width > 1 { format!(", {width} in parallel") } else { String::new() };
                 lines.push(format!("{resumed}{total} trials in {pairs} pairs{side}"));
                 lines
             }
@@ -185,7 +185,7 @@ impl Text {
         format!("pair {}/{}, {}{again}", trial.pair + 1, self.pairs, trial.arm)
     }
 
-    /// "about 4 minutes left": boots left times the mean time of a boot, by how many run side by side.
+    /// "about 4 minutes left": boots left times the mean time of a boot, divided by the number of parallel trials.
     fn eta(&self) -> Option<String> {
         let left = self.total.saturating_sub(self.done);
         if left == 0 || self.timed.0 == 0.0 {
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_log_has_a_line_per_boot() {
         let mut text = Text::default();
-        assert_eq!(text.lines(&start(0, 2, Vec::new())), ["24 trials in 12 pairs, 2 side by side"]);
+        assert_eq!(text.lines(&start(0, 2, Vec::new())), ["24 trials in 12 pairs, 2 in parallel"]);
         assert!(text.lines(&SessionEvent::SlotStart(trial(0, 0))).is_empty());
         assert!(text.lines(&SessionEvent::Phase(trial(0, 0), Phase::Up)).is_empty());
         let end = SessionEvent::SlotEnd { trial: trial(0, 0), outcome: Outcome::Completed, wall_s: 60.0, done: 1 };
@@ -241,7 +241,7 @@ mod tests {
         let lines = text.lines(&start(4, 1, vec![(5, "torn: 7 bytes".to_owned())]));
         assert_eq!(
             lines,
-            ["Warning: records.jsonl line 5 is left out: torn: 7 bytes", "Resuming: 4 done of 24 trials in 12 pairs"]
+            ["Warning: records.jsonl line 5 is skipped: torn: 7 bytes", "Resuming: 4 done of 24 trials in 12 pairs"]
         );
         assert_eq!(text.eta().unwrap(), "about 10 minutes left");
     }

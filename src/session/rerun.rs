@@ -1,6 +1,6 @@
-//! Slots of the plan run again for evidence, beside the records and never among them.
+//! Runs slots of the plan again for evidence, without adding records.
 //!
-//! Invariant: a slot's evidence is there whole or not at all, and what comes to nothing leaves nothing.
+//! Invariant: a slot's evidence is complete or absent; a failed rerun leaves nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use bigiron_model::store::Folder;
 /// Runs `slots` again, as many side by side as a session would with these `jobs`; `note` is told of each. Returns the slots that came to nothing, and why.
 ///
 /// # Errors
-/// If it had to stop: an interruption, a full disk. What was found until then is kept.
+/// If it had to stop: an interruption, a full disk. Evidence found before that is kept.
 pub fn rerun(
     folder: &Folder,
     host: &dyn Host,
@@ -54,7 +54,7 @@ pub fn rerun(
     stop.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(failed), Err)
 }
 
-/// Runs one slot again. Returns why it came to nothing, if it did.
+/// Runs one slot again. Returns why it gave no evidence, if it did not.
 fn one(
     folder: &Folder,
     host: &dyn Host,
@@ -81,7 +81,7 @@ fn one(
         }
         Ok(None) => Ok(Some("the host found no evidence".to_owned())),
         Err(HostError::Void(why)) => Ok(Some(why)),
-        // Told apart by the flag.
+        // The flag distinguishes an interruption.
         Err(HostError::Cancelled) => Ok(None),
         Err(HostError::Fatal(why)) => Err(SessionError::Look { why }),
     }

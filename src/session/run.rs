@@ -1,7 +1,7 @@
-//! The loop that works through missing slots.
+//! The loop that runs missing slots.
 //!
-//! Invariant: one thread, the caller's, writes records; a trial's thread only runs its trial. A guest that dies after the session
-//! was told to stop may have died of that: it is not evidence, and its slot is run again.
+//! Invariant: only one thread, the caller's, writes records; a trial's thread only runs its trial. A guest that dies after the
+//! session was told to stop may have died because of that: it is not evidence, and its slot is run again.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,15 +22,15 @@ use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
 use bigiron_model::store::{Folder, SlotState, SlotTally, Writer};
 use bigiron_model::values::Values;
 
-/// How soon an interruption is passed on to the running trials.
+/// Interval at which an interruption is passed on to running trials.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A session that came to its end: every slot has its record.
+/// The result of a completed session: every slot has its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     pub completed: u32,
     pub failed: u32,
-    /// How often a pair went void, in this session and those before.
+    /// Number of void pairs, in this session and earlier ones.
     pub void_pairs: u32,
     /// Trials run by this session.
     pub ran: u32,
@@ -38,11 +38,11 @@ pub struct Summary {
 
 /// Works through the slots of `plan` that have no record in `folder`.
 ///
-/// On the exact clock up to `jobs` trials run side by side (and no more than the host allows); on the wall clock, and without a
-/// clock, one at a time. `events` is called from several threads.
+/// On the exact clock up to `jobs` trials run in parallel (at most as many as the host allows); on the wall clock, and without a
+/// clock, one at a time. Several threads call `events`.
 ///
 /// # Errors
-/// If the session had to stop; what was finished is recorded, and another call goes on from there.
+/// If the session had to stop; finished trials are recorded, and another call resumes.
 pub fn run(
     plan: &Plan,
     folder: &Folder,
@@ -56,10 +56,10 @@ pub fn run(
     }
     let read = folder.records()?;
     if SlotTally::of(plan, &read.records).missing().is_empty() {
-        // Nothing to write: a finished study can be asked for again, even where its folder is read-only.
+        // Nothing to write: a finished study can be queried again even if its folder is read-only.
         return Ok(summary(plan, &read.records, 0));
     }
-    // Read again under the lock: another bigiron may have been at work until now.
+    // Read again under the lock: another bigiron may have been running until now.
     let writer = folder.writer()?;
     let mut read = folder.records()?;
     if writer.torn() > 0 {
@@ -107,14 +107,15 @@ struct Session<'a> {
     writer: Writer,
     events: &'a (dyn Fn(SessionEvent) + Sync),
     cancel: &'a AtomicBool,
-    /// Slots now running, with their trial's artefacts.
+    /// Running slots, with their trials' artefacts.
     running: BTreeMap<u32, (TrialId, PathBuf)>,
-    /// Until when the machine idles before the next boot. The first boot of a session has its gap too: none is special.
+    /// End of the machine's idle gap before the next boot. The first boot of a session has a gap too, so that all boots are
+    /// alike.
     idle_until: Instant,
     ran: u32,
-    /// Void pairs that do not count towards the limit. On the wall clock all do: a study more than a quarter of whose pairs went
-    /// void is invalid, however often it is resumed. Elsewhere a void trial leaves no trace in the result, and the limit only
-    /// keeps a session from trying in vain.
+    /// Void pairs that do not count towards the limit. On the wall clock all count: a study with more than a quarter of void
+    /// pairs is invalid, however often it is resumed. On other clocks a void trial leaves no trace in the result, and the limit
+    /// only stops futile retries.
     voids_before: u32,
 }
 
@@ -130,7 +131,7 @@ impl Session<'_> {
     fn work(&mut self, host: &dyn Host, width: usize) -> Result<(), SessionError> {
         self.within_limit()?;
         let (sender, ended) = mpsc::channel::<FinishedTrial>();
-        // What trials look at: the user's interruption, or a reason of our own to end them.
+        // The flag that trials watch: set by the user's interruption or by the session itself.
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let mut trouble: Option<SessionError> = None;
@@ -180,7 +181,7 @@ impl Session<'_> {
         Instant::now() < self.idle_until
     }
 
-    /// The next slot to be run and its attempt.
+    /// The next slot to run, and its attempt.
     fn next(&self) -> Option<(u32, u32)> {
         self.tally.missing().into_iter().find(|(slot, _)| !self.running.contains_key(slot))
     }
@@ -194,7 +195,7 @@ impl Session<'_> {
         Ok((id, artifacts))
     }
 
-    /// Turns what a trial came to into a record, if it is to be recorded at all.
+    /// Turns a trial's result into a record, if it is to be recorded.
     fn end(&mut self, ended: FinishedTrial) -> Result<(), SessionError> {
         let (id, artifacts) = self.running.remove(&ended.slot).expect("only running trials end");
         self.idle_until = Instant::now() + gap(self.plan);
@@ -257,7 +258,7 @@ impl Session<'_> {
         self.within_limit()
     }
 
-    /// Whether few enough pairs have gone void to go on.
+    /// Whether the number of void pairs is within the limit.
     fn within_limit(&self) -> Result<(), SessionError> {
         let limit = SlotTally::void_limit(self.plan.design.pairs);
         let void = self.tally.void_pairs - self.voids_before;
@@ -265,9 +266,9 @@ impl Session<'_> {
             return Ok(());
         }
         let next = if self.plan.clock == Clock::Wall {
-            "This study is invalid; put the host right (`bigiron doctor` helps) and ask again in a new folder"
+            "This study is invalid; fix the host (`bigiron doctor` helps) and repeat the study in a new folder"
         } else {
-            "Put the host right (`bigiron doctor` helps), and the same command resumes"
+            "Fix the host (`bigiron doctor` helps), and the same command resumes"
         };
         let cause = self.records.iter().rev().find_map(|r| match &r.outcome {
             Outcome::Void { cause } => Some(cause.clone()),
@@ -310,7 +311,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Leaves no trace of a trial that is not recorded.
+    /// Removes all traces of a trial that is not recorded.
     fn discard(&self, artifacts: &Path, why: Option<SessionError>) -> Result<(), SessionError> {
         let cleared = self.writer.discard(artifacts);
         why.map_or(Ok(()), Err)?;
@@ -325,11 +326,11 @@ impl Session<'_> {
         }
     }
 
-    /// What the session came to, now that no trial is running: counts include what the last ones came to.
+    /// The outcome of the session once no trial is running: it counts the last trials.
     fn verdict(&self, trouble: Option<SessionError>) -> Result<(), SessionError> {
         match trouble {
             None => Ok(()),
-            // Everything was done when the interruption came: there is nothing to resume.
+            // The interruption came when everything was done: there is nothing to resume.
             Some(SessionError::Interrupted { .. }) if self.tally.missing().is_empty() => Ok(()),
             Some(SessionError::Interrupted { .. }) => Err(self.interrupted()),
             Some(SessionError::Host { why, total, .. }) => {
@@ -353,14 +354,14 @@ fn run_trial(
     let (arm, purpose) = (&plan.arms[slot.arm], Purpose::Judge);
     let trial = Trial { plan, slot, arm, purpose, attempt: id.attempt, artifacts, cancel: stop };
     let start = Instant::now();
-    // Where a panic unwinds (tests, debug builds) it must not leave the session waiting for this trial for ever.
+    // If a panic unwinds (tests, debug builds), the session must not wait for this trial forever.
     let result =
         catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(SessionEvent::Phase(id.clone(), phase)))))
             .unwrap_or_else(|_| Err(HostError::Fatal("bigiron's own code panicked; this is a bug".to_owned())));
     FinishedTrial { slot: id.slot, wall: start.elapsed(), late: false, result }
 }
 
-/// Idleness before each boot.
+/// Idle time before each boot.
 fn gap(plan: &Plan) -> Duration {
     Duration::from_secs(plan.design.idle_gap_seconds.into())
 }

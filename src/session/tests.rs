@@ -43,7 +43,7 @@ impl Study {
         Study { _dir: dir, folder }
     }
 
-    /// Runs the session; gives back how it ended and its events.
+    /// Runs the session; returns its result and its events.
     fn run(
         &self,
         host: &dyn Host,
@@ -121,7 +121,7 @@ fn slots_run_in_the_plans_order_and_side_by_side_gives_the_same_records() {
     assert_eq!(starts(&events), order);
     let void = |r: &Record| matches!(r.outcome, Outcome::Void { .. });
     let timeless = |mut r: Record| {
-        // What a void trial cost is measured, not scripted.
+        // The cost of a void trial is measured, not scripted.
         if void(&r) {
             r.host.wall_s = 0.0;
         }
@@ -190,7 +190,7 @@ fn a_failed_trial_is_evidence_and_not_tried_again() {
         assert_eq!(r.artifacts.len(), 1);
         assert!(study.folder.dir().join(&r.artifacts[0]).exists());
     }
-    // Asked again, nothing runs.
+    // A second call runs nothing.
     let (summary, events) = study.play(Script::default(), 2);
     assert_eq!((summary.unwrap().ran, events.len()), (0, 0));
 }
@@ -224,13 +224,13 @@ fn too_many_voids_stop_the_session() {
     assert!(matches!(&e, SessionError::TooManyVoid { .. }), "{e}");
     assert_eq!(study.records().len(), 3);
 
-    // On the exact clock the result does not know of voids: put right, it goes on.
+    // On the exact clock void pairs do not affect the result: once fixed, the study continues.
     let study = Study::new(&plan(8, 2, Clock::Exact, 5));
     let e = study.play(script(vec![incident(What::Void)]), 1).0.unwrap_err();
     assert!(e.to_string().contains("the same command resumes"), "{e}");
     assert_eq!(study.written().last(), Some(&(4, 0)));
     assert_eq!(study.play(Script::default(), 1).0.unwrap().completed, 16);
-    // Slots never tried come first.
+    // Slots that were never tried come first.
     assert_eq!(study.written()[5..], (5..16).map(|s| (s, 0)).chain((0..5).map(|s| (s, 1))).collect::<Vec<_>>());
 }
 
@@ -238,14 +238,14 @@ fn too_many_voids_stop_the_session() {
 fn a_host_that_fails_for_good_stops_the_session_and_loses_nothing() {
     let study = Study::new(&plan(8, 2, Clock::Exact, 5));
     let script = Script { delay_ms: 20, ..script(vec![at(What::Fatal, 5, None), at(What::Stall, 4, None)]) };
-    // Two at a time: 4 and 5 are the ones that run when it happens.
+    // Two at a time: 4 and 5 are running when it happens.
     let (ended, events) = study.play(script, 2);
     let e = ended.unwrap_err();
     assert!(matches!(&e, SessionError::Host { done: 4, total: 16, .. }), "{e}");
     assert!(e.to_string().contains("for good"), "{e}");
     assert!(events.contains(&SessionEvent::Stopping));
     assert_eq!(by_slot(study.records()).iter().map(|r| r.slot).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    // Nothing of those that did not finish.
+    // Nothing is left of the unfinished trials.
     assert_eq!(fs::read_dir(study.folder.dir().join("artifacts")).unwrap().count(), 4);
     assert_eq!(study.play(Script::default(), 4).0.unwrap().completed, 16);
 }
@@ -377,7 +377,7 @@ fn the_documented_script_reads() {
     let example: String = doc.lines().filter_map(|l| l.strip_prefix("    ")).map(|l| format!("{l}\n")).collect();
     let script: Script = toml::from_str(&example).unwrap();
     assert_eq!((script.delay_ms, script.incidents.len(), script.effects["debian:6.12"].len()), (20, 1, 2));
-    // Every default in the table is the one in force.
+    // Every default in the table equals the actual default.
     let table = |key: &str| {
         let row = doc.lines().find(|l| l.starts_with(&format!("| `{key}` |"))).unwrap();
         row.split('|').nth(2).unwrap().trim().parse::<f64>().unwrap()
@@ -399,8 +399,8 @@ fn cut(dir: &Path, by: usize) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// Interrupt after any number of boots, cut any number of bytes, resume, again and again: the session runs exactly what is
-    /// missing, and ends with the records of an undisturbed run.
+    /// Interrupt after any number of boots, cut any number of bytes, resume, repeatedly: the session runs exactly the missing
+    /// slots, and ends with the records of an undisturbed run.
     #[test]
     fn interrupted_and_cut_anywhere(
         stops in prop::collection::vec((0u32..12, 0usize..1500), 1..5),

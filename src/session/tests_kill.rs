@@ -1,4 +1,4 @@
-//! The session against SIGKILL and full disks, in a process of its own: this test executable, started again.
+//! The session against SIGKILL and full disks, in a separate process: this test executable, started again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,7 @@ fn script() -> Script {
     Script { delay_ms: 3, spread_ms: 15, incidents, ..Script::default() }
 }
 
-/// The process that is killed: opens or makes the folder and runs the session, as `bigiron compare` does.
+/// The process that is killed: opens or creates the folder and runs the session, like `bigiron compare`.
 #[test]
 #[ignore = "started by the tests of this file"]
 fn child() {
@@ -59,7 +59,7 @@ fn command(dir: &Path, clock: Clock, setup: &str) -> Command {
     command
 }
 
-/// Kills with SIGKILL; whether the child was still at work.
+/// Kills with SIGKILL; returns whether the child was still running.
 fn kill(mut child: Child) -> bool {
     let at_work = child.try_wait().unwrap().is_none();
     child.kill().unwrap();
@@ -71,13 +71,13 @@ fn log_bytes(dir: &Path) -> u64 {
     fs::metadata(dir.join("records.jsonl")).map_or(0, |m| m.len())
 }
 
-/// A random number that needs no crate: the moments of killing are to differ from run to run.
+/// A random number without a crate: the moments of killing should differ from run to run.
 fn random(below: u64) -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish() % below
 }
 
-/// What a trial cost is scripted, but for void ones, where the session measures it.
+/// The cost of a trial is scripted, except for void trials, whose cost the session measures.
 fn comparable(records: Vec<Record>) -> Vec<Record> {
     let timeless = |mut r: Record| {
         if matches!(r.outcome, Outcome::Void { .. }) {
@@ -99,11 +99,11 @@ fn killed_again_and_again(clock: Clock) {
     let dir = place.path().join("study");
     let mut kills = 0;
     let mut before: Vec<Record> = Vec::new();
-    // Far more starts than the work needs; a child that ends by itself ends the loop.
+    // Far more starts than necessary; the loop ends when a child completes.
     for start in 0..200 {
         let child = command(&dir, clock, "").stdout(Stdio::null()).spawn().unwrap();
-        // From before the folder is there, through the first boots, to far into the work. The first few come as soon as there is
-        // something new, so that no machine is so quick that it has done the work before.
+        // Kills at times from before the folder exists, through the first boots, to late in the work. The first kills come as
+        // soon as there is a new record, so that even a fast machine has not finished the work before.
         if start < 6 && start % 3 != 0 {
             let (had, patience) = (log_bytes(&dir), Instant::now() + Duration::from_secs(10));
             while log_bytes(&dir) == had && Instant::now() < patience {
@@ -137,7 +137,7 @@ fn killed_again_and_again(clock: Clock) {
     let read = |dir: &Path| Folder::open(dir).unwrap().records().unwrap();
     assert_eq!(read(&dir).unreadable, []);
     assert_eq!(comparable(read(&dir).records), comparable(read(&undisturbed).records));
-    // The artefacts too, and none of a trial that was killed.
+    // The artefacts too, and none from killed trials.
     let artefacts = |dir: &Path| -> BTreeSet<_> {
         fs::read_dir(dir.join("artifacts")).unwrap().map(|e| e.unwrap().file_name()).collect()
     };
@@ -157,7 +157,7 @@ fn killed_again_and_again_on_the_wall_clock() {
 #[test]
 fn a_second_start_while_one_is_at_work_is_refused() {
     let place = tempfile::tempdir().unwrap();
-    // Stopped at work, it keeps what it holds for as long as the other takes to be refused.
+    // The stopped process keeps its lock while the other is refused.
     let (dir, first) = (0..)
         .find_map(|n| {
             let dir = place.path().join(format!("study-{n}"));
@@ -187,7 +187,7 @@ fn a_log_that_is_no_terminal_gets_a_plain_line_per_boot() {
     let out = command(&place.path().join("study"), Clock::Wall, "").stderr(Stdio::piped()).output().unwrap();
     let log = String::from_utf8(out.stderr).unwrap();
     let lines: Vec<_> = log.lines().collect();
-    // Slot 9 is not run in vain after slot 8 went void; both are run again.
+    // Slot 9 is not run needlessly after slot 8 went void; both are run again.
     assert_eq!(lines.len(), 1 + 2 * PAIRS as usize + 1, "{log}");
     assert_eq!(lines[0], "60 trials in 30 pairs");
     assert!(
@@ -204,7 +204,7 @@ fn a_disk_that_fills_up_stops_the_session_and_it_resumes() {
     let plan = plan(PAIRS, 2, Clock::Exact, 11);
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("study");
-    // The plan is larger than what `records.jsonl` may grow to here.
+    // The plan is larger than the limit on the size of `records.jsonl`.
     Folder::create(&dir, &plan).unwrap();
     let mut done = 0;
     for blocks in [16, 40] {

@@ -1,4 +1,4 @@
-//! Telling arms from workloads among the words of a command line, by their form.
+//! Distinguishes arms from workloads among the words of a command line by their form.
 
 use super::arm::ArmText;
 use crate::registry;
@@ -8,8 +8,8 @@ use bigiron_model::suggest;
 
 /// Splits words into arms and names of workloads, each in the order given. `named` are the names of kernels that were added.
 ///
-/// A word that is the name of a workload is that workload; one that has levers or looks like a kernel is an arm; any other is
-/// refused with what it might have been.
+/// A word that names a workload is that workload; one that has levers or looks like a kernel is an arm; any other is refused with
+/// a suggestion.
 pub fn sort(words: &[String], named: &[String]) -> Result<(Vec<ArmText>, Vec<String>), Refusal> {
     let (mut arms, mut workloads) = (Vec::new(), Vec::new());
     for word in words {

@@ -9,7 +9,7 @@ use bigiron_lab::lever;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::{Setting, TypedSetting};
 
-/// One side of a comparison as asked for.
+/// One side of a comparison, as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmText {
     /// The name given in a study file.
@@ -20,13 +20,13 @@ pub struct ArmText {
 }
 
 impl ArmText {
-    /// Reads an arm. A piece between commas that does not begin like a lever belongs to the value before it, so that
-    /// `boot.mitigations=auto,nosmt` means what it says.
+    /// Parses an arm. A piece between commas that does not begin like a lever belongs to the value before it, so that
+    /// `boot.mitigations=auto,nosmt` works.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let mut pieces = text.split(',');
         let kernel = pieces.next().unwrap_or("").trim().to_owned();
         if kernel.is_empty() {
-            return Err(Refusal::new(format!("`{text}` names no kernel; an arm is KERNEL[,LEVER=VALUE]…")));
+            return Err(Refusal::new(format!("`{text}` has no kernel; an arm is KERNEL[,LEVER=VALUE]…")));
         }
         let mut levers: Vec<String> = Vec::new();
         for piece in pieces {
@@ -52,12 +52,12 @@ impl ArmText {
         Ok(arm)
     }
 
-    /// What one arm alone can have wrong.
+    /// Checks everything that can be wrong with one arm alone.
     pub fn check(&self) -> Result<(), Refusal> {
         Ok(lever::check_duplicates(&self.settings)?)
     }
 
-    /// The name in reports, before it is made unique: the one given, or what was typed, a path cut to its last component.
+    /// The name in reports, before it is made unique: the name given, or the text typed, with a path cut to its last component.
     pub fn short_name(&self) -> String {
         if let Some(name) = &self.name {
             return name.clone();
@@ -82,7 +82,7 @@ impl fmt::Display for ArmText {
     }
 }
 
-/// Unique names for `arms`: short where that is unambiguous, else in full; the same text again gets a number.
+/// Unique names for `arms`: short if that is unambiguous, else in full; repeated texts get a number.
 pub fn names(arms: &[ArmText]) -> Vec<String> {
     let short: Vec<String> = arms.iter().map(ArmText::short_name).collect();
     let mut names: Vec<String> = Vec::new();
@@ -123,8 +123,8 @@ mod tests {
     #[test]
     fn what_is_no_arm_is_refused() {
         for (text, want) in [
-            ("", "names no kernel"),
-            (",boot.nosmt", "names no kernel"),
+            ("", "has no kernel"),
+            (",boot.nosmt", "has no kernel"),
             ("debian:6.12,nosmt", "is not a lever setting"),
             ("debian:6.12,boot.nosmt,boot.nosmt", "set twice"),
             ("debian:6.12,boot.rdinit=/bin/sh", "bigiron sets `rdinit` itself"),

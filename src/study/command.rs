@@ -1,6 +1,6 @@
-//! A program of the user's as the workload of a question: what comes after `--`, and the table `[command]` of a study file.
+//! A user's program as the workload of a question: the words after `--`, and the table `[command]` of a study file.
 //!
-//! Invariant: both become options of the workload `command`, so that nothing below knows how they were asked for.
+//! Invariant: both become options of the workload `command`, so that no code below depends on how they were given.
 
 use super::question::Question;
 use crate::study::setting;
@@ -17,10 +17,10 @@ pub const RUN: &str = "command.run";
 /// The option that holds the declared metrics.
 pub const METRICS: &str = "command.metrics";
 
-/// Adds the program after `--` and the metrics declared for it, if there are any.
+/// Adds the program after `--` and the metrics declared for it, if any.
 ///
 /// # Errors
-/// A metric that is none; a program that is set twice.
+/// If a metric is malformed, or a program is set twice.
 pub fn ask(q: &mut Question, program: &[String], metrics: &[String]) -> Result<(), Refusal> {
     if !program.is_empty() {
         q.settings.push((RUN.to_owned(), ProgramSource::option(program)));
@@ -36,7 +36,7 @@ pub fn ask(q: &mut Question, program: &[String], metrics: &[String]) -> Result<(
     Ok(())
 }
 
-/// A program without any other workload is to be run.
+/// A program without any other workload implies the workload `command`.
 fn imply(q: &mut Question, named: bool) {
     let is_run = |(lever, _): &Setting| lever == RUN;
     let of_arms = q.arms.iter().any(|arm| arm.settings.iter().any(is_run));
@@ -46,7 +46,7 @@ fn imply(q: &mut Question, named: bool) {
     }
 }
 
-/// The arguments that ask for the same: `--metric`s, and what comes after `--`.
+/// The equivalent arguments: `--metric`s, and the words after `--`.
 pub fn arguments(settings: &[Setting]) -> (Vec<String>, Vec<String>) {
     let value = |name: &str| settings.iter().find(|(lever, _)| lever == name).map(|(_, value)| value.as_str());
     let metrics = value(METRICS).unwrap_or("").lines().flat_map(|line| ["--metric".to_owned(), line.to_owned()]);
@@ -57,15 +57,15 @@ pub fn arguments(settings: &[Setting]) -> (Vec<String>, Vec<String>) {
     (metrics.collect(), program.unwrap_or_default())
 }
 
-/// Whether [`arguments`] says this setting.
+/// Whether [`arguments`] covers this setting.
 pub fn is_argument((lever, value): &Setting) -> bool {
     lever == METRICS || (lever == RUN && matches!(ProgramSource::parse(value), Ok(ProgramSource::Words(_))))
 }
 
-/// Reads the table `[command]` of a study file.
+/// Parses the table `[command]` of a study file.
 ///
 /// # Errors
-/// A key that it does not have, or a value that cannot be, with the line.
+/// If a key is unknown or a value is not allowed; the message has the line.
 pub fn read(table: &Table, q: &mut Question) -> Result<(), Refusal> {
     const KEYS: [&str; 12] =
         ["run", "prepare", "dir", "repeats", "warmup", "limit", "reduce", "stdout", "disk", "roots", "env", "metric"];
@@ -91,10 +91,10 @@ pub fn read(table: &Table, q: &mut Question) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A program as a study file gives it: a line for the shell, or a list of words.
+/// A program in a study file: a line for the shell, or a list of words.
 ///
 /// # Errors
-/// Anything else.
+/// If it is anything else.
 pub fn run(value: &Value) -> Result<String, Refusal> {
     match value.array() {
         Ok(_) => Ok(ProgramSource::option(&list(value)?)),
@@ -131,7 +131,7 @@ fn metric(value: &Value) -> Result<String, Refusal> {
         [(key, found)] => {
             let text = found.string()?;
             if text.contains('\n') {
-                return Err(found.refuse("A metric is found within one line; write `\\n` in a regular expression"));
+                return Err(found.refuse("A metric is matched within one line; write `\\n` in a regular expression"));
             }
             line.push_str(&format!(",{}={text}", key.text));
             found

@@ -1,6 +1,6 @@
 //! The study file: a [`Question`] in TOML.
 //!
-//! Invariant: every key is known and every value of the right type, or the file is refused with the line; nothing is passed over.
+//! Invariant: every key is known and every value has the right type, or the file is refused with the line; nothing is ignored.
 
 use crate::study::setting;
 use std::path::Path;
@@ -17,7 +17,7 @@ use bigiron_model::setting::Setting;
 use bigiron_model::size;
 use bigiron_model::suggest;
 
-/// A study file read: the question, and the text it was read from (for a host's own table, such as `[sim]`).
+/// A parsed study file: the question, and the text it was parsed from (for a host's own table, such as `[sim]`).
 #[derive(Clone, Debug)]
 pub struct StudyFile {
     pub question: Question,
@@ -27,7 +27,7 @@ pub struct StudyFile {
 /// Reads a study file.
 ///
 /// # Errors
-/// If the file cannot be read, or is refused.
+/// If the file cannot be read or is refused.
 pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
     let name = path.display().to_string();
     let text =
@@ -35,7 +35,7 @@ pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
     Ok(StudyFile { question: parse(&name, &text)?, text })
 }
 
-/// Reads the text of a study file called `name`.
+/// Parses the text of a study file called `name`.
 pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
     let root = document::parse(name, text, "a study")?;
     root.only(&["question", "arms", "arm", "workloads", "design", "machine", "margins", "set", "command", "sim"])?;
@@ -87,7 +87,7 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
     Ok(q)
 }
 
-/// The value of `table.key`, its line noted.
+/// The value of `table.key`; its line is recorded.
 fn noted<T>(
     table: &Table,
     key: &str,

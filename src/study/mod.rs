@@ -1,4 +1,4 @@
-//! The study: a question written down, and what it becomes.
+//! The study: from the text of a question to a plan.
 //!
 //! typed arguments or `study.toml` → [`question::Question`] → [`resolved::ResolvedQuestion`] (defaults filled in, checked) → [`bigiron_model::plan::Plan`].
 

@@ -1,4 +1,4 @@
-//! A question as it was asked, by arguments or by a study file: what was not said is `None`.
+//! A question as given by arguments or by a study file: parts that were not given are `None`.
 
 use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
@@ -9,24 +9,24 @@ use bigiron_model::metric::Kind;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 
-/// What was asked.
+/// A question.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Question {
     /// The question in words, from a study file.
     pub text: Option<String>,
     pub arms: Vec<ArmText>,
-    /// Names of workloads, in the order asked.
+    /// Names of workloads, in the order given.
     pub workloads: Vec<String>,
     /// Settings of all arms.
     pub settings: Vec<Setting>,
     pub clock: Option<Clock>,
     pub pairs: Option<u32>,
-    /// Fewer pairs than a verdict usually takes are wanted; see [`bigiron_model::plan::Plan::is_screening`].
+    /// The question asks for fewer pairs than a verdict usually takes; see [`bigiron_model::plan::Plan::is_screening`].
     pub screening: bool,
-    /// The pairs are evidence among other pairs, which are judged together: as few as can be balanced will do.
+    /// The pairs are evidence among other pairs, which are judged together: the smallest balanced number suffices.
     pub step: bool,
     pub seed: Option<u64>,
-    /// CPU seconds without progress.
+    /// In CPU seconds without progress.
     pub hang_limit: Option<u32>,
     /// Seconds.
     pub idle_gap: Option<u32>,
@@ -39,7 +39,7 @@ pub struct Question {
     pub places: QuestionPlaces,
 }
 
-/// Where in a study file each part of a question stands; empty for arguments.
+/// The place of each part of a question in a study file; empty for arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuestionPlaces {
     pub file: String,
@@ -48,7 +48,7 @@ pub struct QuestionPlaces {
 }
 
 impl QuestionPlaces {
-    /// `study.toml:7`, if the part stands in a file.
+    /// `study.toml:7`, if the part is in a file.
     pub fn of(&self, key: &str) -> Option<String> {
         if self.file.is_empty() {
             return None;
@@ -59,7 +59,7 @@ impl QuestionPlaces {
         })
     }
 
-    /// A refusal because of the part `key`.
+    /// A refusal caused by the part `key`.
     pub fn refuse(&self, key: &str, message: impl Into<String>) -> Refusal {
         Refusal::new(message).at(self.of(key))
     }

@@ -1,6 +1,6 @@
-//! How to ask the same again: the command line of a comparison.
+//! How to repeat a question: the command line of a comparison.
 //!
-//! Invariant: run as printed, it settles to the same question (the same hash but for the seed).
+//! Invariant: the printed command resolves to the same question (the same hash, except for the seed).
 
 use super::command as program;
 use super::question::Question;
@@ -11,7 +11,7 @@ use bigiron_model::setting::TypedSetting;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
 
-/// The command that repeats a comparison that was asked for by arguments.
+/// The command that repeats a comparison given by arguments.
 pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     let mut words = vec!["bigiron".to_owned(), "compare".to_owned()];
     words.extend(q.arms.iter().map(ToString::to_string));
@@ -52,7 +52,7 @@ pub fn study(path: &str, seed: u64) -> String {
     format!("bigiron run {} --seed {seed}", quote(path))
 }
 
-/// A margin on the ratio in percent, without the dust that doubles leave (2.9 % is not 2.9000000000000004 %).
+/// A margin on the ratio in percent, without floating-point residue (2.9 %, not 2.9000000000000004 %).
 fn percent(margin: f64) -> f64 {
     (margin * 100.0 * 1e9).round() / 1e9
 }

@@ -1,6 +1,6 @@
 //! A question with its defaults filled in and everything checked that can be checked before a kernel is fetched.
 //!
-//! Invariant: whatever reaches a [`Plan`] went through here; two questions that ask the same have the same hash.
+//! Invariant: every [`Plan`] is made from one; two equivalent questions have the same hash.
 
 mod capacity;
 mod local;
@@ -32,17 +32,18 @@ pub use self::parsed::ParsedSettings;
 use super::question::{Question, QuestionPlaces};
 use super::{schedule, setting};
 
-/// What is run if nothing is said: the workloads that take seconds.
+/// The default workloads: those that take seconds.
 pub const QUICK: &[&str] = &["micro", "dbsim"];
 
-/// Pairs if nothing is said, and if that is enough for the number of primary metrics.
+/// The default number of pairs, if it suffices for the number of primary metrics.
 const PAIRS_WALL: u32 = 12;
 const PAIRS_EXACT: u32 = 8;
 
-/// More pairs than any study needs: 1,000 pairs see a tenth of one pair's spread.
+/// More pairs than any study needs: 1,000 pairs detect a tenth of one pair's spread.
 const PAIRS_LIMIT: u32 = 1000;
 
-/// Fewest pairs of a screening: Student's interval has three degrees of freedom, and change points between two kernels can be seen.
+/// Fewest pairs of a screening: Student's interval has three degrees of freedom, and change points between two kernels can be
+/// detected.
 pub const SCREENING_PAIRS: u32 = 4;
 
 /// Fewest pairs of a step of a larger search: one in each order.
@@ -51,48 +52,48 @@ pub const STEP_PAIRS: u32 = 2;
 const CPUS_LIMIT: u32 = 255;
 const MEMORY: u64 = 1 << 30;
 
-/// CPU seconds for each CPU of the guest, all of which may spin while one gets on. A boot under emulation takes 3 to 8 of them, the
-/// longest step of a workload about 20.
+/// CPU seconds for each CPU of the guest, all of which may spin while only one makes progress. A boot under emulation takes 3 to
+/// 8 of them, the longest step of a workload about 20.
 const HANG_LIMIT: u32 = 120;
 const HANG_LIMITS: std::ops::RangeInclusive<u32> = 5..=86_400;
 
-/// Seconds before each boot on the wall clock: what the last guest left behind (its write-back, its heat, its freed memory) gets the same time
-/// to go before either arm.
+/// Idle seconds before each boot on the wall clock: the remains of the previous guest (its write-back, its heat, its freed
+/// memory) get the same time to disappear before either arm.
 const IDLE_GAP_WALL: u32 = 2;
 const IDLE_GAP_LIMIT: u32 = 3600;
 
-/// What this machine can do, asked only when a question depends on it (the answer may take a boot).
+/// The capabilities of this machine, queried only when a question depends on them (the answer may take a boot).
 pub trait Capabilities {
-    /// QEMU's major and minor version; refused if there is none that could be used.
+    /// QEMU's major and minor version; refused if there is no usable QEMU.
     fn qemu(&self) -> Result<(u32, u32), Refusal>;
-    /// Whether a guest really runs under KVM; if not, why not.
+    /// Whether a guest runs under KVM; if not, why not.
     fn kvm(&self) -> Result<(), String>;
     fn cpus(&self) -> u32;
     fn memory_bytes(&self) -> u64;
-    /// The type of the file system that studies are kept on, as the kernel calls it.
+    /// The type of the file system that holds the studies, as the kernel calls it.
     fn filesystem(&self) -> String;
-    /// Whether a lever of the running kernel can be set on this machine; if not, why not. Options of workloads always can.
+    /// Whether a lever of the running kernel can be set on this machine; if not, why not. Options of workloads can always be set.
     fn can_set(&self, setting: &Setting) -> Result<(), String>;
 }
 
-/// A question with everything decided but the seed and what its kernels are.
+/// A question with everything decided except the seed and the kernels.
 #[derive(Clone, Debug, Serialize)]
 pub struct ResolvedQuestion {
     pub arms: Vec<ResolvedArm>,
     pub workloads: Vec<PlannedWorkload>,
     pub clock: Clock,
     pub pairs: u32,
-    /// Only if it was given.
+    /// Only if given.
     pub seed: Option<u64>,
     pub hang_limit: u32,
     /// Seconds.
     pub idle_gap: u32,
     pub machine: Machine,
     pub margins: BTreeMap<Kind, f64>,
-    /// The question in words; it asks nothing of its own.
+    /// The question in words; it has no effect.
     #[serde(skip)]
     pub text: Option<String>,
-    /// What can be run, but will probably disappoint.
+    /// A warning for a study that can run but will probably disappoint.
     #[serde(skip)]
     pub warning: Option<String>,
     #[serde(skip)]
@@ -105,14 +106,14 @@ pub struct ResolvedArm {
     pub name: String,
     /// As typed.
     pub kernel: String,
-    /// Its own settings, laid over those of all arms.
+    /// Its own settings, applied over those of all arms.
     pub settings: Vec<Setting>,
-    /// What they mean.
+    /// The parsed settings.
     #[serde(skip)]
     pub parsed: ParsedSettings,
 }
 
-/// Fills in what was not said and refuses what cannot be run.
+/// Fills in defaults and refuses questions that cannot run.
 pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestion, Refusal> {
     let places = q.places.clone();
     check_arms(q)?;
@@ -183,7 +184,7 @@ fn choice<'c>(what: &str, word: &str, choices: &[&'c str]) -> Result<&'c str, Re
         .ok_or_else(|| Refusal::new(format!("Unknown {what} `{word}`; it can be {}", suggest::list(choices))))
 }
 
-/// Refuses a name that no clock knows, before anything is asked of the machine.
+/// Refuses an unknown storage name, before the machine is queried.
 fn check_storage_name(q: &Question) -> Result<(), Refusal> {
     let Some(name) = &q.storage else { return Ok(()) };
     let names: Vec<&str> = storage::PROFILES.iter().map(|p| p.name).filter(|n| *n != storage::LOCAL).collect();
@@ -207,7 +208,7 @@ fn storage(q: &Question, clock: Clock) -> Result<&'static StorageProfile, Refusa
         let right = suggest::list(storage::names(clock));
         q.places.refuse("machine.storage", why).hint(match q.clock {
             Some(_) => format!("With the clock `{clock}` storage is {right}"),
-            None => format!("This machine's clock is `{clock}` if none is asked for, and with it storage is {right}"),
+            None => format!("This machine's default clock is `{clock}`, and with it storage is {right}"),
         })
     })?;
     Ok(profile)
@@ -219,9 +220,9 @@ fn idle_gap(q: &Question, host: HostKind, clock: Clock) -> Result<u32, Refusal> 
         Some(gap) if gap > IDLE_GAP_LIMIT => {
             refuse(format!("An idle gap is at most {IDLE_GAP_LIMIT} seconds, not {gap}"))
         }
-        Some(gap) if gap > 0 && clock != Clock::Wall => {
-            refuse(format!("An idle gap lets a machine settle, which the clock `{clock}` does not feel; leave it out"))
-        }
+        Some(gap) if gap > 0 && clock != Clock::Wall => refuse(format!(
+            "An idle gap lets a machine settle, which does not affect the clock `{clock}`; leave it out"
+        )),
         Some(gap) => Ok(gap),
         None if host != HostKind::Sim && clock == Clock::Wall => Ok(IDLE_GAP_WALL),
         None => Ok(0),
@@ -231,8 +232,8 @@ fn idle_gap(q: &Question, host: HostKind, clock: Clock) -> Result<u32, Refusal> 
 fn check_arms(q: &Question) -> Result<(), Refusal> {
     if q.arms.len() < 2 {
         let message = match q.arms.len() {
-            0 => "No kernels to compare; a comparison takes two arms or more".to_owned(),
-            _ => format!("Only one arm, `{}`; a comparison takes two or more", q.arms[0]),
+            0 => "No kernels to compare; a comparison needs two arms or more".to_owned(),
+            _ => format!("Only one arm, `{}`; a comparison needs two or more", q.arms[0]),
         };
         return Err(q
             .places
@@ -249,7 +250,7 @@ fn check_arms(q: &Question) -> Result<(), Refusal> {
     lever::check_duplicates(&q.settings).map_err(|e| q.places.refuse("set", e.to_string()))
 }
 
-/// Refuses a number of pairs from which no verdict can come; warns of one from which not all can.
+/// Refuses a number of pairs that allows no verdict; warns of one that does not allow all.
 fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal> {
     let Some(pairs) = q.pairs else { return Ok(None) };
     let refuse = |message| Err(q.places.refuse("design.pairs", message));
@@ -259,16 +260,14 @@ fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal
         (false, false) => (power::smallest_pairs(1), power::smallest_pairs(primaries)),
     };
     if pairs > PAIRS_LIMIT {
-        return refuse(format!("{pairs} pairs are too many; the most are {PAIRS_LIMIT}"));
+        return refuse(format!("{pairs} pairs are too many; the maximum is {PAIRS_LIMIT}"));
     }
     if !pairs.is_multiple_of(2) {
         let right = if pairs > least { format!("{} or {}", pairs - 1, pairs + 1) } else { format!("{enough} or more") };
-        return refuse(format!(
-            "{pairs} pairs cannot be balanced, with each arm first as often as last; ask for {right}"
-        ));
+        return refuse(format!("{pairs} pairs cannot be balanced, with each arm first as often as last; use {right}"));
     }
     if pairs < least {
-        return refuse(format!("{pairs} pairs are too few for any verdict; ask for {enough} or more"));
+        return refuse(format!("{pairs} pairs are too few for any verdict; use {enough} or more"));
     }
     Ok((pairs < enough).then(|| {
         format!(
@@ -283,7 +282,7 @@ fn clock(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<Clock
         (HostKind::Sim, _) => return Ok(q.clock.unwrap_or(Clock::Wall)),
         (HostKind::Local, None | Some(Clock::Wall)) => return Ok(Clock::Wall),
         (HostKind::Local, Some(clock)) => {
-            let message = format!("This machine itself has the clock `wall` alone; `{clock}` is a guest's");
+            let message = format!("With `--on local` the only clock is `wall`; `{clock}` needs guests");
             return Err(q.places.refuse("design.clock", message));
         }
         _ => {}
@@ -302,13 +301,13 @@ fn clock(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<Clock
 }
 
 impl ResolvedQuestion {
-    /// Hash of what was asked, the seed included only if it was given. Lower-case hexadecimal.
+    /// Hash of the question, including the seed only if it was given. Lower-case hexadecimal.
     pub fn sha256(&self) -> String {
         let asked = serde_json::to_vec(self).expect("a resolved question is plain data");
         Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The name of the study's folder if none is given: short names of the arms and the beginning of the hash.
+    /// The default name of the study's folder: short names of the arms and the beginning of the hash.
     pub fn folder_name(&self) -> String {
         let slug = |name: &str| {
             let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|w| !w.is_empty());
@@ -327,7 +326,7 @@ impl ResolvedQuestion {
     /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them.
     ///
     /// # Errors
-    /// If a kernel cannot run on the machine that was asked for.
+    /// If a kernel cannot run on the requested machine.
     pub fn plan(
         &self,
         kernels: Vec<Identity>,

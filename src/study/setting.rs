@@ -56,7 +56,7 @@ mod tests {
     fn what_is_no_lever_is_refused_with_what_would_be() {
         for (text, want) in [
             ("mitigations=off", "write FAMILY.NAME"),
-            ("boot.mitigations=", "leave the `=` away"),
+            ("boot.mitigations=", "omit the `=`"),
             ("bot.mitigations=off", "did you mean `boot.mitigations`?"),
             ("zzzzzz.vm.swappiness=1", "levers begin with `boot.`"),
             ("fault.inject=crash", "`panic`"),

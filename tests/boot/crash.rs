@@ -26,6 +26,6 @@ fn what_was_acknowledged_outlives_the_machine_and_what_was_never_flushed_is_miss
     assert_eq!(sound["failed"], Value::Null);
 
     let weak = crash(&["--set", "oltp.postgres.fsync=off"], 1);
-    assert!(weak["failed"].as_str().unwrap().starts_with("DATA LOST after loss of power number 1"), "{weak:#}");
+    assert!(weak["failed"].as_str().unwrap().starts_with("DATA LOST after power loss 1"), "{weak:#}");
     assert!(weak["weakened"][0].as_str().unwrap().starts_with("fsync=off"), "{weak:#}");
 }

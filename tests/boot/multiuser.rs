@@ -67,5 +67,5 @@ fn a_disk_that_fills_up_is_reported_as_that() {
         message.starts_with("multiuser: The disk is full with 1001 users and files of 256 KiB: User "),
         "{message}"
     );
-    assert!(message.contains("say with `multiuser.end` how many users there has to be room for"), "{message}");
+    assert!(message.contains("limit the number of users with `multiuser.end`"), "{message}");
 }

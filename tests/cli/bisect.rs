@@ -78,7 +78,7 @@ fn the_report_says_where_and_what_next_and_is_made_again() {
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 130), "{}", ran.stdout);
     assert_eq!(test.run(&["report", "b"]).status(0).stdout, ran.stdout);
     assert_eq!(fs::read_to_string(test.dir().join("b/report.txt")).unwrap(), ran.stdout);
-    let again = bisect(&test, &["--seed", "7", "--out", "b"]).status(0).stderr_has("nothing is booted");
+    let again = bisect(&test, &["--seed", "7", "--out", "b"]).status(0).stderr_has("nothing to boot");
     assert_eq!(again.stdout, ran.stdout);
     // Only what is asked for is measured.
     let plan = fs::read_to_string(test.dir().join("b/ends/plan.toml")).unwrap();
@@ -174,11 +174,11 @@ fn the_lever_that_makes_it_is_found() {
         test.run(&args).status(0)
     };
     let one = levers(faster("boot.preempt=full"));
-    one.stdout_has("`boot.preempt=full` (100 % of it) makes the difference")
+    one.stdout_has("`boot.preempt=full` (100 % of it) causes the difference")
         .stdout_has("bigiron compare debian:6.12 debian:6.12,boot.preempt=full");
     let two = levers(faster("boot.mitigations=off + boot.preempt=full"));
-    two.stdout_has("`boot.mitigations=off` and `boot.preempt=full` together make the difference");
-    levers(String::new()).stdout_has("it takes several");
+    two.stdout_has("`boot.mitigations=off` and `boot.preempt=full` together cause the difference");
+    levers(String::new()).stdout_has("several act together");
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn what_cannot_be_bisected_is_refused_before_anything_boots() {
     of(&["--kernels", "boot.nosmt,debian:6.1", "micro"]).refused("`--kernels` begins with `boot.nosmt`");
     of(&["--kernels", "debian:6.1,debian:6.2,bot.nosmt", "micro"]).refused("Unknown lever `bot.nosmt`");
     of(&["--good", "debian:6.1", "--bad", "debian:6.1", "micro"]).refused("Good and bad are the same");
-    of(&["--good", "running", "--bad", "debian:6.1", "micro"]).refused("`running` is not of Debian's archive");
-    of(&["--good", "6.1", "--bad", "debian:6.1", "micro"]).refused("`6.1` names no kernel");
+    of(&["--good", "running", "--bad", "debian:6.1", "micro"]).refused("`running` is not in Debian's archive");
+    of(&["--good", "6.1", "--bad", "debian:6.1", "micro"]).refused("`6.1` is not a kernel");
     of(&["--good", "debian:6.1", "micro"]).refused("--bad");
     of(&["--good", "debian:6.1/amd64", "--bad", "debian:6.12", "micro"]).refused("Good is of flavour `amd64`");
-    of(&["--good", "debian:6.1,boot.nosmt", "--bad", "debian:6.12", "micro"]).refused("unlike levers");
+    of(&["--good", "debian:6.1,boot.nosmt", "--bad", "debian:6.12", "micro"]).refused("different levers");
     of(&["levers", "debian:6.1", "debian:6.1", "micro"]).refused("the same levers");
-    of(&["levers", "debian:6.1", "debian:6.1,boot.nosmt", "micro"]).refused("in one lever only");
+    of(&["levers", "debian:6.1", "debian:6.1,boot.nosmt", "micro"]).refused("in only one lever");
     of(&["levers", "debian:6.1", "debian:6.12,boot.nosmt", "micro"]).refused("Two kernels");
     assert!(test.entries("bigiron-results").is_empty());
 }

@@ -126,7 +126,7 @@ fn the_option_is_named_with_where_it_is_defined() {
     let head = git(&test, &["rev-parse", "HEAD"]);
     let ran = bisect(&test, &["--out", "b"]).status(0);
     let ran = ran
-        .stdout_has("is made by `CONFIG_CLEAR=y`")
+        .stdout_has("is caused by `CONFIG_CLEAR=y`")
         .stdout_has("value    y, was not set")
         .stdout_has("asks     Clear memory as it is freed")
         .stdout_has("defined  Kconfig:15")
@@ -140,7 +140,7 @@ fn the_option_is_named_with_where_it_is_defined() {
     assert_eq!((&option["option"], &option["from"], &option["to"]), (&"CLEAR".into(), &"n".into(), &"y".into()));
     let names: Vec<&str> = found["rows"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names, LINKS);
-    bisect(&test, &["--out", "b"]).status(0).stderr_has("nothing is booted");
+    bisect(&test, &["--out", "b"]).status(0).stderr_has("nothing to boot");
     // The tree is as it was, and nothing was left in the cache.
     assert_eq!(git(&test, &["status", "--porcelain"]), "");
     assert!(test.entries("cache/git").is_empty());
@@ -178,7 +178,7 @@ fn several_changes_a_failing_link_and_exit_codes() {
     assert!(next.contains("--good b/builds/good.config --bad b/builds/good+"), "{next}");
     // What it prints is a search of that part.
     let part = [&words[..], &["--sim", "s.toml"]].concat();
-    test.run(&part).status(0).stderr_has("differences are laid out");
+    test.run(&part).status(0).stderr_has("differences one by one");
     let again = |more: &[&str]| test.run(&[&["report", "b"], more].concat());
     again(&["--fail-on", "worse"]).status(3);
 
@@ -211,7 +211,7 @@ fn one_that_was_killed_goes_on() {
     let ran = bisect(&test, &["--out", "b"]).status(0);
     // The same kernels were tested, and the same is said of them.
     let told = |text: &str| -> Vec<String> {
-        text.lines().filter(|l| l.contains(" good") || l.contains("is made by")).map(str::to_owned).collect()
+        text.lines().filter(|l| l.contains(" good") || l.contains("is caused by")).map(str::to_owned).collect()
     };
     assert_eq!(told(&ran.stdout.replace("b/builds", "whole/builds")), told(&whole));
     assert!(test.entries("cache/git").is_empty());
@@ -223,7 +223,7 @@ fn many_differences_are_laid_out_when_their_turn_comes() {
     let slow: Vec<String> = (40..70).map(|n| format!("good+{n}")).chain(["bad".to_owned()]).collect();
     let factors: Vec<(&str, f64)> = slow.iter().map(|name| (name.as_str(), 1.05)).collect();
     let test = place(&script("", &factors)).file("good.config", config("n")).file("bad.config", config("y"));
-    let ran = bisect(&test, &["--out", "b"]).status(0).stdout_has("is made by `CONFIG_X39=y`");
+    let ran = bisect(&test, &["--out", "b"]).status(0).stdout_has("is caused by `CONFIG_X39=y`");
     assert!(!ran.stderr.contains("one by one"), "{}", ran.stderr);
     let ran = ran.stdout_has("more that were not tested").stdout_has("value    y, was not set");
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 130), "{}", ran.stdout);
@@ -237,7 +237,7 @@ fn one_difference_needs_no_search() {
     let one = GOOD.replace("# CONFIG_CLEAR is not set", "CONFIG_CLEAR=y");
     let test = place(&script("", &[("bad", 1.05)])).file("bad.config", one);
     let found = json(&bisect(&test, &["--out", "b", "--format", "json"]).status(0));
-    assert!(found["text"][0].as_str().unwrap().contains("is made by `CONFIG_CLEAR=y`"), "{found}");
+    assert!(found["text"][0].as_str().unwrap().contains("is caused by `CONFIG_CLEAR=y`"), "{found}");
     assert_eq!((&found["tests"], found["rows"].as_array().unwrap().len()), (&0.into(), 2));
 }
 
@@ -263,9 +263,9 @@ fn what_cannot_be_bisected_is_refused_before_anything_is_built() {
         .refused("--bad: `wrong.config` is wrong in line 3, `CONFIG_OLD y`");
     // DEBUG_LISTS has no effect without DEBUG.
     of("linux", "good.config", "same.config", &micro).refused("are the same configuration");
-    of("linux", "brokenconfig", "bad.config", &micro).refused("--good: `make brokenconfig` cannot be laid out");
+    of("linux", "brokenconfig", "bad.config", &micro).refused("--good: `make brokenconfig` cannot be configured");
     of("linux", "good.config", "bad.config", &["micro:fork-exit", "--make-arg=O=/x"])
-        .refused("`O` is bigiron's to set");
+        .refused("bigiron sets `O` itself");
     of("linux", "good.config", "bad.config", &["micro:fork-exit", "--error", "0.7"]).refused("--error");
     assert!(test.entries("bigiron-results").is_empty());
     git(&test, &["rm", "-q", "Kconfig"]);

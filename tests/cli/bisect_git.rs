@@ -80,20 +80,20 @@ fn the_commit_is_named_with_what_it_touches() {
     let ran = place.bisect(&["--out", "b", "--config", "tinyconfig"]).status(0);
     let bad = &place.commits[6];
     let ran = ran
-        .stdout_has(&format!("is made by the commit `{}`", &bad[..12]))
+        .stdout_has(&format!("is caused by the commit `{}`", &bad[..12]))
         .stdout_has(bad)
         .stdout_has("Ada <ada@b.test>")
         .stdout_has("files    mm/page.c")
         .stdout_has("mm/page.c: change 6")
         .stdout_has(&format!("git -C linux show {}", &bad[..12]))
-        .stdout_has("the 12 commits of the line of first parents");
+        .stdout_has("the 12 first-parent commits");
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 130), "{}", ran.stdout);
     assert_eq!(place.test.run(&["report", "b"]).status(0).stdout, ran.stdout);
     let found = json(&place.test.run(&["report", "b", "--format", "json"]).status(0));
     assert_eq!((&found["commits"][0]["hash"], &found["what"]), (&Value::from(bad.as_str()), &"commits".into()));
     assert_eq!(found["commits"][0]["files"][0], "mm/page.c");
     assert_eq!((&found["source"]["config"], found["rows"].as_array().unwrap().len()), (&"make tinyconfig".into(), 12));
-    place.bisect(&["--out", "b", "--config", "tinyconfig"]).status(0).stderr_has("nothing is booted");
+    place.bisect(&["--out", "b", "--config", "tinyconfig"]).status(0).stderr_has("nothing to boot");
     // The repository is as it was, and nothing was left in the cache.
     assert_eq!(git(&place.test, &["for-each-ref"]), before);
     assert_eq!(git(&place.test, &["status", "--porcelain"]), "");
@@ -172,11 +172,11 @@ fn what_cannot_be_bisected_is_refused_before_anything_is_built() {
     of(&["--git", "none", "--good", good, "--bad", bad]).refused("`none` is not a folder");
     of(&["--git", "empty", "--good", good, "--bad", bad]).refused("`empty` is not a git repository");
     of(&["--git", "linux", "--good", "v9", "--bad", bad]).refused("--good: `v9` is not a commit");
-    of(&["--git", "linux", "--good", bad, "--bad", good]).refused("is no ancestor of bad");
+    of(&["--git", "linux", "--good", bad, "--bad", good]).refused("is not an ancestor of bad");
     of(&["--git", "linux", "--good", good, "--bad", good]).refused("the same commit");
     of(&["--git", "linux", "--good", good]).refused("--bad");
     of(&["--git", "linux", "--good", good, "--bad", bad, "--config", "text"]).refused("sets no option");
-    of(&["--git", "linux", "--good", good, "--bad", bad, "--make-arg=O=/x"]).refused("`O` is bigiron's to set");
+    of(&["--git", "linux", "--good", good, "--bad", bad, "--make-arg=O=/x"]).refused("bigiron sets `O` itself");
     of(&["--git", "linux", "--good", good, "--bad", bad, "--kernels", "running"]).refused("--kernels");
     of(&["--good", good, "--bad", bad, "--config", "text"]).refused("--git");
     let narrow =

@@ -220,13 +220,13 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
         (&["command"], "has no program; write it after `--`"),
         (&["--set", "command.dir=nowhere", "--", "true"], "there is no folder `nowhere`"),
         (&["--set", "command.repeats=0", "--", "true"], "`command.repeats` is from 1 to 10000"),
-        (&["--set", "command.limit=soon", "--", "true"], "`command.limit` is a time such as"),
+        (&["--set", "command.limit=soon", "--", "true"], "`command.limit` must be a time such as"),
         (&["--set", "command.rn=true"], "did you mean `command.run`?"),
         (
             &["--metric", "t,unit=s,better=lower,regex=took (", "--", "true"],
             "--metric: Metric `t`: `took (` is not a regular",
         ),
-        (&["--metric", "wall,unit=s,better=lower,json=/t", "--", "true"], "is measured always"),
+        (&["--metric", "wall,unit=s,better=lower,json=/t", "--", "true"], "is always measured"),
     ] {
         test.run(&[&["compare"], &both[..], &QUICK, rest].concat()).refused(want);
     }

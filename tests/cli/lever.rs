@@ -50,7 +50,7 @@ fn levers_are_listed_shown_and_checked() {
     }
     let block = test.run(&["lever", "list", "block"]).status(0).stdout;
     assert!(block.lines().all(|l| l.starts_with("block.")), "{block}");
-    test.run(&["lever", "list", "blok"]).refused("No family of levers is called `blok`");
+    test.run(&["lever", "list", "blok"]).refused("No family of levers `blok`");
     test.run(&["lever", "show", "sysctl.vm.swappiness"]).status(0).stdout_has("/proc/sys/vm/swappiness says");
     test.run(&["lever", "show", "block.sheduler"]).refused("did you mean `block.scheduler`?");
     test.run(&["lever", "show", "boot.mitigations"]).status(0).stdout_has("bigiron doc boot");
@@ -78,7 +78,7 @@ fn a_lever_that_needs_root_says_which_file_and_one_that_does_not_needs_none() {
     }
     let test = Test::new();
     let ran = test.run(&["lever", "check", "sysctl.vm.swappiness=10"]).status(1);
-    ran.stdout_has("root alone may write `/proc/sys/vm/swappiness`; run bigiron as root for this lever");
+    ran.stdout_has("only root may write `/proc/sys/vm/swappiness`; run bigiron as root for this lever");
 }
 
 #[test]

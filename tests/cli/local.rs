@@ -116,7 +116,7 @@ fn what_belongs_to_guests_is_refused() {
         test.run(&all).refused(want);
     };
     refused(&["running", "debian:6.12", "dbsim"], "every arm is `running`");
-    refused(&["running", "running", "dbsim", "--clock", "exact"], "the clock `wall` alone");
+    refused(&["running", "running", "dbsim", "--clock", "exact"], "the only clock is `wall`");
     refused(&["running", "running", "dbsim", "--cpus", "2"], "CPUs of its own");
     refused(&["running", "running", "dbsim", "--storage", "nvme"], "storage of its own");
     refused(&["running", "running,boot.mitigations=off", "dbsim"], "Lever `boot.mitigations` acts on a guest");

@@ -31,7 +31,7 @@ fn a_bad_workfile_or_config_file_is_refused_by_its_line() {
     };
     refused("10 add_int\n10 disk_rdd\n", "mine.workfile:2: There is no test `disk_rdd`; did you mean `disk_rd`?");
     refused("10 add_int\nadd_long 10\n", "mine.workfile:2: `add_long 10` is neither a size nor a test");
-    refused("0 add_int\n", "All weights are 0; one has to be at least 1");
+    refused("0 add_int\n", "All weights are 0; one must be at least 1");
     let test = Test::new().file("reaim.config", "JOBS ten\n");
     test.run(&["compare", "debian:6.1", "debian:6.12", "multiuser", "--set", "multiuser.config=reaim.config"])
         .refused("reaim.config:1: `JOBS` cannot be `ten`; it can be a whole number from 1");
@@ -39,7 +39,7 @@ fn a_bad_workfile_or_config_file_is_refused_by_its_line() {
         let test = Test::new();
         test.run(&["compare", "debian:6.1", "debian:6.12", "multiuser", "--set", setting]).refused(said);
     };
-    set("multiuser.users=5000000", "each is a process, and the kernel numbers 4194003 at most");
+    set("multiuser.users=5000000", "each is a process, and the kernel has at most 4194003");
     set("multiuser.mix=dbse", "did you mean `dbase`?");
     set("multiuser.userss=3", "did you mean `multiuser.users`?");
 }

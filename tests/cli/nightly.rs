@@ -29,7 +29,7 @@ fn a_night_prints_its_grid_and_is_made_again_from_its_folder() {
     let ran = ran.stdout_has("regressed in micro").stderr_has("2 kernels added to the history");
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 100), "{}", ran.stdout);
     assert_eq!(test.run(&["report", "n"]).status(0).stdout, ran.stdout);
-    let again = night(&test, &pair, &["--out", "n"]).status(0).stderr_has("nothing is booted");
+    let again = night(&test, &pair, &["--out", "n"]).status(0).stderr_has("nothing to boot");
     assert_eq!(again.stdout, ran.stdout);
     assert!(!again.stderr.contains("added to the history"), "{}", again.stderr);
     let rows = rows(&fs::read_to_string(test.dir().join("n/report.json")).unwrap());
@@ -75,7 +75,8 @@ fn a_workload_that_crashes_a_kernel_fails_alone() {
     let panic = "[[incidents]]\nwhat = \"panic\"\narm = \"debian:6.12\"\nworkload = \"dbsim\"\npair = 1\n";
     let test = Test::new().file("s.toml", script(panic));
     let args = ["--out", "n", "--format", "json", "--fail-on", "worse"];
-    let ran = night(&test, &["debian:6.1", "debian:6.12"], &args).status(3).stderr_has("each of these is run alone");
+    let ran =
+        night(&test, &["debian:6.1", "debian:6.12"], &args).status(3).stderr_has("running each of these rows alone");
     for row in rows(&ran.stdout) {
         let name = row["row"].as_str().unwrap();
         let ran_with_it = name == "dbsim" || name.ends_with(" together");
@@ -105,7 +106,7 @@ fn the_previous_nights_kernel_is_compared_where_that_can_be() {
     assert_eq!((&previous["kernel"], &previous["previous"]), (&"debian:6.13".into(), &"debian:6.12".into()));
     assert_eq!(previous["rows"][0]["verdict"], "better", "6.12 was slower: {previous}");
     let other = night(&test, &["debian:6.1", "debian:6.14"], &["micro", "--set", "micro.scale=2"]).status(0);
-    other.stdout_has("micro not compared: measured otherwise then: option.scale");
+    other.stdout_has("micro not compared: measured differently then: option.scale");
     let other = night(&test, &["debian:6.1", "debian:6.14"], &["micro", "--seed", "2"]).status(0);
     // The newest night ran another scale.
     other.stdout_has("not compared");
@@ -116,7 +117,7 @@ fn the_history_shows_where_a_metric_changed() {
     let slow = |kernel: &str| format!("[effects.\"{kernel}\"]\n\"micro.fork-exit\" = 1.1\n");
     let script = format!("noise = 0.002\n{}{}{}", slow("debian:6.12"), slow("debian:6.18"), slow("debian:7.2"));
     let test = Test::new().file("s.toml", script);
-    test.run(&["history", "--history", "h"]).refused("holds no history yet");
+    test.run(&["history", "--history", "h"]).refused("has no history yet");
     night(&test, &["debian:5.10", "debian:6.12", "debian:7.2", "debian:6.18", "debian:6.1"], &["micro"]).status(0);
     let ran = test.run(&["history", "--history", "h"]).status(0);
     let ran = ran.stdout_has("micro.geomean").stdout_has("Between 6.1 and 6.12").stdout_has("micro.fork-exit");
@@ -143,12 +144,12 @@ fn what_no_night_can_be_made_of_is_refused_before_anything_boots() {
     night(&test, &["debian:6.1", "debian:6.12"], &[]).refused("s.toml:1: unknown field `speed`");
     let test = test.file("s.toml", "");
     for (words, want) in [
-        (&["debian:6.1"][..], "a night takes two or more"),
+        (&["debian:6.1"][..], "a night needs two or more"),
         (&["debian:6.1", "debian:6.12,boot.nosmt"], "a night compares kernels"),
         (&["debian:6.1", "nosuch"], "`nosuch` is neither a kernel nor a workload"),
         (&["debian:6.1", "debian:6.12", "command"], "`command` has no row in a night"),
         (&["debian:6.1", "debian:6.12", "micro", "--set", "dbsim.io=sync"], "has nothing to act on"),
-        (&["debian:6.1", "debian:6.12", "--memory", "200M"], "Row `micro`: 200M of memory are too little"),
+        (&["debian:6.1", "debian:6.12", "--memory", "200M"], "Row `micro`: 200M of memory is too little"),
         (&["debian:6.1", "debian:6.12", "--pairs", "3"], "3 pairs cannot be balanced"),
         (&["debian:6.1", "debian:6.12", "--pairs", "2"], "too few for any verdict"),
     ] {

@@ -117,7 +117,7 @@ fn tables_of_somebody_else_stay_and_a_broken_condition_is_an_exit_status() {
     database.execute("DROP TABLE item").unwrap();
 
     let test = test();
-    test.run(&["oltp", "load", &url, "--warehouses", "1"]).status(0).stderr_has("1 warehouses are in");
+    test.run(&["oltp", "load", &url, "--warehouses", "1"]).status(0).stderr_has("Loaded 1 warehouses into");
     test.run(&["oltp", "check", &url, "--fresh"]).status(0).stdout_has("condition-12: ok");
     let acks = test.dir().join("acks");
     let told = format!("acks={}", acks.display());
@@ -261,7 +261,7 @@ fn an_interrupted_run_leaves_no_process_socket_or_folder() {
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{moment}: {said}");
-        assert!(said.contains("Interrupted; everything that was started is stopped and removed"), "{moment}: {said}");
+        assert!(said.contains("Interrupted; all processes are stopped and all files removed"), "{moment}: {said}");
         nothing_left(&test);
     }
 }

@@ -62,7 +62,7 @@ fn a_finished_question_is_answered_from_its_folder() {
     let test = Test::new().file("s.toml", study(SLOWER));
     let first = test.run(&["run", "s.toml", "--out", "out"]).status(0);
     let before = fs::read(test.dir().join("out/records.jsonl")).unwrap();
-    let again = test.run(&["run", "s.toml", "--out", "out"]).status(0).stderr_has("nothing is booted");
+    let again = test.run(&["run", "s.toml", "--out", "out"]).status(0).stderr_has("nothing to boot");
     assert_eq!(first.stdout, again.stdout);
     assert_eq!(fs::read(test.dir().join("out/records.jsonl")).unwrap(), before);
     test.run(&["run", "s.toml", "--seed", "8", "--out", "out"]).refused("`out` holds another study");

@@ -1,7 +1,8 @@
-//! Acknowledgements that leave the machine: every group commit is told to a stream before anybody is told that it is durable.
+//! Acknowledgements that leave the machine: every group commit is sent to a stream before any process learns that it is durable.
 //!
-//! Invariant: what a foreground was told is in the stream already, so a receiver of the stream up to some byte knows of
-//! everything that was acknowledged up to then. A frame is whole or the stream ends before it.
+//! Invariant: a foreground's acknowledged commits are already in the stream, so whoever receives the stream up to some byte knows
+//! everything that was acknowledged up to then. The stream ends at a frame boundary or within a torn last frame, which does not
+//! count.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -16,13 +17,13 @@ use super::ledger::{BlockEntry, CommitEntry, Ledger, Stop};
 use bigiron_workload::AckSink;
 
 const MAGIC: u32 = 0x4b43_4144;
-/// Bytes of a frame's header: magic, checksum of the rest, number of entries, nothing, number of the frame, LSN up to which the
+/// Bytes of a frame's header: magic, checksum of the rest, number of entries, padding, number of the frame, LSN up to which the
 /// log is durable, checkpoint, journal's sequence.
 const HEADER: usize = 48;
-/// Bytes of an entry: process, block (all ones for a commit), version, nothing, LSN, transaction.
+/// Bytes of an entry: process, block (all ones for a commit), version, padding, LSN, transaction.
 const ENTRY: usize = 32;
 const COMMIT: u32 = u32::MAX;
-/// More entries than any redo write has records: a header that says more is damaged.
+/// More entries than any redo write has records: a header with a larger number is damaged.
 const ENTRIES_MAX: u32 = 1 << 22;
 
 /// The log writer's end of the stream.
@@ -37,8 +38,8 @@ impl AckStream {
         Self { sink, frames: 0, frame: Vec::new() }
     }
 
-    /// Tells of a sealed chunk that is on disk now, in the journal of that sequence, with the checkpoint reached so far. To be
-    /// called before those who wait for the chunk are woken.
+    /// Sends the records of a sealed chunk that is on disk, in the journal of that sequence, with the checkpoint reached so far.
+    /// Must be called before the processes that wait for the chunk are woken.
     pub fn send(&mut self, job: &Job, chunk: &[u8], lsn: u64, sequence: u64, checkpoint: u64) -> Result<()> {
         let chunk = Chunk::at(chunk, lsn, sequence).context("A chunk that was written is not whole")?;
         self.frame.clear();
@@ -81,7 +82,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Reads the next whole frame; `None` at the end of the stream, be it in the middle of a frame.
+/// Reads the next whole frame; `None` at the end of the stream, even in the middle of a frame.
 fn next(from: &mut impl Read, number: u64) -> Result<Option<Vec<u8>>> {
     let mut frame = vec![0; HEADER];
     if !fill(from, &mut frame)? || u32_at(&frame, 0) != MAGIC || u32_at(&frame, 8) > ENTRIES_MAX {
@@ -92,7 +93,7 @@ fn next(from: &mut impl Read, number: u64) -> Result<Option<Vec<u8>>> {
     Ok((whole && u64_at(&frame, 16) == number).then_some(frame))
 }
 
-/// Whether there was enough to fill `bytes`.
+/// Whether there was enough input to fill `bytes`.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> Result<bool> {
     match from.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -101,7 +102,7 @@ fn fill(from: &mut impl Read, bytes: &mut [u8]) -> Result<bool> {
     }
 }
 
-/// What a stream of acknowledgements, as far as it was received, says of a run of `job` that ended with the machine.
+/// Builds the ledger of a run of `job` that ended with the machine, from the acknowledgements received.
 pub fn load(job: &Job, path: &Path) -> Result<Ledger> {
     let file = File::open(path).with_context(|| format!("Cannot open {}", path.display()))?;
     read(job, &mut BufReader::new(file))
@@ -116,7 +117,7 @@ fn read(job: &Job, from: &mut impl Read) -> Result<Ledger> {
         blocks: vec![BlockEntry::default(); job.blocks() as usize],
         ..Ledger::default()
     };
-    // Changes whose transaction has not ended, by foreground; and changes that no checkpoint has covered yet, by LSN.
+    // Changes of unfinished transactions, by foreground; and changes not yet covered by a checkpoint, by LSN.
     let mut open: Vec<Vec<(u32, u32)>> = vec![Vec::new(); ledger.commits.len()];
     let mut uncovered = std::collections::VecDeque::new();
     let mut frames = 0;

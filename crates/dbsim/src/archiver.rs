@@ -1,7 +1,7 @@
-//! The archiver: copies each full journal to a file of its own before its turn comes round again.
+//! The archiver: copies each full journal to a separate file before the journal is reused.
 //!
-//! Invariant: an archive file that bears its final name is whole and durable: it is written under another name, synced, renamed,
-//! and its directory is synced before the log writer hears of it.
+//! Invariant: an archive file under its final name is whole and durable: it is written under another name, synced and renamed,
+//! and its directory is synced before the log writer is told.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -22,11 +22,11 @@ use super::journal::{JOURNAL_HEADER, JournalHeader};
 use super::turns::FilledJournal;
 use super::waits::{self, WaitEvent};
 
-/// Archive files kept: the redo of the last this many turns that are over. Older ones are removed, so that storage is bounded however
-/// long a run is; while there have been no more, the redo is complete from the start.
+/// Number of archive files kept: the redo of the last finished turns. Older ones are removed, so that storage is bounded however
+/// long a run is; until there are more, the redo is complete from the start.
 pub const KEPT: u64 = 8;
 
-/// Requests are whole pages, as direct I/O wants them.
+/// Requests are whole pages, as direct I/O requires.
 const PAGE: usize = 4096;
 
 /// Path of the archive of a turn.
@@ -34,7 +34,7 @@ pub fn path(dir: &Path, turn: u64) -> PathBuf {
     dir.join(format!("archive.{turn}"))
 }
 
-/// Bytes of storage that archives take at most: those kept, and one for each archiver that is being written.
+/// Maximum bytes of storage for archives: those kept, and one being written by each archiver.
 pub fn storage_bytes(job: &Job) -> u64 {
     let archivers = job.classes.iter().filter(|c| matches!(c.kind, ClassKind::Archiver { .. })).map(|c| c.count as u64);
     match archivers.sum::<u64>() {
@@ -51,7 +51,7 @@ struct Archiver<'a> {
     bytes_per_second: Option<u64>,
 }
 
-/// Runs an archiver until the window has closed. A copy that is then under way is given up: its journal still has the redo.
+/// Runs an archiver until the window has closed. An unfinished copy is then abandoned: its journal still has the redo.
 pub fn run(instance: &Instance<'_>, request: usize, bytes_per_second: Option<u64>) -> Result<()> {
     let request = request.next_multiple_of(PAGE).max(PAGE);
     let mut a = Archiver {
@@ -79,7 +79,7 @@ impl Archiver<'_> {
         let (instance, turns) = (self.instance, &self.instance.log.turns);
         let unfinished = instance.dir.join(format!("archive.{}.unfinished", full.turn));
         let whole = self.copy(full, &unfinished)?;
-        // Several archivers may work at once; turns become archived in order.
+        // Several archivers may work in parallel; turns become archived in order.
         turns.copied().wait_until(|| !whole || turns.archived() + 1 == full.turn || instance.reached(Phase::Leave));
         if !whole || turns.archived() + 1 != full.turn {
             return fs::remove_file(&unfinished).context("Cannot remove an unfinished archive");
@@ -94,7 +94,7 @@ impl Archiver<'_> {
         Ok(())
     }
 
-    /// Copies a journal's turn to `path` and makes the copy durable. False if the window closed before.
+    /// Copies a journal's turn to `path` and makes the copy durable. Returns false if the window closed first.
     fn copy(&mut self, full: &FilledJournal, path: &Path) -> Result<bool> {
         let to = create(path, self.instance.job.journal.direct)?;
         let (begin, total) = (now_ns(), bytes(full));
@@ -114,7 +114,7 @@ impl Archiver<'_> {
                 let found = JournalHeader::decode(page);
                 ensure!(
                     found == Some(expected),
-                    "Journal {} should have turn {}; it has {found:?}",
+                    "Journal {} should have turn {}, but has {found:?}",
                     full.journal,
                     full.turn
                 );
@@ -152,13 +152,13 @@ impl Archiver<'_> {
     }
 }
 
-/// Bytes of a turn's journal, header included, in whole pages.
+/// Bytes of a turn's journal including its header, in whole pages.
 fn bytes(full: &FilledJournal) -> u64 {
     (JOURNAL_HEADER as u64 + full.end - full.start).next_multiple_of(PAGE as u64)
 }
 
 fn create(path: &Path, direct: bool) -> Result<File> {
-    // What an earlier run in the same directory was cut off at.
+    // A file that an earlier run in the same directory left unfinished.
     match fs::remove_file(path) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
         _ => {}

@@ -1,7 +1,7 @@
-//! A close look at some transactions: do waits, CPU time and run queue explain the time that they take?
+//! A close examination of some transactions: do waits, CPU time and run queue explain their time?
 //!
-//! Invariant: the parts are measured independently of the whole: waits by their own clock readings, CPU time and run queue by the
-//! scheduler's counts.
+//! Invariant: the parts are measured independently of the whole: waits by their own clock readings, CPU time and run queue from
+//! the scheduler's counters.
 
 use std::time::Instant;
 
@@ -9,23 +9,23 @@ use bigiron_sys::cpu_clock::{RunDelay, thread_cpu_time};
 
 use super::waits;
 
-/// Time of some transactions that were looked at closely, in nanoseconds: the identity `time = waits + cpu + run queue`.
+/// Time of the closely examined transactions, in nanoseconds: the identity `time = waits + cpu + run queue`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audit {
-    /// Transactions looked at.
+    /// Number of transactions examined.
     pub count: u64,
-    /// From first to last instruction.
+    /// From the first to the last instruction.
     pub time: u64,
     /// Inside waits.
     pub waits: u64,
     /// Outside waits: on a CPU.
     pub cpu: u64,
-    /// Outside waits: able to run, without a CPU.
+    /// Outside waits: runnable, but without a CPU.
     pub run_queue: u64,
 }
 
 impl Audit {
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, o: &Self) -> Self {
         Self {
             count: self.count + o.count,
@@ -47,17 +47,17 @@ impl Audit {
         }
     }
 
-    /// Share of the time that waits, CPU and run queue explain; 1 if all is well. `None` if nothing was looked at.
+    /// Share of the time that waits, CPU and run queue explain; ideally 1. `None` if nothing was examined.
     pub fn explained(&self) -> Option<f64> {
         (self.time > 0).then(|| (self.waits + self.cpu + self.run_queue) as f64 / self.time as f64)
     }
 }
 
-/// The close look at one transaction.
+/// The examination of one transaction.
 pub struct Auditor {
     run_delay: RunDelay,
     start: Instant,
-    /// CPU time and run delay when it began.
+    /// CPU time and run delay at its start.
     began: (u64, u64),
     /// CPU time, run delay and time inside waits.
     inside: (u64, u64, u64),
@@ -69,7 +69,7 @@ impl Auditor {
         Some((thread_cpu_time().as_nanos() as u64, self.run_delay.read()?))
     }
 
-    /// A wait has ended that took `elapsed`; `before` it, [`Auditor::read`] said that.
+    /// Records the end of a wait that took `elapsed`; `before` it, [`Auditor::read`] returned that.
     pub fn left(&mut self, before: (u64, u64), elapsed: u64) {
         if let Some((cpu, delay)) = self.read() {
             self.inside.0 += cpu - before.0;
@@ -79,20 +79,20 @@ impl Auditor {
     }
 }
 
-/// Looks closely at transactions of this thread: besides the time of its waits, the CPU time and the time without a CPU outside
-/// them. Costs two system calls at either end of a wait, so that only some transactions are looked at.
+/// Examines transactions of this thread: besides the time of their waits, it measures the CPU time and the time without a CPU
+/// outside them. This costs two system calls at either end of a wait, so only some transactions are examined.
 pub struct Audits {
-    /// `None` while a transaction is looked at, and where the kernel does not say how long a task is kept off the CPU.
+    /// `None` while a transaction is examined, and if the kernel does not report run delays.
     run_delay: Option<RunDelay>,
 }
 
 impl Audits {
-    /// To be made by the worker itself: it is for the calling thread.
+    /// Must be called by the worker itself: it applies to the calling thread.
     pub fn new() -> Self {
         Self { run_delay: RunDelay::of_this_thread() }
     }
 
-    /// A transaction begins that is to be looked at.
+    /// Starts the examination of a transaction.
     pub fn begin(&mut self) {
         let Some(run_delay) = self.run_delay.take() else { return };
         let mut auditor = Auditor { run_delay, start: Instant::now(), began: (0, 0), inside: (0, 0, 0) };
@@ -106,7 +106,7 @@ impl Audits {
         }
     }
 
-    /// The transaction has ended; what was seen, if anything.
+    /// Ends the examination; returns the result, if there was one.
     pub fn end(&mut self) -> Option<Audit> {
         let auditor = waits::tell(None)?;
         let time = auditor.start.elapsed().as_nanos() as u64;
@@ -151,7 +151,7 @@ mod tests {
         for _ in 0..5 {
             burn(Duration::from_millis(4));
             during(WaitEvent::Think, || std::thread::sleep(Duration::from_millis(2)));
-            // CPU time inside a wait is the wait's.
+            // CPU time inside a wait belongs to the wait.
             during(WaitEvent::DataFileRead, || burn(Duration::from_millis(3)));
         }
         let audit = audits.end().unwrap();
@@ -160,7 +160,7 @@ mod tests {
         table.add_audit(0, &audit);
         assert_eq!(table.audit(0), audit.plus(&audit));
         assert!(audit.cpu >= 20_000_000 && audit.waits >= 25_000_000, "{audit:?}");
-        // The machine may be busy with anything: then it is the run queue that explains the time.
+        // The machine may be busy: then the run queue explains the time.
         let explained = audit.explained().unwrap();
         assert!((0.9..1.1).contains(&explained), "{explained} {audit:?}");
         assert!(audits.end().is_none());

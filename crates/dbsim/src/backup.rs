@@ -1,7 +1,7 @@
 //! A backup: reads the data files from end to end while they are written, and writes a copy.
 //!
-//! Invariant: every block of the copy was whole when it was read; and what is read back from the copy, once it is durable, has the
-//! checksum of what was written to it.
+//! Invariant: every block of the copy was whole when read; and the copy, read back after it became durable, has the checksum of
+//! the data written.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -55,7 +55,7 @@ pub fn run(instance: &Instance<'_>, process: usize, request: usize, bytes_per_se
         let Some(sum) = b.copy(stop)? else { return Ok(false) };
         b.verify(sum, stop)
     })?;
-    // What it was good for has been proved.
+    // The copy has served its purpose.
     std::fs::remove_file(&path).with_context(|| format!("Cannot remove {}", path.display()))
 }
 
@@ -64,7 +64,7 @@ impl Backup<'_> {
         u64::from(self.instance.job.blocks_per_file()) * BLOCK as u64
     }
 
-    /// Copies everything, durably. Returns the copy's checksum; `None` if it was told to stop.
+    /// Copies everything durably. Returns the copy's checksum; `None` if it was told to stop.
     fn copy(&mut self, stop: &dyn Fn() -> bool) -> Result<Option<u32>> {
         let (start, mut done, mut sum) = (now_ns(), 0, 0);
         for file in 0..self.instance.job.data.files {
@@ -92,7 +92,7 @@ impl Backup<'_> {
         Ok(Some(sum))
     }
 
-    /// Makes every block that came torn whole, by reading it again once its writer is done.
+    /// Rereads every torn block once its writer is done.
     fn check(&mut self, file: usize, at: u64, len: usize) -> Result<()> {
         for offset in (0..len).step_by(BLOCK) {
             let block = ((at + offset as u64) / BLOCK as u64) as u32;
@@ -105,7 +105,7 @@ impl Backup<'_> {
         Ok(())
     }
 
-    /// Reads the copy back. Says whether it came to the end.
+    /// Reads the copy back. Returns whether it finished.
     fn verify(&mut self, wanted: u32, stop: &dyn Fn() -> bool) -> Result<bool> {
         // From the device, not from memory.
         rustix::fs::fadvise(&self.copy, 0, None, Advice::DontNeed)
@@ -119,7 +119,7 @@ impl Backup<'_> {
             let len = (total - at).min(self.request as u64) as usize;
             let read = Request { slot: 0, fd: self.copy.as_fd(), offset: at, len, write: false, dsync: false };
             transfer(&mut self.engine, read, WaitEvent::DataFileScan, &mut self.traffic)
-                .context("Cannot read the copy back")?;
+                .context("Cannot read back the copy")?;
             sum = crc32c::crc32c_append(sum, &self.engine.buffer(0)[..len]);
             at += len as u64;
         }

@@ -1,7 +1,7 @@
-//! The database block: 8 KiB that say which block they are, in which version, and whether they are whole.
+//! The database block: 8 KiB with the block's address, its version and a checksum.
 //!
-//! Invariant: a block's body is a function of its address and version alone, so that anyone can say what it must contain.
-//! Its checksum is right on disk only: it is sealed on the way out, as the block in the cache keeps changing.
+//! Invariant: a block's body is a function of its address and version alone, so that anyone can compute its correct contents. Its
+//! checksum is valid only on disk: it is computed on the way out, because the block in the cache keeps changing.
 
 use thiserror::Error;
 
@@ -16,7 +16,7 @@ pub const CHANGE_MAX: usize = 700;
 const CHANGE_MIN: usize = 100;
 const MAGIC: u32 = 0x4253_4244;
 
-/// Where a block lives.
+/// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Data file, from 0.
@@ -31,20 +31,20 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// What is wrong with a block.
+/// An error in a block.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BlockError {
     #[error("Checksum of {0} is wrong: torn or corrupted")]
     Checksum(Address),
-    #[error("Instead of {wanted} there is {found}: misdirected")]
+    #[error("{found} is in place of {wanted}: misdirected")]
     Misplaced { wanted: Address, found: Address },
-    #[error("What is in place of {0} is not a database block")]
+    #[error("The data in place of {0} are not a database block")]
     Foreign(Address),
-    #[error("Body of {0} is not what version {1} must contain")]
+    #[error("The body of {0} does not match version {1}")]
     Body(Address, u32),
 }
 
-/// Who changed a block, and under which LSN.
+/// The author of a change and its LSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     pub version: u32,
@@ -54,7 +54,7 @@ pub struct Stamp {
     pub transaction: u64,
 }
 
-/// Where a change goes: `len` bytes at `offset`.
+/// The place of a change: `len` bytes at `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
     pub offset: usize,
@@ -99,7 +99,7 @@ pub fn initialise(page: &mut [u8], address: Address) {
     fill(&mut page[HEADER..BLOCK], seed(address, 0));
 }
 
-/// Where the change to `version` goes.
+/// The place of the change to `version`.
 pub fn extent(address: Address, version: u32) -> ByteRange {
     let seed = seed(address, version);
     let len = CHANGE_MIN + (seed >> 40) as usize % (CHANGE_MAX - CHANGE_MIN + 1);
@@ -107,14 +107,14 @@ pub fn extent(address: Address, version: u32) -> ByteRange {
     ByteRange { offset, len }
 }
 
-/// What the change to `version` writes, into `payload`, and where.
+/// Writes the bytes of the change to `version` into `payload`; returns their place.
 pub fn change(address: Address, version: u32, payload: &mut [u8; CHANGE_MAX]) -> ByteRange {
     let extent = extent(address, version);
     fill(&mut payload[..extent.len], seed(address, version));
     extent
 }
 
-/// Puts a change into the block and stamps it.
+/// Applies a change to the block and stamps it.
 pub fn apply(page: &mut [u8], offset: usize, payload: &[u8], stamp: Stamp) {
     page[offset..offset + payload.len()].copy_from_slice(payload);
     page[16..20].copy_from_slice(&stamp.version.to_le_bytes());
@@ -144,7 +144,7 @@ fn seal_with(page: &mut [u8], checksum: fn(&[u8]) -> u32) {
     page[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Checks that a block in the cache is the one asked for.
+/// Checks that a block in the cache is the expected one.
 pub fn identify(page: &[u8], wanted: Address) -> Result<(), BlockError> {
     let found = Address { file: u32_at(page, 8), block: u32_at(page, 12) };
     if u32_at(page, 0) != MAGIC {
@@ -156,7 +156,7 @@ pub fn identify(page: &[u8], wanted: Address) -> Result<(), BlockError> {
     }
 }
 
-/// Checks a block that was read from disk: whole, and the one asked for.
+/// Checks a block read from disk: that it is whole and the expected one.
 pub fn check(page: &[u8], wanted: Address) -> Result<(), BlockError> {
     check_with(page, wanted, crc32c::crc32c)
 }
@@ -177,21 +177,21 @@ fn check_with(page: &[u8], wanted: Address, checksum: fn(&[u8]) -> u32) -> Resul
     identify(page, wanted)
 }
 
-/// Checks the body against what the block's version must contain, made anew from nothing.
+/// Checks the body against the contents of the block's version, computed from scratch.
 pub fn check_body(page: &[u8], address: Address) -> Result<(), BlockError> {
     let version = stamp(page).version;
     let mut expected = [0; BLOCK];
     image(&mut expected, address, version);
-    // By words: comparing slices of bytes is a call of memcmp, which goes byte by byte in musl.
+    // By words: comparing byte slices calls memcmp, which goes byte by byte in musl.
     let (found, wanted) = (page[HEADER..BLOCK].as_chunks::<8>().0, expected[HEADER..].as_chunks::<8>().0);
     if found.iter().eq(wanted) { Ok(()) } else { Err(BlockError::Body(address, version)) }
 }
 
-/// Versions up to here are made by applying every change; beyond, it is cheaper to go back from the last change until every
-/// byte has been written.
+/// Versions up to this are built by applying every change; beyond, it is cheaper to go back from the last change until every byte
+/// has been written.
 const FORWARD: u32 = 64;
 
-/// Makes `page` what the block's body must be in `version`. The header has magic and address only.
+/// Builds the block's body in `version`. The header has only magic and address.
 pub fn image(page: &mut [u8], address: Address, version: u32) {
     initialise(page, address);
     let mut payload = [0; CHANGE_MAX];
@@ -202,7 +202,7 @@ pub fn image(page: &mut [u8], address: Address, version: u32) {
         }
         return;
     }
-    // Stretches that no later change has written.
+    // Ranges that no later change has written.
     let mut open: Vec<_> = std::iter::once(HEADER..BLOCK).collect();
     for v in (1..=version).rev() {
         let ByteRange { offset, len } = extent(address, v);

@@ -1,7 +1,8 @@
-//! The shared buffer cache: blocks by hash, replaced by a clock or least recently used first, changed and read under latches by
-//! processes.
+//! The shared buffer cache: blocks in a hash table, replaced by a clock or in LRU order, changed and read by processes under
+//! latches.
 //!
-//! Invariant: a block is in at most one buffer. A buffer that is pinned or dirty is never given to another block; only the
+//! Invariant: a block is in at most one buffer. A pinned or dirty buffer is never given to another block; only the database
+//! writer that owns a buffer cleans it (buffers are divided among the writers by number).
 //! database writer that owns a buffer makes it clean (buffers are dealt to the writers by their numbers).
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,15 +19,15 @@ use super::job::{Job, Replacement};
 use super::lru::Lru;
 use super::waits;
 
-/// State of a buffer: pins in the low bits (one for each process and a few of the writers', so they never overflow), and these.
+/// State of a buffer: pins in the low bits (one for each process and a few of the writers, so they never overflow), and these flags.
 const PINS: u32 = (1 << 24) - 1;
-/// Used since the clock hand came by. Not used by LRU replacement.
+/// Used since the clock hand last passed. Not used by LRU replacement.
 const HOT: u32 = 1 << 24;
 const DIRTY: u32 = 1 << 25;
-/// All bits clear but this one: belongs to no block.
+/// The only bit set in a buffer without a block.
 const FREE: u32 = 1 << 26;
 
-/// Buffers that a process looks at from one LRU list before it goes on to the next.
+/// Number of buffers that a process examines in one LRU list before it tries the next.
 const CANDIDATES: usize = 16;
 
 shared_struct! {
@@ -37,7 +38,7 @@ shared_struct! {
         /// The next buffer of the same bucket, + 1; 0 for none.
         next: AtomicU32,
         unused: AtomicU32,
-        /// No redo before this LSN is missing on disk for this block. Valid while dirty.
+        /// All redo of this block before this LSN is applied on disk. Valid while dirty.
         first_lsn: AtomicU64,
     }
 }
@@ -71,7 +72,7 @@ shared_struct! {
         unused: AtomicU32,
         /// Twice the number of its batches so far; one more while a batch is on its way to disk.
         batches: AtomicU64,
-        /// It sleeps here.
+        /// The writer sleeps here.
         work: EventCount,
         /// So that no two writers share a cache line.
         padding: [AtomicU64; 5],
@@ -87,7 +88,7 @@ pub struct Cache<'s> {
     frames: Frames<'s>,
     /// `None`: a clock.
     lru: Option<Lru<'s>>,
-    /// Dirty buffers of one writer from which on it is to clean some.
+    /// Number of dirty buffers of one writer at which it starts to clean.
     dirty_limit: usize,
 }
 
@@ -102,16 +103,16 @@ impl Writers<'_> {
     }
 }
 
-/// A pinned buffer: stays this block's until dropped.
+/// A pinned buffer: it keeps this block until dropped.
 pub struct Pin<'a> {
     cache: &'a Cache<'a>,
     buffer: usize,
-    /// Whether the block was there already.
+    /// Whether the block was in the cache.
     pub hit: bool,
 }
 
 impl<'s> Cache<'s> {
-    /// Bytes of segment that the job's cache takes.
+    /// Bytes of segment for the job's cache.
     pub fn bytes(job: &Job) -> usize {
         let n = job.buffers();
         let headers = n * size_of::<Buffer>() + n.next_power_of_two() * size_of::<Bucket>() + Lru::bytes(n);
@@ -120,7 +121,7 @@ impl<'s> Cache<'s> {
 
     pub fn new(segment: &'s Segment, job: &Job) -> Self {
         let n = job.buffers();
-        // Without a writer nobody may make a buffer dirty for long, but somebody has to own it.
+        // Without a writer no buffer stays dirty for long, but every buffer needs an owner.
         let writers = checkpoints::writers(job).max(1);
         let cache = Self {
             control: segment.one(),
@@ -137,7 +138,7 @@ impl<'s> Cache<'s> {
         cache
     }
 
-    /// Pins the buffer that holds `block`, calling `read` to fill it if the block is not in the cache.
+    /// Pins the buffer of `block`, calling `read` to fill it if the block is not in the cache.
     pub fn get(&self, block: u32, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Pin<'_>> {
         let bucket = self.bucket(block);
         loop {
@@ -146,7 +147,7 @@ impl<'s> Cache<'s> {
                 return Ok(Pin { cache: self, buffer, hit: true });
             }
             let buffer = self.victim();
-            // Latched before anybody can find it: who finds it waits until the block is there.
+            // Latched before others can find it: a process that finds it waits until the block is there.
             let mut frame = self.frames.exclusive(buffer);
             {
                 let _held = bucket.latch.lock();
@@ -182,19 +183,19 @@ impl<'s> Cache<'s> {
         Some(buffer)
     }
 
-    /// What marks a buffer as used lately, for the clock.
+    /// Marks a buffer as recently used, for the clock.
     fn hot(&self) -> u32 {
         if self.lru.is_none() { HOT } else { 0 }
     }
 
-    /// Tells the LRU lists, to be called without a latch held.
+    /// Updates the LRU lists; must be called without a latch.
     fn used(&self, buffer: usize) {
         if let Some(lru) = &self.lru {
             lru.touch(buffer);
         }
     }
 
-    /// To be called with the bucket's latch held.
+    /// Must be called with the bucket's latch held.
     fn find(&self, bucket: &Bucket, block: u32) -> Option<usize> {
         let mut at = bucket.head.load(SeqCst);
         while at != 0 {
@@ -207,7 +208,7 @@ impl<'s> Cache<'s> {
         None
     }
 
-    /// A buffer of no block, pinned once. Waits for the database writers if everything is pinned, hot or dirty.
+    /// A free buffer, pinned once. Waits for the database writers if all buffers are pinned, hot or dirty.
     fn victim(&self) -> usize {
         loop {
             let ticket = self.control.free.ticket();
@@ -225,14 +226,14 @@ impl<'s> Cache<'s> {
     }
 
     fn clock_victim(&self) -> Option<usize> {
-        // Twice round: the first round makes hot buffers cold.
+        // Two rounds: the first round makes hot buffers cold.
         let step = |_| self.control.hand.fetch_add(1, SeqCst) as usize % self.buffers.len();
         (0..=2 * self.buffers.len()).map(step).find(|at| self.evict(*at))
     }
 
     fn lru_victim(&self, lru: &Lru<'_>) -> Option<usize> {
         let idle = |buffer: usize| matches!(self.buffers[buffer].state.load(SeqCst), 0 | FREE);
-        // Twice round: others may take what this process has found.
+        // Two rounds: others may take the buffers that this process has found.
         for _ in 0..2 * lru.lists() {
             let mut found = [0; CANDIDATES];
             let n = lru.oldest(lru.turn(), &mut found, idle);
@@ -278,12 +279,12 @@ impl<'s> Cache<'s> {
         link.store(next, SeqCst);
     }
 
-    /// Dirty buffers right now.
+    /// Present number of dirty buffers.
     pub fn dirty(&self) -> usize {
         self.writers.iter().map(|w| w.dirty.load(SeqCst) as usize).sum()
     }
 
-    /// How often a process had to wait for a free buffer.
+    /// Number of waits for a free buffer.
     pub fn free_waits(&self) -> u64 {
         self.control.free_waits.load(SeqCst)
     }
@@ -293,7 +294,7 @@ impl<'s> Cache<'s> {
         Writers(self.writers)
     }
 
-    /// Sleeps until every batch that is on its way to disk right now is there.
+    /// Sleeps until every batch now on its way to disk has arrived.
     pub fn wait_written(&self) {
         let under_way: Vec<_> = self.writers.iter().map(|w| w.batches.load(SeqCst)).collect();
         for (w, batch) in self.writers.iter().zip(under_way).filter(|(_, batch)| batch % 2 == 1) {
@@ -306,10 +307,10 @@ impl<'s> Cache<'s> {
         self.buffers.len()
     }
 
-    // What follows is for the database writers, who are numbered from 0.
+    // The following functions are for the database writers, numbered from 0.
 
-    /// Sleeps until `writer` has something to clean, or `other` says that it has something else to do. `served` is the number of
-    /// waits for a free buffer that it has heard of.
+    /// Sleeps until `writer` has something to clean, or `other` returns true. `served` is the number of waits for a free buffer
+    /// that it already knows of.
     pub fn wait_work(&self, writer: usize, served: u64, other: impl Fn() -> bool) {
         let own = &self.writers[writer];
         own.work.wait_until(|| {
@@ -319,19 +320,19 @@ impl<'s> Cache<'s> {
         });
     }
 
-    /// To be called before a batch of `writer` goes to disk.
+    /// Must be called before a batch of `writer` goes to disk.
     pub fn batch_begins(&self, writer: usize) {
         self.writers[writer].batches.fetch_add(1, SeqCst);
     }
 
-    /// To be called when the batch is on disk: lets those go on who wait for it.
+    /// Must be called when the batch is on disk: wakes those that wait for it.
     pub fn batch_ends(&self, writer: usize) {
         self.writers[writer].batches.fetch_add(1, SeqCst);
         self.control.written.signal();
     }
 
-    /// To be called when `count` buffers have become clean and been unpinned, and after a round in which there was nothing to clean:
-    /// lets as many go on as wait for a free buffer and can have one. With nothing left to clean all of them have to look again.
+    /// Must be called when `count` buffers have been cleaned and unpinned, and after a round with nothing to clean: wakes as many
+    /// waiters for a free buffer as can get one. With nothing left to clean, all of them must look again.
     pub fn cleaned(&self, count: usize) {
         if self.dirty() == 0 {
             self.control.free.signal();
@@ -349,7 +350,7 @@ impl<'s> Cache<'s> {
         })
     }
 
-    /// At most `max` dirty buffers of `writer`: those that replacement will come to next.
+    /// At most `max` dirty buffers of `writer`: those that replacement reaches next.
     pub fn coldest_dirty(&self, writer: usize, max: usize) -> Vec<usize> {
         let state = |b: usize| self.buffers[b].state.load(SeqCst);
         let own = |b: usize| b % self.writers.len() == writer;
@@ -364,7 +365,7 @@ impl<'s> Cache<'s> {
             return due;
         }
         let hand = self.control.hand.load(SeqCst) as usize;
-        // Hot ones only if there is nothing else.
+        // Hot ones only if there are no others.
         for unwanted in [HOT, 0] {
             let ahead = (0..self.buffers.len()).map(|i| (hand + i) % self.buffers.len());
             let due = ahead.filter(|b| own(*b) && state(*b) & (DIRTY | unwanted) == DIRTY).take(max);
@@ -381,9 +382,9 @@ impl<'s> Cache<'s> {
         self.buffers[buffer].tag.load(SeqCst) - 1
     }
 
-    /// Takes a dirty buffer for writing: copies the block to `page`, makes the buffer clean, and keeps it pinned until the write
-    /// is done. Returns the block's number. For the writer that owns the buffer alone: nobody else makes it clean, so a buffer
-    /// seen dirty stays so, and stays the same block's, until here.
+    /// Takes a dirty buffer for writing: copies the block to `page`, marks the buffer clean, and keeps it pinned until the write
+    /// is done. Returns the block's number. Only for the writer that owns the buffer: nobody else cleans it, so a dirty buffer
+    /// stays dirty, and keeps its block, until this call.
     pub fn take_dirty(&self, buffer: usize, page: &mut [u8]) -> (u32, Pin<'_>) {
         let b = &self.buffers[buffer];
         b.state.fetch_add(1, SeqCst);
@@ -406,7 +407,7 @@ impl<'a> Pin<'a> {
         self.cache.frames.exclusive(self.buffer)
     }
 
-    /// Marks the block dirty. To be called with the frame latched by [`Pin::write`], and before the change gets its LSN, which
+    /// Marks the block dirty. Must be called with the frame latched by [`Pin::write`] and before the change gets its LSN, which
     /// must not be smaller than `lsn`: a checkpoint that looks for changes up to some LSN must not miss this one.
     pub fn dirty(&self, lsn: u64) {
         let b = &self.cache.buffers[self.buffer];

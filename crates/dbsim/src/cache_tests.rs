@@ -1,5 +1,5 @@
-//! The cache's invariants under processes that get, change and clean as fast as they can: a disk of version numbers instead of
-//! files, so that every lost block, lost change and double mapping shows.
+//! The cache's invariants under processes that get, change and clean as fast as they can: the disk is an array of version
+//! numbers, so that every lost block, lost change and double mapping shows.
 
 use super::*;
 use std::collections::HashMap;
@@ -58,10 +58,10 @@ impl<'s> Bench<'s> {
         page[4..8].copy_from_slice(&self.disk[block as usize].load(SeqCst).to_le_bytes());
     }
 
-    /// Gets and changes blocks as `seed` says.
+    /// Gets and changes blocks chosen by `seed`.
     fn foreground(&self, mut seed: u64, gets: usize) {
         for _ in 0..gets {
-            // Numbers of a linear congruential generator (D. Knuth, MMIX); the upper bits are the good ones.
+            // A linear congruential generator (D. Knuth, MMIX); its upper bits are the random ones.
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let block = (seed >> 33) as u32 % self.disk.len() as u32;
             let pin = self.cache.get(block, |page| {
@@ -75,7 +75,7 @@ impl<'s> Bench<'s> {
                 pin.dirty(1);
                 let version = number(&page, 4) + 1;
                 page[4..8].copy_from_slice(&version.to_le_bytes());
-                // Exclusive: nobody else changes this block now, in whatever buffer.
+                // Exclusive: no other process changes this block now, in any buffer.
                 let before = self.changes[block as usize].fetch_add(1, SeqCst);
                 assert_eq!(before + 1, version, "a change of block {block} is lost, or it is in two buffers");
             } else {
@@ -84,7 +84,7 @@ impl<'s> Bench<'s> {
         }
     }
 
-    /// Cleans what `writer` owns until the foregrounds are done, then all the rest of it.
+    /// Cleans the buffers of `writer` until the foregrounds are done, then all remaining ones.
     fn writer(&self, writer: usize) {
         let mut served = 0;
         let stopped = || self.world.stop.load(SeqCst) == 1;
@@ -118,7 +118,7 @@ impl<'s> Bench<'s> {
         }
     }
 
-    /// What has to hold when nobody is at work.
+    /// Checks the state when no process is active.
     fn check(&self) {
         let mut place = HashMap::new();
         for (buffer, b) in self.cache.buffers.iter().enumerate() {
@@ -194,7 +194,7 @@ proptest! {
 
 #[test]
 fn few_buffers_and_many_processes_wait_for_each_other_and_all_get_on() {
-    // Fewer buffers than foregrounds and writers could pin at once by two each, nearly every get a miss.
+    // Fewer buffers than foregrounds and writers could pin by two each, nearly every get a miss.
     for replacement in [Replacement::Clock, Replacement::Lru] {
         run(24, 2_000, replacement, 3, 20, 5);
     }
@@ -212,7 +212,7 @@ fn lru_keeps_what_is_used() {
         };
         bench.cache.get(block, read).unwrap().hit
     };
-    // Two blocks that are used again and again stay while 500 others come and go; a third one that is not goes.
+    // Two blocks that are used repeatedly stay while 500 others pass through; a third one that is not used is replaced.
     assert!(!get(0) && !get(1) && !get(2));
     for other in 3..500 {
         assert!(!get(other));
@@ -227,7 +227,7 @@ fn a_wait_for_written_blocks_ends_with_the_batches_of_all_writers() {
     let segment = Segment::new(Bench::bytes(&job, 10)).unwrap();
     let bench = Bench::new(&segment, &job, 10);
     let passed = &bench.world.writes;
-    // Nothing under way: no wait.
+    // No batch in progress: no wait.
     bench.cache.wait_written();
     bench.cache.batch_begins(0);
     bench.cache.batch_begins(2);
@@ -237,7 +237,7 @@ fn a_wait_for_written_blocks_ends_with_the_batches_of_all_writers() {
         0
     })
     .unwrap();
-    // A batch that begins later is none of its business, one that ends and begins anew has ended.
+    // It ignores a batch that begins later; one that ends and begins anew has ended.
     while bench.cache.control.written.waiting() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -1,7 +1,8 @@
-//! The checkpointer: asks the database writers for a checkpoint whenever so much redo has come since the last one, and records in
-//! the control file which has been reached.
+//! The checkpointer: requests a checkpoint from the database writers after a certain amount of redo since the last one, and
+//! records the checkpoints reached in the control file.
 //!
-//! Invariant: a checkpoint counts for the log (whose journals it frees) only after it is in the control file, durably: else
+//! Invariant: a checkpoint counts for the log (whose journals it frees) only once it is durable in the control file: otherwise
+//! recovery might start from redo that has been overwritten.
 //! recovery might start from redo that has been overwritten.
 
 use anyhow::Result;
@@ -11,7 +12,7 @@ use super::files::DataFiles;
 use super::instance::{Instance, Milestone, Phase};
 use super::waits::{self, WaitEvent};
 
-/// Runs the checkpointer until the window has closed. `percent` is the part of a journal that may fill between checkpoints.
+/// Runs the checkpointer until the window has closed. `percent` is the share of a journal that may fill between checkpoints.
 pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
     let Instance { job, cache, log, checkpoints, .. } = instance;
     let files = DataFiles::open(job, instance.dir)?;
@@ -20,7 +21,7 @@ pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
     let mut asked = 0;
     instance.arrive(Milestone::Ready)?;
     while !instance.reached(Phase::Leave) {
-        // Counted from the last checkpoint that was asked for, by a log switch or from here.
+        // Counted from the last checkpoint requested, by a log switch or from here.
         let due = checkpoints.published().max(asked) + step;
         checkpoints.set_alarm(due);
         checkpoints
@@ -36,7 +37,7 @@ pub fn run(instance: &Instance<'_>, percent: u32) -> Result<()> {
             })?;
         }
         if log.flushed() >= due && !instance.reached(Phase::Leave) {
-            // No further than redo is on disk: recovery could not start from where the log has not come to yet.
+            // No further than the redo on disk: recovery could not start beyond the end of the log.
             asked = log.flushed();
             checkpoints.ask(asked);
             cache.writer().signal();

@@ -1,7 +1,7 @@
-//! Checkpoints: which are asked for, and how far each database writer is.
+//! Checkpoints: those requested, and the progress of each database writer.
 //!
-//! Invariant: a checkpoint counts only when every database writer has passed it (each cleans buffers of its own) and what they wrote
-//! is durable; what counts never goes back.
+//! Invariant: a checkpoint counts only when every database writer has passed it (each cleans its own buffers) and their writes
+//! are durable; the checkpoint that counts never moves back.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,14 +15,14 @@ use super::job::{ClassKind, Job};
 
 shared_struct! {
     struct Control {
-        /// All changes before this LSN are asked to be in the data files.
+        /// The requested checkpoint: all changes before this LSN must reach the data files.
         asked: AtomicU64,
-        /// Some process has taken it on to make this one count.
+        /// The checkpoint that some process is about to publish.
         claimed: AtomicU64,
-        /// The last one that counts, and how many there were.
+        /// The last one that counts, and the number of them.
         published: AtomicU64,
         count: AtomicU64,
-        /// The checkpointer is to be woken when redo is durable up to here.
+        /// The checkpointer wakes when redo is durable up to here.
         alarm: AtomicU64,
         /// The checkpointer sleeps here.
         checkpointer: EventCount,
@@ -36,12 +36,12 @@ pub struct Checkpoints<'s> {
     control: &'s Control,
     /// By database writer: the last checkpoint it has passed.
     passed: &'s [AtomicU64],
-    /// Whether a checkpointer makes checkpoints count; else the last writer to pass does.
+    /// Whether a checkpointer publishes checkpoints; otherwise the last writer to pass does.
     checkpointer: bool,
 }
 
 impl<'s> Checkpoints<'s> {
-    /// Bytes of segment that a job's checkpoints take.
+    /// Bytes of segment for a job's checkpoints.
     pub fn bytes(job: &Job) -> usize {
         size_of::<Control>() + writers(job) * 8 + 2 * 64
     }
@@ -53,19 +53,19 @@ impl<'s> Checkpoints<'s> {
         made
     }
 
-    /// Asks for a checkpoint at `lsn`. Somebody has to wake the writers.
+    /// Requests a checkpoint at `lsn`. The caller must wake the writers.
     pub fn ask(&self, lsn: u64) {
         self.control.asked.fetch_max(lsn, SeqCst);
     }
 
-    /// The checkpoint that `writer` is to pass next, if any. `needed` is what a log switch asks for.
+    /// The checkpoint that `writer` must pass next, if any. `needed` is requested by a log switch.
     pub fn due(&self, writer: usize, needed: Option<u64>) -> Option<u64> {
         let lsn = self.control.asked.load(SeqCst).max(needed.unwrap_or(0));
         (lsn > self.passed[writer].load(SeqCst)).then_some(lsn)
     }
 
-    /// `writer` has written everything of its own from before `lsn`. Returns the checkpoint that the caller is now to make count,
-    /// if it is the one to do so: the last to pass, where there is no checkpointer.
+    /// Records that `writer` has written all its changes from before `lsn`. Returns the checkpoint that the caller must publish,
+    /// if it is the last to pass and there is no checkpointer.
     pub fn pass(&self, writer: usize, lsn: u64) -> Option<u64> {
         self.passed[writer].fetch_max(lsn, SeqCst);
         if self.checkpointer {
@@ -83,7 +83,7 @@ impl<'s> Checkpoints<'s> {
         (lsn > self.control.published.load(SeqCst)).then_some(lsn)
     }
 
-    /// Makes the checkpoint at `lsn` count by calling `publish`, unless a later one does already. What the writers wrote has to be
+    /// Makes the checkpoint at `lsn` count by calling `publish`, unless a later one already does. The writers' writes must be
     /// durable.
     pub fn publish(&self, lsn: u64, publish: impl FnOnce() -> Result<()>) -> Result<()> {
         let _held = self.control.publishing.lock();
@@ -100,22 +100,22 @@ impl<'s> Checkpoints<'s> {
         self.control.published.load(SeqCst)
     }
 
-    /// Checkpoints that have counted so far.
+    /// Number of checkpoints that have counted so far.
     pub fn count(&self) -> u64 {
         self.control.count.load(SeqCst)
     }
 
-    /// To be called by the log writer when redo has become durable: wakes the checkpointer if it has set itself an alarm.
+    /// Must be called by the log writer when redo has become durable: wakes the checkpointer if its alarm is due.
     pub fn redo_at(&self, lsn: u64) {
         let alarm = self.control.alarm.load(SeqCst);
         if lsn >= alarm {
-            // An alarm that has been set meanwhile stays.
+            // An alarm set meanwhile stays.
             let _ = self.control.alarm.compare_exchange(alarm, u64::MAX, SeqCst, SeqCst);
             self.control.checkpointer.signal();
         }
     }
 
-    /// Sets the checkpointer's alarm: it is woken when redo is durable up to `lsn`.
+    /// Sets the checkpointer's alarm: it wakes when redo is durable up to `lsn`.
     pub fn set_alarm(&self, lsn: u64) {
         self.control.alarm.store(lsn, SeqCst);
     }
@@ -126,7 +126,7 @@ impl<'s> Checkpoints<'s> {
     }
 }
 
-/// Database writers of a job.
+/// Number of database writers of a job.
 pub fn writers(job: &Job) -> usize {
     let of = |kind: &ClassKind| matches!(kind, ClassKind::DatabaseWriter { .. });
     job.classes.iter().filter(|c| of(&c.kind)).map(|c| c.count).sum()
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((c.due(1, Some(50)), c.due(2, Some(120))), (Some(100), Some(120)));
         assert_eq!((c.pass(0, 100), c.due(0, None)), (None, None));
         assert_eq!(c.pass(1, 120), None);
-        // The last one sees to it, and once.
+        // The last one publishes it, once.
         assert_eq!((c.pass(2, 100), c.pass(2, 100), c.reached()), (Some(100), None, Some(100)));
         let told = std::cell::RefCell::new(Vec::new());
         for lsn in [100, 90] {
@@ -179,7 +179,7 @@ mod tests {
             c.publish(lsn, tell).unwrap();
         }
         assert_eq!((told.into_inner(), c.published(), c.count(), c.reached()), (vec![100], 100, 1, None));
-        // What is late must not take anything back.
+        // A late writer must not move it back.
         assert_eq!((c.pass(0, 120), c.pass(2, 110)), (None, Some(110)));
     }
 

@@ -1,4 +1,4 @@
-//! Which blocks are got: distributions over all blocks of the data files.
+//! The choice of blocks: distributions over all blocks of the data files.
 //!
 //! Invariant: a block is a function of the random number and the distribution alone. Popular ranks are scattered over files and
 //! blocks by a permutation, so that neighbours in popularity are not neighbours on disk.
@@ -13,19 +13,19 @@ fn scatter(rank: u64, blocks: u64) -> u32 {
     (rank * SCATTER % blocks) as u32
 }
 
-/// A number below `n` from the 64 random bits, by multiplication (D. Lemire, "Fast random integer generation in an interval";
-/// the bias, n / 2^64, is not corrected).
+/// A number below `n` from 64 random bits, by multiplication (D. Lemire, "Fast random integer generation in an interval"; the
+/// bias, n / 2^64, is not corrected).
 #[inline]
 pub fn below(random: u64, n: u64) -> u64 {
     ((u128::from(random) * u128::from(n)) >> 64) as u64
 }
 
-/// One distribution, made ready.
+/// A prepared distribution.
 pub enum Chooser {
     Uniform {
         blocks: u64,
     },
-    /// By inversion of the cumulative table: share of gets that go to a rank or a hotter one, in units of 2^-63.
+    /// By inversion of the cumulative table: the share of gets for a rank and all hotter ones, in units of 2^-63.
     Zipf {
         cumulative: Vec<u64>,
     },
@@ -36,7 +36,7 @@ pub enum Chooser {
         blocks: u64,
     },
     Hot {
-        /// Share of gets that go to the hot blocks, in units of 2^-64.
+        /// Share of gets for the hot blocks, in units of 2^-64.
         gets: u64,
         hot: u64,
         blocks: u64,
@@ -44,7 +44,7 @@ pub enum Chooser {
 }
 
 impl Chooser {
-    /// `seed` gives NURand's constant.
+    /// `seed` determines NURand's constant.
     pub fn new(choice: Choice, blocks: u32, seed: u64) -> Self {
         let n = u64::from(blocks);
         match choice {
@@ -110,7 +110,7 @@ fn cumulative(theta: f64, blocks: u32) -> Vec<u64> {
         .collect()
 }
 
-/// A bijection that scatters (finaliser of SplitMix64, S. Vigna): more bits from the same draw.
+/// A bijection that scatters (finaliser of SplitMix64, S. Vigna): yields more bits from the same draw.
 pub fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -118,7 +118,7 @@ pub fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The distributions of a job, each made ready once, before the processes are forked.
+/// The distributions of a job, each prepared once, before the processes are forked.
 pub struct Choosers {
     made: Vec<(Choice, Chooser)>,
     blocks: u32,
@@ -127,7 +127,7 @@ pub struct Choosers {
 impl Choosers {
     pub fn new(job: &Job, seed: u64) -> Self {
         let mut made: Vec<(Choice, Chooser)> = Vec::new();
-        // The transactions that come most often first: what they like best is what a cache would hold.
+        // The most frequent transactions first: a cache would hold their most popular blocks.
         let mut transactions: Vec<_> = job.transactions.iter().collect();
         transactions.sort_by_key(|t| std::cmp::Reverse(t.weight));
         for step in transactions.iter().flat_map(|t| &t.steps) {
@@ -149,7 +149,7 @@ impl Choosers {
         &self.made[index].1
     }
 
-    /// The block of a rank by the first distribution of the most frequent transaction; rank 0 is the most popular.
+    /// The block of a rank in the first distribution of the most frequent transaction; rank 0 is the most popular.
     pub fn popular(&self, rank: usize) -> u32 {
         match self.made.first() {
             Some((_, chooser)) => chooser.block(rank),

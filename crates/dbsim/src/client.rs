@@ -1,7 +1,8 @@
-//! A client and its server: the client asks, over the transport of its class, and the server does one transaction and answers.
+//! A client and its server: the client sends a request over the transport of its class, and the server does one transaction and
+//! replies.
 //!
-//! Invariant: a client has one request under way at a time, and every answer is checked to be the answer to it. What the client
-//! measures is the round trip, as its user would.
+//! Invariant: a client has one outstanding request at a time, and every reply is checked to belong to it. The client measures the
+//! round trip, as a user would see it.
 
 use std::io;
 
@@ -13,22 +14,22 @@ use super::link::Link;
 use super::pace;
 use super::waits::{self, WaitEvent};
 
-/// Bytes of a message at least: its number.
+/// Minimum bytes of a message: its number.
 pub const MESSAGE_MIN: usize = 8;
-/// The number of the message with which a client takes its leave.
+/// The message number with which a client disconnects.
 const BYE: u64 = u64::MAX;
 
-/// Makes message `number`: the number, then its lowest byte throughout.
+/// Fills in message `number`: the number, then its lowest byte throughout.
 fn fill(message: &mut [u8], number: u64) {
     message.fill(number as u8);
     message[..MESSAGE_MIN].copy_from_slice(&number.to_le_bytes());
 }
 
-/// The number of a message that is whole.
+/// The number of an intact message.
 fn number(message: &[u8]) -> Result<u64> {
     let (number, rest) = message.split_first_chunk::<MESSAGE_MIN>().context("A message is too short")?;
     let number = u64::from_le_bytes(*number);
-    ensure!(rest.iter().all(|b| *b == number as u8), "Message {number} has been changed on its way");
+    ensure!(rest.iter().all(|b| *b == number as u8), "Message {number} has been changed in transit");
     Ok(number)
 }
 
@@ -41,7 +42,7 @@ struct Client<'a> {
     number: u64,
 }
 
-/// Runs client `process`: takes its server through the run, and leaves the transactions to it.
+/// Runs client `process`: directs its server through the run; the server does the transactions.
 pub fn run<'a>(instance: &'a Instance<'a>, process: usize, link: Link<'a>, request: usize, reply: usize) -> Result<()> {
     ensure_sizes(request, reply)?;
     let role = instance.roles[process];
@@ -60,7 +61,7 @@ pub fn run<'a>(instance: &'a Instance<'a>, process: usize, link: Link<'a>, reque
 }
 
 impl Client<'_> {
-    /// One request and its answer.
+    /// One request and its reply.
     fn call(&mut self) -> Result<()> {
         self.number += 1;
         fill(&mut self.request, self.number);
@@ -68,7 +69,7 @@ impl Client<'_> {
         let received = waits::during(WaitEvent::Server, || self.link.receive(&mut self.reply));
         other_end(self.instance, received).context("Cannot receive from the server")?;
         let answered = number(&self.reply)?;
-        ensure!(answered == self.number, "Request {} was given the answer to {answered}", self.number);
+        ensure!(answered == self.number, "Request {} got the reply to request {answered}", self.number);
         Ok(())
     }
 
@@ -78,7 +79,7 @@ impl Client<'_> {
     }
 }
 
-/// Runs server `process` until its client takes its leave.
+/// Runs server `process` until its client disconnects.
 pub fn serve<'a>(
     instance: &'a Instance<'a>,
     process: usize,
@@ -109,8 +110,8 @@ fn ensure_sizes(request: usize, reply: usize) -> Result<()> {
     Ok(())
 }
 
-/// If the other end has gone, its process has died: the parent is about to hear of that, name it and kill this one. Waiting for
-/// that keeps the effect from being taken for the cause.
+/// If the other end is closed, its process has died: the parent is about to learn that, report it and kill this process. Waiting
+/// for that keeps the consequence from being reported as the cause.
 fn other_end(instance: &Instance<'_>, result: io::Result<()>) -> io::Result<()> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     if let Err(e) = &result

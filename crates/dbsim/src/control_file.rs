@@ -1,6 +1,7 @@
-//! The control file: which checkpoint recovery may start from, as every database keeps it.
+//! The control file: the checkpoint from which recovery may start, as in every database.
 //!
-//! Invariant: it always holds one whole entry: entries are written in turn to two places, so a torn one is never the last.
+//! Invariant: it always holds a whole entry: entries are written alternately to two places, so a torn write never destroys the
+//! last whole one.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 const MAGIC: u64 = 0x4c_5254_4e43_4244;
-/// Bytes between the two entries, and of a write: a sector of any disk.
+/// Bytes between the two entries, and of a write: at least a sector of any disk.
 const PLACE: usize = 4096;
 
 /// An entry.
@@ -75,7 +76,7 @@ impl ControlEntry {
     /// The last whole entry of the control file in `dir`; `None` if there is no such file.
     ///
     /// # Errors
-    /// The file cannot be read, or no entry in it is whole.
+    /// If the file cannot be read, or no entry is whole.
     pub fn last(dir: &Path) -> Result<Option<Self>> {
         let bytes = match std::fs::read(path(dir)) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),

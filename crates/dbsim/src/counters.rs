@@ -1,6 +1,6 @@
-//! What each process counts for itself, in memory that the parent reads.
+//! The counters of each process, in memory that the parent reads.
 //!
-//! Invariant: a process's counters are changed by that process alone, so no locked instruction is needed.
+//! Invariant: only the process itself changes its counters, so no locked instruction is needed.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use bigiron_sys::segment::shared_struct;
 
 shared_struct! {
-    /// What one process has counted.
+    /// The counters of one process.
     pub struct ProcessCounters {
-        /// Blocks asked of the cache, and how many were there.
+        /// Blocks requested from the cache, and cache hits.
         pub gets: AtomicU64,
         pub hits: AtomicU64,
         /// Commits that waited for the log.
@@ -18,16 +18,16 @@ shared_struct! {
         /// Blocks or extents read, blocks written.
         pub reads: AtomicU64,
         pub writes: AtomicU64,
-        /// System calls' worth of writing: batches of the database writer.
+        /// Write batches of the database writer.
         pub batches: AtomicU64,
-        /// Transactions undone, and pieces of work that began after their intended start.
+        /// Transactions rolled back, and pieces of work that began after their intended start.
         pub rollbacks: AtomicU64,
         pub late: AtomicU64,
         /// Bytes read in bulk.
         pub bytes: AtomicU64,
         /// Nanoseconds that the window's transactions spent outside all waits.
         pub outside_ns: AtomicU64,
-        /// Jobs that were done beside the transactions, and their traffic.
+        /// Jobs of the sideline classes, and their traffic.
         pub jobs: AtomicU64,
         pub read_bytes: AtomicU64,
         pub written_bytes: AtomicU64,
@@ -37,7 +37,7 @@ shared_struct! {
 }
 
 impl ProcessCounters {
-    /// Adds one. For counters that one process alone changes: no locked instruction.
+    /// Adds one. Only for counters that a single process changes: no locked instruction.
     pub fn bump(counter: &AtomicU64) {
         Self::grow(counter, 1);
     }

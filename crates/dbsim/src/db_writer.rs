@@ -1,7 +1,7 @@
-//! A database writer: dirty blocks to the data files in batches, for free buffers and for checkpoints.
+//! A database writer: writes dirty blocks to the data files in batches, for free buffers and for checkpoints.
 //!
-//! Invariant: a block is written only after the redo of its last change is durable (write-ahead), and only by the writer that owns
-//! its buffer.
+//! Invariant: a block is written only after the redo of its last change is durable (write-ahead), and only by the writer that
+//! owns its buffer.
 
 use anyhow::{Context as _, Result};
 
@@ -21,17 +21,17 @@ struct DatabaseWriter<'a> {
     number: usize,
     files: DataFiles,
     engine: Box<dyn Engine>,
-    /// By the engine's buffer: the block that is being written from it, its version, and its hold on the cache's buffer.
+    /// By engine buffer: the block being written from it, its version, and its pin on the cache's buffer.
     slots: Vec<Option<(u32, u32, Pin<'a>)>>,
-    /// Blocks looked for at once, at most.
+    /// Maximum number of blocks per batch.
     batch: usize,
-    /// Whether they are written in the order of their places.
+    /// Whether they are written in the order of their addresses.
     sorted: bool,
     done: Vec<Completion>,
 }
 
-/// Runs a database writer, as process number `process`, until the window has closed. What is dirty then stays so: the data
-/// files are left as a crash would leave them, and verification has to make them whole from the journals.
+/// Runs a database writer, as process number `process`, until the window has closed. Dirty buffers then stay dirty: the data
+/// files are left as after a crash, and verification must complete them from the journals.
 pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, batch: usize, sorted: bool) -> Result<()> {
     let mut w = DatabaseWriter {
         instance,
@@ -57,14 +57,14 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, batch: 
             Some(lsn) => w.checkpoint(lsn)?,
             None => w.clean()?,
         }
-        // Also after a round that found nothing to write: who asked for a free buffer is to look again.
+        // Also after a round without writes: a process that requested a free buffer must look again.
         cache.cleaned(0);
     }
     Ok(())
 }
 
 impl DatabaseWriter<'_> {
-    /// Writes all blocks with changes from before `lsn`. One pass is enough: what becomes dirty behind it has a later LSN.
+    /// Writes all blocks with changes from before `lsn`. One pass suffices: buffers dirtied behind it have a later LSN.
     fn checkpoint(&mut self, lsn: u64) -> Result<()> {
         let Instance { cache, log, checkpoints, .. } = self.instance;
         let mut due = self.places(cache.dirty_before(self.number, lsn));
@@ -85,14 +85,14 @@ impl DatabaseWriter<'_> {
         Ok(())
     }
 
-    /// Writes one batch of what replacement will come to next.
+    /// Writes one batch of the blocks that replacement reaches next.
     fn clean(&mut self) -> Result<()> {
         let due = self.instance.cache.coldest_dirty(self.number, self.batch);
         let due = self.places(due.into_iter());
         if due.is_empty() { Ok(()) } else { self.write(&due) }
     }
 
-    /// Blocks and their buffers, in the order in which they are to be written.
+    /// Blocks and their buffers, in the order of writing.
     fn places(&self, buffers: impl Iterator<Item = usize>) -> Vec<(u32, usize)> {
         let mut due: Vec<_> = buffers.map(|buffer| (self.instance.cache.block_of(buffer), buffer)).collect();
         if self.sorted {
@@ -101,7 +101,7 @@ impl DatabaseWriter<'_> {
         due
     }
 
-    /// Writes a batch: as many blocks at once as the engine has buffers, and the next as soon as one is free.
+    /// Writes a batch: as many blocks in parallel as the engine has buffers, and the next as soon as one is free.
     fn write(&mut self, mut rest: &[(u32, usize)]) -> Result<()> {
         let cache = &self.instance.cache;
         cache.batch_begins(self.number);
@@ -112,7 +112,7 @@ impl DatabaseWriter<'_> {
             if !now.is_empty() {
                 self.submit(now)?;
             }
-            // Behind the last one there is nothing to hurry for.
+            // After the last one there is no hurry.
             let min = if rest.is_empty() { self.engine.pending() } else { 1 };
             self.reap(min)?;
         }
@@ -139,7 +139,7 @@ impl DatabaseWriter<'_> {
         if log.flushed() < lsn {
             waits::during(WaitEvent::WriteAhead, || log.wait_flushed(lsn));
         }
-        // A wait as well: some engines write right here.
+        // Submitting counts as a wait: some engines write in this call.
         waits::during(WaitEvent::DataFileWrite, || self.engine.submit(&requests)).context("Cannot write blocks")
     }
 
@@ -153,7 +153,7 @@ impl DatabaseWriter<'_> {
                 self.slots[completion.slot].take().context("A block was written that was not to be")?;
             self.instance.ledger.written(number, version);
             ProcessCounters::bump(&self.instance.counters[self.process].writes);
-            // Unpinned first: a process that waits for a free buffer is to find one.
+            // Unpinned first: a process that waits for a free buffer must find one.
             drop(pin);
         }
         self.instance.cache.cleaned(self.done.len());

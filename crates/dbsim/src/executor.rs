@@ -1,7 +1,7 @@
-//! Carries out transactions on the shared instance.
+//! Executes transactions on the shared instance.
 //!
-//! Invariant: a transaction counts as committed only after the log writer has made its redo durable, and only then do its versions
-//! enter the ledger. Room for redo is reserved while nothing is held that others need.
+//! Invariant: a transaction counts as committed only after the log writer has made its redo durable; only then are its versions
+//! entered in the ledger. Room for redo is reserved while no shared resource is held.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +22,10 @@ use super::stages::{CommitRecorder, Stages};
 use super::transaction::{Action, Transaction};
 use super::waits::{self, WaitEvent};
 
-/// Longest filler record: a `redo` step of more bytes writes several.
+/// Longest filler record: a larger `redo` step writes several.
 const FILLER_MAX: usize = 8192;
 
-/// A worker that does transactions.
+/// A worker that executes transactions.
 pub struct Executor<'a> {
     instance: &'a Instance<'a>,
     worker: usize,
@@ -33,23 +33,23 @@ pub struct Executor<'a> {
     counters: &'a ProcessCounters,
     commits: CommitRecorder<'a>,
     reads: Recorder<'a>,
-    /// Commits and rollbacks so far, and transactions that needed neither: what identifies this worker's work in the redo.
+    /// Number of transactions so far, whether committed, rolled back or neither: identifies this worker's work in the redo.
     number: u64,
-    /// Blocks changed since the last commit or rollback, and the versions that they became.
+    /// Blocks changed since the last commit or rollback, and their new versions.
     changed: Vec<(u32, u32)>,
-    /// Whether redo was written since that changes no block.
+    /// Whether redo that changes no block was written since then.
     filled: bool,
-    /// A record that is being made; room for a commit's behind it.
+    /// A record under construction, with room for the commit's after it.
     record: Vec<u8>,
-    /// Bytes of `record` that are to go into the log buffer together with the commit's record.
+    /// Bytes of `record` to append to the log buffer together with the commit's record.
     pending: usize,
     payload: [u8; CHANGE_MAX],
-    /// Memory that is sorted.
+    /// Memory for sorting.
     keys: Vec<u64>,
 }
 
 impl<'a> Executor<'a> {
-    /// To be made in the process that is to do the transactions, as number `worker` of those that do (not of all workers).
+    /// Must be called in the process that executes the transactions, as number `worker` of these processes (not of all workers).
     pub fn new(instance: &'a Instance<'a>, worker: usize) -> Result<Self> {
         Ok(Self {
             instance,
@@ -68,7 +68,7 @@ impl<'a> Executor<'a> {
         })
     }
 
-    /// Does all of `transaction`. Changes that it neither commits nor rolls back are committed at its end.
+    /// Executes `transaction`. Changes that it neither commits nor rolls back are committed at its end.
     pub fn execute(&mut self, transaction: &Transaction) -> Result<()> {
         for unit in transaction.actions.split_inclusive(|a| matches!(a, Action::Commit | Action::Rollback)) {
             self.unit(unit, transaction.is_short())?;
@@ -83,8 +83,8 @@ impl<'a> Executor<'a> {
         self.instance.phase() == Phase::Measure as u32
     }
 
-    /// What a transaction does up to a commit or rollback. A `short` one reserves room for all its redo at once; one that takes its
-    /// time, or a lot of room, for one change after the other, lest others wait for room that is not used.
+    /// Executes a transaction up to a commit or rollback. A `short` one reserves room for all its redo at once; one that is long
+    /// or needs much room reserves for each change, so that others do not wait for unused room.
     fn unit(&mut self, unit: &[Action], short: bool) -> Result<()> {
         let log = &self.instance.log;
         self.number += 1;
@@ -116,7 +116,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Makes everything since the last commit or rollback durable. Nothing done, nothing to wait for.
+    /// Makes everything since the last commit or rollback durable. Returns at once if nothing was done.
     fn commit(&mut self, redo: Option<Reservation<'_>>) -> Result<()> {
         if self.changed.is_empty() && !self.filled {
             return Ok(());
@@ -129,8 +129,9 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// Undoes the changes, the last one first. Undoing is a change like any other: it has redo and makes a new version, whose body
-    /// follows from its number as every version's does. When that redo is durable, the outcome is acknowledged as a commit's is.
+    /// Undoes the changes, the last one first. An undo is a change like any other: it writes redo and creates a new version,
+    /// whose body follows from its number as for every version. When that redo is durable, the outcome is acknowledged like a
+    /// commit.
     fn roll_back(&mut self) -> Result<()> {
         for i in (0..self.changed.len()).rev() {
             let (block, _) = self.changed[i];
@@ -170,7 +171,7 @@ impl<'a> Executor<'a> {
         Ok(())
     }
 
-    /// The same with a reservation of its own.
+    /// The same with its own reservation.
     fn change_alone(&mut self, number: u32) -> Result<u32> {
         let mut redo = self.instance.log.reserve(self.worker, 1, journal::change_bytes(CHANGE_MAX))?;
         self.change(number, &mut redo)
@@ -213,8 +214,8 @@ impl<'a> Executor<'a> {
         Ok(block::check(page, address)?)
     }
 
-    /// Writes `bytes` of redo that change nothing, in records of at most [`FILLER_MAX`]. If a commit is `next`, it takes the last of
-    /// them along: no block waits for that one's LSN.
+    /// Writes `bytes` of redo without changes, in records of at most [`FILLER_MAX`]. If a commit is next, it takes the last
+    /// record along, because no block depends on that record's LSN.
     fn fill(&mut self, bytes: usize, commit_next: bool) -> Result<()> {
         let mut left = bytes;
         while left > 0 {

@@ -1,6 +1,6 @@
-//! What a record says of a run beside its metrics: sizes, counts, waits, kinds, phases, the series.
+//! A run's facts for the record, in addition to its metrics: sizes, counts, waits, kinds, phases, the series.
 //!
-//! Invariant: a fact that is a time or a rate shows its unit, so that a trial without a clock can leave it out.
+//! Invariant: a fact that is a time or a rate shows its unit, so that a trial without a clock can omit it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub fn of(job: &Job, outcome: &JobOutcome) -> BTreeMap<String, String> {
     if !series.points.is_empty() {
         facts.extend([
             ("series.interval".to_owned(), format!("{} ms", series.interval.as_secs_f64() * 1e3)),
-            // Their unit ends their names: a list has no other place for it.
+            // The unit is part of the name, because a list has no other place for it.
             ("series.transactions-per-s".to_owned(), series.per_second(|p| p.transactions)),
             ("series.commits-per-s".to_owned(), series.per_second(|p| p.commits)),
             ("series.reads-per-s".to_owned(), series.per_second(|p| p.reads)),
@@ -77,7 +77,7 @@ fn sizes(job: &Job, outcome: &JobOutcome) -> impl Iterator<Item = (&'static str,
     always.into_iter().chain(sometimes)
 }
 
-/// How the database writers reach the kernel.
+/// How the database writers issue I/O.
 fn engine(job: &Job) -> &'static str {
     let writer = job.classes.iter().find_map(|c| match &c.kind {
         ClassKind::DatabaseWriter { engine, .. } => Some(engine.method),
@@ -98,12 +98,12 @@ fn waits(class: &ClassOutcome, window: Duration, facts: &mut BTreeMap<String, St
     let time = window.as_nanos() as f64 * class.workers as f64;
     for (event, t) in class.waits.iter() {
         let (mean, share) = (t.ns / t.count.max(1), 100.0 * t.ns as f64 / time);
-        let text = format!("{} waits of {mean} ns, {} ns in all, {share:.2} % of the time", t.count, t.ns);
+        let text = format!("{} waits of {mean} ns, {} ns in total, {share:.2} % of the time", t.count, t.ns);
         facts.insert(format!("wait.{}.{}", class.name, event.slug()), text);
     }
 }
 
-/// Whether waits, CPU time and run queue explain the time of the transactions that were looked at closely.
+/// Whether waits, CPU time and run queue explain the time of the closely examined transactions.
 fn identity(audit: &Audit) -> Option<String> {
     let explained = audit.explained()?;
     let percent = |ns: u64| 100.0 * ns as f64 / audit.time as f64;

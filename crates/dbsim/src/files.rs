@@ -1,6 +1,6 @@
-//! The files under the job's directory: data files and journals, and how they are opened.
+//! The files in the job's directory: data files and journals, and how they are opened.
 //!
-//! Invariant: every process opens them for itself, with the flags that the job's durability asks for.
+//! Invariant: every process opens them itself, with the flags that the job's durability requires.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,7 +28,7 @@ pub fn journal_path(dir: &Path, journal: usize) -> PathBuf {
     dir.join(format!("journal.{journal}"))
 }
 
-/// Where the block of that number, counted over all files, lives.
+/// The address of block `number`, counted over all files.
 pub fn address(job: &Job, number: u32) -> Address {
     Address { file: number / job.blocks_per_file(), block: number % job.blocks_per_file() }
 }
@@ -44,8 +44,8 @@ pub fn open(path: &Path, direct: bool, dsync: bool) -> Result<File> {
     open_with(path, direct, dsync, 0)
 }
 
-/// Opens a file for reading and writing, and reading it does not stamp its time of access (`O_NOATIME`), as I/O generators have it.
-/// The kernel allows that to the file's owner; anybody else has it stamped.
+/// Opens a file for reading and writing, so that reading does not update its access time (`O_NOATIME`), like other I/O
+/// generators. The kernel allows that only to the file's owner; for others the time is updated.
 pub fn open_unstamped(path: &Path, direct: bool) -> Result<File> {
     open_with(path, direct, false, libc::O_NOATIME).or_else(|_| open(path, direct, false))
 }
@@ -58,7 +58,7 @@ fn open_with(path: &Path, direct: bool, dsync: bool, mut flags: i32) -> Result<F
         flags |= libc::O_DSYNC;
     }
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).with_context(|| {
-        let hint = if direct { " for direct I/O (a file system without it wants `dbsim.direct=off`)" } else { "" };
+        let hint = if direct { " for direct I/O (on a file system without it use `dbsim.direct=off`)" } else { "" };
         format!("Cannot open {}{hint}", path.display())
     })
 }
@@ -73,12 +73,12 @@ impl DataFiles {
         (0..job.data.files).map(file).collect::<Result<_>>().map(Self)
     }
 
-    /// The same for one who reads in bulk: past the page cache or through it, whatever the others do.
+    /// The same for bulk reads: past the page cache or through it, whatever the other processes do.
     pub fn open_for_scan(job: &Job, dir: &Path, direct: bool) -> Result<Self> {
         (0..job.data.files).map(|f| open(&data_path(dir, f), direct, false)).collect::<Result<_>>().map(Self)
     }
 
-    /// Reads one block into a page-aligned `page`. What was read is for the caller to check.
+    /// Reads one block into a page-aligned `page`. The caller must check the contents.
     pub fn read(&self, address: Address, page: &mut [u8]) -> Result<()> {
         let file = &self.0[address.file as usize];
         let n =
@@ -87,7 +87,7 @@ impl DataFiles {
         Ok(())
     }
 
-    /// A request for the engine's buffer `slot` and one block.
+    /// A request for one block, with the engine's buffer `slot`.
     pub fn request(&self, slot: usize, address: Address, write: bool) -> Request<'_> {
         Request { slot, fd: self.fd(address.file as usize), offset: offset(address), len: BLOCK, write, dsync: false }
     }
@@ -102,7 +102,7 @@ impl DataFiles {
         Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
     }
 
-    /// Makes everything written so far durable, unless every write was so already.
+    /// Makes everything written so far durable, unless every write already was.
     pub fn sync(&self, job: &Job) -> Result<()> {
         if job.data.sync == DataSync::Fdatasync {
             for file in &self.0 {
@@ -168,12 +168,12 @@ pub fn finished(done: &[Completion], len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The engine that is asked for, with buffers of this many bytes.
+/// The requested engine, with buffers of this many bytes.
 pub fn engine(spec: &EngineSpec, bytes: usize) -> Result<Box<dyn Engine>> {
     engine_on(spec, bytes, &[])
 }
 
-/// The same for requests to those files only, which io_uring registers if it is to.
+/// The same for requests only to those files, which io_uring registers if so configured.
 pub fn engine_on(spec: &EngineSpec, bytes: usize, files: &[BorrowedFd<'_>]) -> Result<Box<dyn Engine>> {
     let engine =
         async_io::open(spec, bytes, files).with_context(|| format!("Cannot open the engine {:?}", spec.method))?;
@@ -182,7 +182,7 @@ pub fn engine_on(spec: &EngineSpec, bytes: usize, files: &[BorrowedFd<'_>]) -> R
     Ok(engine)
 }
 
-/// Whether it is a block device, or a link to one.
+/// Whether the path is a block device, or a link to one.
 fn is_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.file_type().is_block_device())
 }
@@ -242,7 +242,7 @@ fn create(path: &Path, direct: bool, engine: &mut Blocking, extents: u64, fill: 
     Ok(())
 }
 
-/// A file as the verifier reads it: by extents, past the page cache if the job went past it.
+/// A file for the verifier: read by extents, past the page cache if the job bypassed it.
 pub struct ExtentReader {
     file: File,
     path: PathBuf,
@@ -255,7 +255,7 @@ impl ExtentReader {
         Ok(Self { file: open(&path, direct, false)?, path, engine })
     }
 
-    /// The extent's bytes; an error if the file ends before.
+    /// The extent's bytes; an error if the file is too short.
     pub fn read(&mut self, extent: u64) -> Result<&mut [u8]> {
         let buffer = self.engine.buffer(0);
         self.file

@@ -1,6 +1,6 @@
 //! A foreground: transactions, one after the other, at the class's pace.
 //!
-//! Invariant: how many transactions it does before the window and in it is fixed beforehand, or until when; which ones, always.
+//! Invariant: the number of transactions before and in the window, or the time, is fixed beforehand; which transactions, always.
 
 use anyhow::Result;
 
@@ -15,10 +15,10 @@ use super::transaction::{Stream, Transaction, share};
 use super::waits::{self, WaitEvent};
 use bigiron_workload::units::Pace;
 
-/// Of this many transactions one is looked at closely, in turn by worker: what that costs must not show.
+/// One of this many transactions is closely examined, in turn by worker, so that the cost does not show.
 const AUDITED: u64 = 64;
 
-/// Draws transactions and does them: a foreground, or the server of a client.
+/// Draws and executes transactions: a foreground, or the server of a client.
 pub struct Transactor<'a> {
     instance: &'a Instance<'a>,
     worker: usize,
@@ -28,14 +28,14 @@ pub struct Transactor<'a> {
     audits: Audits,
     kinds: Vec<LotRecorder<'a>>,
     stretches: Vec<Recorder<'a>>,
-    /// Transactions so far.
+    /// Number of transactions so far.
     number: u64,
 }
 
 impl<'a> Transactor<'a> {
-    /// To be made in the process that is to do the transactions, as number `worker` of those that do (not of all workers).
+    /// Must be called in the process that executes the transactions, as number `worker` of these processes (not of all workers).
     pub fn new(instance: &'a Instance<'a>, worker: usize) -> Result<Self> {
-        // Before this worker says that it is ready: not part of any transaction.
+        // Before this worker reports that it is ready: not part of any transaction.
         if instance.job.cache.prefault {
             instance.cache_memory.touch();
         }
@@ -52,8 +52,8 @@ impl<'a> Transactor<'a> {
         })
     }
 
-    /// Draws the next transaction, does it and counts it. Its latency is that from `intended`, if it should have begun then, in
-    /// nanoseconds of the monotonic clock.
+    /// Draws, executes and counts the next transaction. Its latency is measured from `intended`, its intended start if it has
+    /// one, in nanoseconds of the monotonic clock.
     pub fn transaction(&mut self, intended: Option<u64>) -> Result<()> {
         let instance = self.instance;
         self.number += 1;
@@ -88,7 +88,7 @@ pub fn run(instance: &Instance<'_>, worker: usize) -> Result<()> {
     drive(instance, worker, |intended| transactor.transaction(intended))
 }
 
-/// Takes `worker`, one of those that make transactions happen, through the run: calls `work` for each transaction, with its intended
+/// Directs `worker`, one of those that cause transactions, through the run: calls `work` for each transaction, with its intended
 /// start if the pace is open.
 pub fn drive(instance: &Instance<'_>, worker: usize, work: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
     let mut driver = Driver { instance, worker, work };
@@ -109,7 +109,7 @@ pub fn drive(instance: &Instance<'_>, worker: usize, work: impl FnMut(Option<u64
         match stretch.span {
             Span::Transactions(n) => {
                 driver.transactions(i as u64 + 1, stretch.pace, n)?;
-                // The last stretch is done when all with a fixed share of work are, unless time has a say.
+                // The last stretch ends when all workers with a fixed share are done, unless a time decides.
                 if i + 1 < plan.stretches.len() || instance.by_time() {
                     instance.arrive(Milestone::Stretch)?;
                 }
@@ -146,27 +146,28 @@ impl<F: FnMut(Option<u64>) -> Result<()>> Driver<'_, F> {
         let mut starts = self.starts(part, pace);
         let (of, transactors) = (self.instance.transactor(self.worker), self.instance.job.transactors());
         for _ in 0..share(total, of, transactors) {
-            // A share is a share: whatever ends the sleep, the work is done.
+            // A fixed share is always completed, whatever ends the sleep.
             let intended = self.wait(&mut starts).unwrap_or_else(|interrupted| interrupted);
             (self.work)(intended)?;
         }
         Ok(())
     }
 
-    /// Transactions as long as `on` says so.
+    /// Transactions as long as `on` returns true.
     fn while_true(&mut self, part: u64, pace: Option<Pace>, on: impl Fn() -> bool) -> Result<()> {
         let mut starts = self.starts(part, pace);
         while on() {
             match self.wait(&mut starts) {
                 Ok(intended) => (self.work)(intended)?,
-                // The run went on while we slept: for `on` to judge.
+                // The run advanced during the sleep: `on` decides.
                 Err(_) => continue,
             }
         }
         Ok(())
     }
 
-    /// Sleeps until the next transaction is to begin; its intended start, if it has one. An error if the run went on before that.
+    /// Sleeps until the next transaction must begin; returns its intended start, if it has one. An error if the run advanced
+    /// before that.
     fn wait(&self, starts: &mut Starts) -> Result<Option<u64>, Option<u64>> {
         let slept_until = |deadline| {
             let _waiting = waits::enter(WaitEvent::Pace);

@@ -1,11 +1,12 @@
-//! Whether a sync reaches the device: a few redo writes made durable as the job will, held against the device's own counters.
+//! Tests whether a sync reaches the device: makes a few redo writes durable like the job, and compares with the device's own
+//! counters.
 //!
-//! Invariant: what the counters cannot tell is called not known; it never passes for honest.
+//! Invariant: if the counters cannot tell, the result is "not known", never "honest".
 //!
 //! Counters: `stat` of a block device in sysfs (the kernel's Documentation/block/stat.rst): field 5 counts writes completed,
-//! field 16 flushes completed (since Linux 5.5, for the whole disk only). A write-through device gets no flushes; there a synced
-//! write is a write. So it is with FUA, by which a direct write with `O_DSYNC` becomes durable without a flush; `fdatasync` and
-//! `fsync` always flush a cache.
+//! field 16 flushes completed (since Linux 5.5, only for the whole disk). A write-through device gets no flushes; there a synced
+//! write is a plain write. The same holds for FUA, by which a direct write with `O_DSYNC` becomes durable without a flush;
+//! `fdatasync` and `fsync` always flush a cache.
 
 use std::fmt;
 use std::fs;
@@ -25,27 +26,27 @@ use super::log_facts;
 
 /// Synced writes made.
 const SYNCS: u64 = 16;
-/// The disk is watched without writes of ours for as long as they took, but no longer than this.
+/// The disk is then observed without these writes for as long as they took, but no longer than this.
 const CONTROL_MAX: Duration = Duration::from_millis(200);
 
-/// What the test has found.
+/// The result of the test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Honesty {
-    /// The device saw the syncs; how that was seen.
+    /// The device received the syncs; the evidence.
     Honest(String),
-    /// The device saw none of them.
+    /// The device received none of them.
     NoOp(String),
-    /// Nobody can say; why.
+    /// It cannot be determined; the reason.
     NotKnown(String),
 }
 
-/// The error that a proven no-op is where a job is to pass or fail.
+/// The error for a proven no-op in a job that must pass or fail.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("Your sync is a no-op on {0}")]
 pub struct SyncIsNoOp(String);
 
 impl Honesty {
-    /// For a job that is to pass or fail: an error if the sync is proven to be a no-op.
+    /// For a job that must pass or fail: an error if the sync is proven to be a no-op.
     pub fn validate(&self) -> Result<(), SyncIsNoOp> {
         match self {
             Honesty::NoOp(text) => Err(SyncIsNoOp(text.clone())),
@@ -64,8 +65,8 @@ impl fmt::Display for Honesty {
     }
 }
 
-/// Makes [`SYNCS`] redo writes durable as `job` does, in the last block of the last journal (which the log has not come to yet, and
-/// where it writes what is there already: nothing), and looks what the device has counted.
+/// Makes [`SYNCS`] redo writes durable like `job`, in the last block of the last journal (which the log has not reached yet, and
+/// whose contents do not change), and reads the device's counters.
 pub fn test(job: &Job, dir: &Path) -> Result<Honesty> {
     let journals = Journals::open(job, dir)?;
     let last = job.journal.files - 1;
@@ -74,7 +75,7 @@ pub fn test(job: &Job, dir: &Path) -> Result<Honesty> {
         Err(why) => return Ok(Honesty::NotKnown(why)),
     };
     let block = job.journal.block;
-    // The same way through the kernel but for the engine: what is tested is the sync.
+    // The same path through the kernel except for the engine: the sync is tested.
     let mut engine = Blocking::new(1, block.next_multiple_of(4096)).context("Cannot allocate a buffer")?;
     engine.buffer(0).fill(0);
     let Ok(before) = disk.count() else { return Ok(Honesty::NotKnown(disk.silent())) };
@@ -90,13 +91,13 @@ pub fn test(job: &Job, dir: &Path) -> Result<Honesty> {
     Ok(disk.judge(how, by_write, before, after.since(before), control.since(after)))
 }
 
-/// A whole disk, with those that it consists of.
+/// A whole disk, with its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Disk {
     name: String,
-    /// Whole disks whose counters are to be added: itself and, for a stacked device, what is below.
+    /// Whole disks whose counters are added: itself or, for a stacked device, those below.
     parts: Vec<PathBuf>,
-    /// Whether it has a volatile cache, as the kernel sees it.
+    /// Whether it has a volatile cache, according to the kernel.
     cache: bool,
     /// Whether it makes single writes durable without a flush.
     fua: bool,
@@ -104,7 +105,7 @@ struct Disk {
     counting: bool,
 }
 
-/// What a disk has counted.
+/// The counters of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     writes: u64,
@@ -125,26 +126,26 @@ impl Count {
 }
 
 impl Disk {
-    /// The disk that a file lives on; the error says why there is none.
+    /// The disk that holds a file; the error says why there is none.
     fn of(file: &fs::File) -> Result<Self, String> {
         let meta = file.metadata().map_err(|e| format!("The journal has no metadata: {e}"))?;
         let device = if meta.file_type().is_block_device() { meta.st_rdev() } else { meta.st_dev() };
         let id = number(device);
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let sys = Path::new("/sys/dev/block");
-        // Some file systems have a device number of their own, and name the disk in the table of mounts.
+        // Some file systems have their own device number, and name the disk in the mount table.
         let id = match sys.join(&id).exists() {
             true => id,
             false => mount_source(&mounts, &id)
                 .and_then(|source| Some(number(fs::metadata(source).ok()?.st_rdev())))
                 .filter(|id| sys.join(id).exists())
-                .ok_or_else(|| format!("The file system ({id}) is on no block device"))?,
+                .ok_or_else(|| format!("The file system ({id}) is not on a block device"))?,
         };
         let path = fs::canonicalize(sys.join(&id)).map_err(|e| format!("No block device {id} in sysfs: {e}"))?;
-        Self::at(&path).ok_or_else(|| format!("{} says nothing of its cache", path.display()))
+        Self::at(&path).ok_or_else(|| format!("{} has no information about its cache", path.display()))
     }
 
-    /// The disk whose folder in sysfs, or whose partition's, is `path`.
+    /// The disk with this folder in sysfs, or of the partition with this folder.
     fn at(path: &Path) -> Option<Self> {
         let whole = if path.join("partition").exists() { path.parent()? } else { path };
         let read = |file: &str| fs::read_to_string(whole.join("queue").join(file)).ok();
@@ -177,19 +178,19 @@ impl Disk {
         format!("{} has no counters", self.name)
     }
 
-    /// What to make of the counters: `total` before the writes, `ours` while they were made, `others` in as long a time without.
-    /// `by_write`: a disk that can make a write durable without a flush is asked to.
+    /// Judges the counters: `total` before the writes, `ours` during them, `others` in an equally long time without. `by_write`:
+    /// the disk is asked to make single writes durable without a flush.
     fn judge(&self, how: &str, by_write: bool, total: Count, ours: Count, others: Count) -> Honesty {
         let name = &self.name;
         if !self.counting {
             return Honesty::NotKnown(format!("{name} does not count (its `iostats` is off)"));
         }
-        // The journals themselves have been written to it.
+        // The journals themselves were written to it.
         if total.writes == 0 && ours.writes == 0 {
             return Honesty::NotKnown(format!("{name} counts nothing"));
         }
         let seen = |what, others: u64| match others * 4 > SYNCS {
-            true => Honesty::NotKnown(format!("{name} is busy with what others do ({what})")),
+            true => Honesty::NotKnown(format!("{name} is busy with other requests ({what})")),
             false => Honesty::Honest(format!("{name} counted a {what} for each of {SYNCS} synced redo writes ({how})")),
         };
         let flushes = ours.flushes.unwrap_or(0);
@@ -216,7 +217,7 @@ fn number(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// The source of the mount with that device number, in the form of /proc/self/mountinfo (proc(5)), if it is a path.
+/// The source of the mount with that device number, in the format of /proc/self/mountinfo (proc(5)), if it is a path.
 fn mount_source<'a>(mounts: &'a str, id: &str) -> Option<&'a str> {
     let line = mounts.lines().find(|l| l.split(' ').nth(2) == Some(id))?;
     let (_, after) = line.split_once(" - ")?;

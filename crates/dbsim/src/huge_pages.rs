@@ -1,7 +1,7 @@
-//! The machine's pool of huge pages, and adding to it for one run.
+//! The machine's pool of huge pages, and its extension for one run.
 //!
-//! Invariant: as many pages as were added are taken away again: when the run is over, however it ends; if this process is killed,
-//! by a process that does nothing but wait for that.
+//! Invariant: exactly the added pages are removed again: when the run is over, however it ends; if this process is killed, by a
+//! process that only waits for that.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use super::guard::Guard;
 /// Whether the machine's settings may be changed for the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// Yes, and they are set back: this is a guest of ours, or the user has said so.
+    /// Yes, and they are restored: this is a bigiron guest, or the user has agreed.
     MayChange,
-    /// No: what the job asks for has to be there.
+    /// No: the pages that the job requires must exist.
     MustExist,
 }
 
 impl Permission {
-    /// Yes on a machine whose first process is this very executable, which is a guest of ours, and where the user has set
+    /// Yes on a machine whose first process is this executable (a bigiron guest), and if the user has set
     /// `BIGIRON_RESERVE_HUGE_PAGES`.
     pub fn of_this_machine() -> Self {
         if std::env::var_os("BIGIRON_RESERVE_HUGE_PAGES").is_some() {
@@ -38,29 +38,27 @@ impl Permission {
     }
 }
 
-/// Memory of the kind that the job asks for is not available.
+/// The kind of memory that the job requires is not available.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Refused {
     #[error("This kernel has no huge pages of {}; {sizes}", PageSize(*page))]
     NoSuchSize { page: u64, sizes: String },
     #[error(
-        "Huge pages of {}: {needed} needed, {free} free; reserve them by {how}, or set BIGIRON_RESERVE_HUGE_PAGES to have it \
+        "Huge pages of {}: {needed} needed, {free} free; reserve them with {how}, or set BIGIRON_RESERVE_HUGE_PAGES to have it \
          done for the run",
         PageSize(*page)
     )]
     TooFew { page: u64, needed: u64, free: u64, how: String },
     #[error(
-        "Only {given} of {needed} huge pages of {} could be set aside, memory is short or fragmented; reserve them by {how}",
+        "Only {given} of {needed} huge pages of {} could be reserved, memory is short or fragmented; reserve them with {how}",
         PageSize(*page)
     )]
     Short { page: u64, needed: u64, given: u64, how: String },
-    #[error("No hugetlbfs of {0} pages is mounted; mount one by `mount -t hugetlbfs -o pagesize={0} none DIRECTORY`", PageSize(*page))]
+    #[error("No hugetlbfs of {0} pages is mounted; mount one with `mount -t hugetlbfs -o pagesize={0} none DIRECTORY`", PageSize(*page))]
     NotMounted { page: u64 },
-    #[error(
-        "Shared memory gets no transparent huge pages: `{path}` says `{found}`; it has to say `advise` or `always`"
-    )]
+    #[error("Shared memory gets no transparent huge pages: `{path}` says `{found}`; it must say `advise` or `always`")]
     NoThp { path: String, found: String },
-    #[error("The cache is to be in {} pages, but {found}", PageSize(*page))]
+    #[error("The cache should be in {} pages, but {found}", PageSize(*page))]
     NotAsAsked { page: u64, found: String },
 }
 
@@ -86,7 +84,7 @@ impl Pool {
         let mut kib: Vec<_> = entries.filter_map(|e| size(e.file_name().into_string().ok()?)).collect();
         kib.sort_unstable();
         let sizes = match &kib[..] {
-            [] => "it has none at all".to_owned(),
+            [] => "it has none".to_owned(),
             _ => format!("it has {}", kib.iter().map(|k| PageSize(k << 10).to_string()).collect::<Vec<_>>().join(", ")),
         };
         Err(Refused::NoSuchSize { page, sizes })
@@ -95,16 +93,16 @@ impl Pool {
     fn read(&self, file: &str) -> Result<u64> {
         let path = self.dir.join(file);
         let text = fs::read_to_string(&path).with_context(|| format!("Cannot read {}", path.display()))?;
-        text.trim().parse().with_context(|| format!("{} is no number: `{}`", path.display(), text.trim()))
+        text.trim().parse().with_context(|| format!("{} is not a number: `{}`", path.display(), text.trim()))
     }
 
-    /// Pages that are neither in use nor promised to a mapping.
+    /// Pages that are neither in use nor reserved for a mapping.
     fn free(&self) -> Result<u64> {
         Ok(self.read("free_hugepages")?.saturating_sub(self.read("resv_hugepages")?))
     }
 
-    /// Pages that are there to stay. `nr_hugepages` shows besides them those that only stay until they are no longer used, because
-    /// the pool was lowered meanwhile.
+    /// Permanent pages. `nr_hugepages` also counts surplus pages, which stay only until they are no longer used, because the pool
+    /// was lowered meanwhile.
     fn persistent(&self) -> Result<u64> {
         Ok(self.read("nr_hugepages")?.saturating_sub(self.read("surplus_hugepages")?))
     }
@@ -114,20 +112,20 @@ impl Pool {
         fs::write(&path, format!("{pages}\n")).with_context(|| format!("Cannot write {}", path.display()))
     }
 
-    /// Takes `added` pages away again. Relative to what there is now: another run may have added its own meanwhile. To be called
+    /// Removes `added` pages again, relative to the present number: another run may have added pages meanwhile. Must be called
     /// with the lock held.
     fn lower(&self, added: u64) -> Result<()> {
         self.set(self.persistent()?.saturating_sub(added))
     }
 
-    /// Keeps other runs from changing the pool, and from taking what has been found free.
+    /// Keeps other runs from changing the pool, and from taking free pages that this run has found.
     fn lock(&self) -> Result<Lock> {
         let file = File::open(self.dir.join("nr_hugepages")).context("Cannot open nr_hugepages")?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive).context("Cannot lock nr_hugepages")?;
         Ok(Lock(file))
     }
 
-    /// How a user would reserve `pages` in all.
+    /// How a user would reserve `pages` in total.
     fn how(&self, pages: u64) -> String {
         let default = fs::read_to_string("/proc/meminfo").is_ok_and(|text| {
             let line = text.lines().find_map(|l| l.strip_prefix("Hugepagesize:"));
@@ -142,7 +140,7 @@ impl Pool {
     }
 }
 
-/// A pool's lock. Processes forked meanwhile share it, so that closing the file would not be enough.
+/// A pool's lock. Processes forked meanwhile share it, so closing the file would not be enough.
 #[derive(Debug)]
 struct Lock(File);
 
@@ -158,7 +156,7 @@ impl Drop for Lock {
     }
 }
 
-/// Huge pages that are there for a run. Those that were added for it go when this is dropped.
+/// Huge pages available to a run. Those added for it are removed when this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     pool: Pool,
@@ -169,10 +167,10 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Sees to it that `bytes` of huge pages of `page` bytes are free, adding to the machine's pool if `permission` says so.
+    /// Ensures that `bytes` of huge pages of `page` bytes are free, extending the machine's pool if `permission` allows.
     ///
     /// # Errors
-    /// [`Refused`], which says how the user would reserve them.
+    /// [`Refused`], which says how the user can reserve them.
     pub fn new(page: u64, bytes: u64, permission: Permission) -> Result<Self> {
         Self::of(Path::new(POOLS), page, bytes, permission)
     }
@@ -181,7 +179,7 @@ impl Reserved {
         let pool = Pool::find(pools, page)?;
         let lock = pool.lock()?;
         let (needed, free, before) = (bytes.div_ceil(page), pool.free()?, pool.persistent()?);
-        // Pages in use that were to go later stay first, before any new one comes.
+        // Surplus pages in use become permanent first, before any new page is added.
         let added = if needed > free { needed - free + pool.read("surplus_hugepages")? } else { 0 };
         let how = pool.how(before + added);
         if added == 0 {
@@ -191,14 +189,14 @@ impl Reserved {
             return Err(Refused::TooFew { page, needed, free, how }.into());
         }
         let undo = |raised: bool| {
-            // The lock of a killed process lives on in here.
+            // The lock of a killed process survives in this one.
             lock.release();
             let _held = pool.lock()?;
-            // Killed before it could tell: then the pool itself tells whether it was raised.
+            // Killed before it could report: then the pool itself shows whether it was raised.
             if raised || pool.persistent()? >= before + added { pool.lower(added) } else { Ok(()) }
         };
         let guard = Guard::start(undo).context("Cannot start the guard of the huge pages")?;
-        // From here on dropping it takes away what was added, be it less than wanted.
+        // From here on, dropping it removes the added pages, even if they are fewer than requested.
         let mut reserved = Self { pool, added: 0, guard: Some(guard), lock: Some(lock) };
         let raised = reserved.pool.set(before + added);
         reserved.added = reserved.pool.persistent()?.saturating_sub(before);
@@ -215,12 +213,12 @@ impl Reserved {
         Ok(reserved)
     }
 
-    /// The pages are mapped: now nobody else can take them.
+    /// The pages are mapped: from now on nobody else can take them.
     pub fn taken(&mut self) {
         self.lock = None;
     }
 
-    /// Pages that were added to the machine's pool for this run.
+    /// Number of pages added to the machine's pool for this run.
     pub fn added(&self) -> u64 {
         self.added
     }
@@ -232,7 +230,7 @@ impl Drop for Reserved {
         if self.added > 0
             && let Err(e) = held.as_ref().map_err(|e| anyhow!("{e:#}")).and_then(|_| self.pool.lower(self.added))
         {
-            eprintln!("{} huge pages stay reserved that were not before: {e:#}", self.added);
+            eprintln!("{} additional huge pages stay reserved: {e:#}", self.added);
         }
         if let Some(Err(e)) = self.guard.take().map(Guard::dismiss) {
             eprintln!("{e:#}");
@@ -296,7 +294,7 @@ mod tests {
     fn pages_that_are_to_go_anyway_are_not_kept() {
         let pools = pools(20, 0, 0);
         fs::write(pools.path().join("hugepages-2048kB/surplus_hugepages"), "4").unwrap();
-        // Of 20 pages 16 are there to stay, 3 of which go now.
+        // Of 20 pages 16 are permanent, 3 of which are removed now.
         Pool::find(pools.path(), 2 * MIB).unwrap().lower(3).unwrap();
         assert_eq!(total(&pools), 13);
     }
@@ -311,7 +309,7 @@ mod tests {
             i32::from((&tell).write_all(b"2").is_err())
         })
         .unwrap();
-        // However late the other comes: it cannot have told before this.
+        // However late the other comes, it cannot have reported before this.
         std::thread::sleep(std::time::Duration::from_millis(20));
         (&tell).write_all(b"1").unwrap();
         reserved.taken();

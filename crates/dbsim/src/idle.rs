@@ -1,7 +1,8 @@
-//! An idle session: connected, mostly asleep. Thousands of them are what a server of many users consists of: processes whose page
-//! tables have grown over the cache, and that now and then run for a moment.
+//! An idle session: connected, mostly asleep. A server with many users consists of thousands of them: processes whose page tables
+//! have grown over the cache, and that now and then run for a moment.
 //!
-//! Invariant: what it touches and when it wakes depends on its number and the job alone, so it is the same from run to run.
+//! Invariant: the blocks it touches and the times it wakes depend only on its number and the job, so they are the same from run
+//! to run.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use super::waits::{self, WaitEvent};
 pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duration) -> Result<()> {
     let role = instance.roles[process];
     let session = Session { instance, process, files: DataFiles::open(instance.job, instance.dir)? };
-    // What is in the cache to begin with: the hottest blocks, of which each session gets others than its neighbours.
+    // The initial contents of the cache: the hottest blocks; each session gets other blocks than its neighbours.
     let hot = (instance.cache.len() * 3 / 4).min(instance.job.blocks() as usize).max(1);
     let first = role.number.wrapping_mul(touch);
     let touch = touch.min(hot);
@@ -26,13 +27,13 @@ pub fn run(instance: &Instance<'_>, process: usize, touch: usize, every: Duratio
     }
     instance.arrive(Milestone::Ready)?;
     waits::during(WaitEvent::Idle, || instance.wait_for(Phase::Measure));
-    // Spread over the interval: sessions do not wake in step.
+    // Spread over the interval, so that sessions do not wake in step.
     let every = every.as_nanos() as u64;
     let offset = (every as f64 * role.number as f64 / instance.class(process).count as f64) as u64;
     let mut wake = pace::now() + offset;
     let mut n = 0;
     while every > 0 && !instance.reached(Phase::Close) {
-        // Woken early if the run goes on to another stretch of the window.
+        // Woken early if the run advances to another stretch of the window.
         if waits::during(WaitEvent::Idle, || instance.sleep_until(wake)) {
             if touch > 0 {
                 session.get((first + n % touch) % hot)?;
@@ -52,7 +53,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Gets the block of a rank and looks at it.
+    /// Gets the block of a rank and reads it.
     fn get(&self, rank: usize) -> Result<()> {
         let instance = self.instance;
         let number = instance.choosers.popular(rank);

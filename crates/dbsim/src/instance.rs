@@ -1,6 +1,6 @@
-//! The shared segment of one run and what is in it: cache, log, the stage's phases, every process's counters, the ledger.
+//! The shared segment of one run and its contents: cache, log, the run's phases, every process's counters, the ledger.
 //!
-//! Invariant: it is built by the parent before the first fork, so every process sees the same parts at the same addresses.
+//! Invariant: the parent builds it before the first fork, so every process sees the same parts at the same addresses.
 
 use std::collections::BTreeMap;
 use std::io::{PipeWriter, Write};
@@ -33,7 +33,7 @@ use super::requests::RequestBoard;
 use super::stages::CommitHistograms;
 use super::waits::WaitTable;
 
-/// What a process of the run is: its class, and its number within the class, from 0.
+/// The role of a process in the run: its class, and its number within the class, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Role {
     /// Index into the job's classes.
@@ -42,12 +42,12 @@ pub struct Role {
     pub part: Part,
 }
 
-/// Which process of those that one of a class consists of.
+/// Which of the processes of one member of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The only one.
     Whole,
-    /// The one that does a client's transactions.
+    /// The server that executes a client's transactions.
     Server,
     Client,
 }
@@ -55,7 +55,7 @@ pub enum Part {
 /// Bytes of a record in the pipe to the parent.
 pub const RECORD: usize = 8;
 
-/// What the parent is told.
+/// A message to the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildStatus {
     /// The last process has reached a milestone.
@@ -84,13 +84,13 @@ impl ChildStatus {
     }
 }
 
-/// How far the run is. Phases only ever grow.
+/// The phase of the run. Phases only ever advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Phase {
-    /// The window is open. Before it (0) everybody warms up.
+    /// The window is open. Before it (0) all processes warm up.
     Measure = 1,
-    /// The window is closed by time: nobody begins anything more.
+    /// The window is closed by time: no process begins anything more.
     Close,
     /// The window is closed; all processes but the log writer end.
     Leave,
@@ -98,12 +98,12 @@ pub enum Phase {
     End,
 }
 
-/// Points that a number of processes have to reach before the parent goes on.
+/// Points that a number of processes must reach before the parent continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Milestone {
     /// Every worker is set up and has done its part of the ramp, unless the ramp is a time.
     Ready,
-    /// All who do transactions have done their share of a stretch that others follow.
+    /// All workers with transactions have done their share of a stretch that is not the last.
     Stretch,
     /// Every foreground and the scanner have done their share of the window.
     Done,
@@ -114,14 +114,14 @@ shared_struct! {
         phase: AtomicU32,
         ready: AtomicU32,
         done: AtomicU32,
-        /// Stretch of the window that is under way, and workers that have done their share of it.
+        /// The present stretch of the window, and the number of workers that have done their share of it.
         stretch: AtomicU32,
         stretch_done: AtomicU32,
         unused: AtomicU32,
         changed: EventCount,
-        /// What everybody looks at all the time is not in the cache line that everybody changes.
+        /// Keeps the word that all processes read apart from the cache line that all change.
         apart: [AtomicU64; 4],
-        /// Transactions ended so far, ramp included: what paces the scanner.
+        /// Transactions completed so far, including the ramp: they pace the scanner.
         transactions: AtomicU64,
         paced: EventCount,
     }
@@ -137,12 +137,12 @@ pub struct Instance<'s> {
     pub plan: Plan,
     pub choosers: Choosers,
     pub cache: Cache<'s>,
-    /// What the cache lies in.
+    /// The memory of the cache.
     pub cache_memory: &'s SharedMemory,
     pub log: Log<'s>,
     pub checkpoints: Checkpoints<'s>,
     pub roles: Vec<Role>,
-    /// Transactions after which somebody may have become due who does a request for this many of them.
+    /// Number of transactions after which a class paced by transactions may have become due.
     pace: u64,
     /// By process.
     pub counters: &'s [ProcessCounters],
@@ -152,29 +152,29 @@ pub struct Instance<'s> {
     pub redo_write: SharedHistogram<'s>,
     /// By kind of transaction.
     pub kind_latency: Vec<ShardedHistogram<'s>>,
-    /// By stretch of the window; empty if there is but one.
+    /// By stretch of the window; empty if there is only one.
     pub stretch_latency: Vec<ShardedHistogram<'s>>,
-    /// By class of clients: from a request to its answer.
+    /// By class of clients: from a request to its reply.
     pub round_trip: BTreeMap<usize, ShardedHistogram<'s>>,
     /// By worker.
     pub waits: WaitTable,
-    /// What has been acknowledged.
+    /// The acknowledged work.
     pub ledger: LiveLedger<'s>,
-    /// What request classes share.
+    /// The shared state of request classes.
     pub requests: RequestBoard<'s>,
     stage: &'s Stage,
     texts: &'s [AtomicU8],
-    /// By process: its process number, once it runs.
+    /// By process: its process id, once it runs.
     pids: &'s [AtomicU32],
-    /// By server: its connection, if that is in memory.
+    /// By server: its connection, if it is in shared memory.
     pub mailboxes: BTreeMap<usize, Mailboxes<'s>>,
-    /// Over what those talk who talk TCP.
+    /// The network below TCP connections.
     pub wire: Wiring,
     statuses: PipeWriter,
 }
 
-/// The processes of a job. Those that do transactions come first, so that their number is also their index; a client, whose
-/// server does them, is one of the others.
+/// The processes of a job. Those that execute transactions come first, so that their number is also their index; a client, whose
+/// server executes them, is one of the others.
 pub fn roles(job: &Job) -> Vec<Role> {
     let of = |transacts| {
         let part = move |kind: &ClassKind| match (kind, transacts) {
@@ -192,12 +192,12 @@ fn is_client(class: &ClassSpec) -> bool {
     matches!(class.kind, ClassKind::Client { .. })
 }
 
-/// Whether processes of this kind do one job in a window of transactions, and job after job in one of time.
+/// Whether processes of this kind do one job in a window of transactions, and job after job in a window of time.
 fn does_jobs(kind: &ClassKind) -> bool {
     matches!(kind, ClassKind::Sorter { .. } | ClassKind::Loader { .. } | ClassKind::Backup { .. })
 }
 
-/// Mailbox sizes of a server, if its connection is in memory.
+/// Mailbox sizes of a server, if its connection is in shared memory.
 fn in_memory(job: &Job, role: Role) -> Option<(usize, usize)> {
     match job.classes[role.class].kind {
         ClassKind::Client { transport: Transport::Memory, request, reply } if role.part == Part::Server => {
@@ -207,7 +207,7 @@ fn in_memory(job: &Job, role: Role) -> Option<(usize, usize)> {
     }
 }
 
-/// The greatest common divisor of what paced classes wait for.
+/// The greatest common divisor of the intervals of classes paced by transactions.
 fn pace(job: &Job) -> u64 {
     let every = job.classes.iter().filter_map(|c| match c.kind {
         ClassKind::Scanner { work: WorkShare::PerTransactions(n), .. } => Some(n),
@@ -221,7 +221,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 impl<'s> Instance<'s> {
-    /// Bytes of segment that a job needs besides those of its cache.
+    /// Bytes of segment for a job, without its cache.
     pub fn bytes(job: &Job) -> usize {
         let workers = roles(job).len();
         let transactors = job.transactors();
@@ -245,8 +245,8 @@ impl<'s> Instance<'s> {
             + (1 << 16)
     }
 
-    /// Carves everything out of `segment`, but the cache, which has memory of its own. What the
-    /// parent is to know is written to `statuses`.
+    /// Allocates everything in `segment`, except the cache, which has its own memory. Messages to the parent are written to
+    /// `statuses`.
     pub fn new(
         segment: &'s Segment,
         cache: &'s Segment,
@@ -300,13 +300,13 @@ impl<'s> Instance<'s> {
         &self.job.classes[self.roles[process].class]
     }
 
-    /// The number of a database writer among all of them, whatever their classes.
+    /// The number of a database writer among those of all classes.
     pub fn writer_number(&self, process: usize) -> usize {
         let writer = |p: &usize| matches!(self.class(*p).kind, ClassKind::DatabaseWriter { .. });
         (0..process).filter(writer).count()
     }
 
-    /// What a process is called in messages: its class's name, with its number where there are several.
+    /// The name of a process in messages: its class's name, with its number if there are several.
     pub fn name(&self, process: usize) -> String {
         let class = self.class(process);
         let mut name = class.name.replace('-', " ");
@@ -318,14 +318,14 @@ impl<'s> Instance<'s> {
         if role.part == Part::Server { format!("{name}'s server") } else { name }
     }
 
-    /// The number of the server of a client, counted over all that do transactions.
+    /// The number of a client's server among all processes that execute transactions.
     pub fn transactor(&self, process: usize) -> usize {
         let role = self.roles[process];
         let before = &self.job.classes[..role.class];
         before.iter().filter(|c| c.kind.transacts()).map(|c| c.count).sum::<usize>() + role.number
     }
 
-    /// Processes whose work is a fixed share of the window's.
+    /// Number of processes whose work is a fixed share of the window's.
     pub fn with_share(&self) -> usize {
         let fixed = |c: &&ClassSpec| {
             let scans = matches!(c.kind, ClassKind::Scanner { work: WorkShare::PerTransactions(_), .. });
@@ -335,41 +335,41 @@ impl<'s> Instance<'s> {
         self.job.classes.iter().filter(fixed).map(|c| c.count).sum()
     }
 
-    /// Requests of a process that does one for `every` this many transactions, before the window; none if the ramp is a time.
+    /// Requests before the window of a process that makes one per `every` transactions; none if the ramp is a time.
     pub fn ramp_scans(&self, every: u64) -> u64 {
         self.plan.ramp_transactions().unwrap_or(0) / every
     }
 
-    /// Where such a process ends: after this many requests, those before the window included; `None`: when the window closes.
+    /// The number of requests after which such a process ends, including those before the window; `None`: when the window closes.
     pub fn scans_end(&self, every: u64) -> Option<u64> {
         let transactions = self.plan.transactions()?;
         Some(self.ramp_scans(every) + (transactions / every).max(1))
     }
 
-    /// How far the run is, as a number to be compared with a [`Phase`].
+    /// The present phase, as a number to compare with a [`Phase`].
     pub fn phase(&self) -> u32 {
         self.stage.phase.load(SeqCst)
     }
 
-    /// The stretch of the window that is under way.
+    /// The present stretch of the window.
     pub fn stretch(&self) -> usize {
         self.stage.stretch.load(SeqCst) as usize
     }
 
-    /// Goes on to the next stretch of the window.
+    /// Advances to the next stretch of the window.
     pub fn next_stretch(&self) {
         self.stage.stretch_done.store(0, SeqCst);
         self.stage.stretch.fetch_add(1, SeqCst);
         self.stage.changed.signal();
     }
 
-    /// Sleeps until that stretch of the window is under way.
+    /// Sleeps until that stretch of the window has begun.
     pub fn wait_stretch(&self, stretch: usize) {
         self.stage.changed.wait_until(|| self.stretch() >= stretch);
     }
 
-    /// Sleeps until the monotonic clock says `deadline`, in nanoseconds, or the run goes on: to another phase or stretch. Whether it
-    /// was the clock.
+    /// Sleeps until the monotonic clock reaches `deadline`, in nanoseconds, or the run advances to another phase or stretch.
+    /// Returns whether it was the clock.
     pub fn sleep_until(&self, deadline: u64) -> bool {
         let here = (self.phase(), self.stretch());
         loop {
@@ -384,7 +384,7 @@ impl<'s> Instance<'s> {
         }
     }
 
-    /// Sleeps for so long, or until the run goes on.
+    /// Sleeps for `time`, or until the run advances.
     pub fn sleep(&self, time: Duration) -> bool {
         self.sleep_until(pace::now() + time.as_nanos() as u64)
     }
@@ -394,17 +394,17 @@ impl<'s> Instance<'s> {
         self.plan.transactions().is_none()
     }
 
-    /// Whether the run has come to `phase`.
+    /// Whether the run has reached `phase`.
     pub fn reached(&self, phase: Phase) -> bool {
         self.stage.phase.load(SeqCst) >= phase as u32
     }
 
-    /// Sleeps until the run has come to `phase`.
+    /// Sleeps until the run has reached `phase`.
     pub fn wait_for(&self, phase: Phase) {
         self.stage.changed.wait_until(|| self.reached(phase));
     }
 
-    /// Goes on to `phase`, waking everybody who sleeps for lack of work.
+    /// Advances to `phase`, waking all processes that sleep for lack of work.
     pub fn enter(&self, phase: Phase) {
         self.stage.phase.store(phase as u32, SeqCst);
         self.stage.changed.signal();
@@ -414,7 +414,7 @@ impl<'s> Instance<'s> {
         self.log.wake_all();
     }
 
-    /// Tells that one more process has reached a milestone; the last one tells the parent.
+    /// Reports that one more process has reached a milestone; the last one informs the parent.
     pub fn arrive(&self, milestone: Milestone) -> Result<()> {
         let (counter, total) = match milestone {
             Milestone::Ready => (&self.stage.ready, self.roles.len()),
@@ -427,7 +427,7 @@ impl<'s> Instance<'s> {
         Ok(())
     }
 
-    /// Tells the parent that a process has ended.
+    /// Informs the parent that a process has ended.
     pub fn tell_end(&self, process: usize, exit: Exit) -> Result<()> {
         self.tell(ChildStatus::End(process, exit))
     }
@@ -436,22 +436,22 @@ impl<'s> Instance<'s> {
         (&self.statuses).write_all(&statuses.encode()).context("Cannot tell the parent")
     }
 
-    /// Says which process `process` is. To be called by itself.
+    /// Registers the process id of `process`. Must be called by the process itself.
     pub fn enrol(&self, process: usize) {
         self.pids[process].store(rustix::process::getpid().as_raw_nonzero().get().cast_unsigned(), SeqCst);
     }
 
-    /// Which process `process` is, if it has said so.
+    /// The process id of `process`, if registered.
     pub fn pid(&self, process: usize) -> Option<Pid> {
         Pid::from_raw(self.pids[process].load(SeqCst).cast_signed())
     }
 
-    /// Transactions that have ended so far, ramp included.
+    /// Number of transactions completed so far, including the ramp.
     pub fn ended(&self) -> u64 {
         self.stage.transactions.load(SeqCst)
     }
 
-    /// Counts a transaction that has ended.
+    /// Counts a completed transaction.
     pub fn transaction_ended(&self) {
         let n = self.stage.transactions.fetch_add(1, SeqCst) + 1;
         if n.is_multiple_of(self.pace) || self.plan.total() == Some(n) {
@@ -459,12 +459,12 @@ impl<'s> Instance<'s> {
         }
     }
 
-    /// Requests that a process which does one for `every` this many transactions may have done by now. With `idle_at`, sleeps until
-    /// they are more than that.
+    /// Number of requests that a process with one request per `every` transactions may have made by now. With `idle_at`, sleeps
+    /// until they are more than that.
     pub fn scan_due(&self, every: u64, idle_at: Option<u64>) -> u64 {
         let due = || {
             let ended = self.stage.transactions.load(SeqCst);
-            // The last transaction makes everything due, be it a multiple or not.
+            // The last transaction makes everything due, whether it is a multiple or not.
             match self.scans_end(every) {
                 Some(end) if self.plan.total() == Some(ended) => end,
                 _ => ended / every,
@@ -476,14 +476,14 @@ impl<'s> Instance<'s> {
         due()
     }
 
-    /// Leaves word for the parent why `process` has failed.
+    /// Leaves a message for the parent about the failure of `process`.
     pub fn leave_word(&self, process: usize, text: &str) {
         for (to, from) in self.texts[process * TEXT..][..TEXT].iter().zip(text.bytes()) {
             to.store(from, SeqCst);
         }
     }
 
-    /// What `process` has left, if anything.
+    /// The message of `process`, if any.
     pub fn word_of(&self, process: usize) -> Option<String> {
         let bytes = self.texts[process * TEXT..][..TEXT].iter().map(|b| b.load(SeqCst)).take_while(|b| *b != 0);
         let text = String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned();

@@ -1,8 +1,8 @@
-//! The journals' format: a header page, then chunks, each what one redo write carried.
+//! The journals' format: a header page, then chunks, each the contents of one redo write.
 //!
-//! Invariant: a chunk holds whole records, and says with a checksum whether it is whole itself. LSNs are byte positions in the
-//! endless log; chunks of a journal follow each other without a gap. Records are numbered from 1 without a gap over all
-//! journals, and each has a checksum of its own: it is made before the record enters the log buffer, so damage there shows too.
+//! Invariant: a chunk holds whole records, and has a checksum. LSNs are byte positions in the endless log; chunks of a journal
+//! follow each other without a gap. Records are numbered from 1 without a gap over all journals, and each has its own checksum,
+//! computed before the record enters the log buffer, so that damage there is detected too.
 
 use super::block::{Address, ByteRange, Stamp};
 use super::checksum;
@@ -31,7 +31,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// What a journal says of itself.
+/// The header of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalHeader {
     /// Counts log switches, from 1.
@@ -69,26 +69,26 @@ pub fn seal_chunk(chunk: &mut [u8], used: usize, lsn: u64, sequence: u64) {
     put(chunk, 4, &sum.to_le_bytes());
 }
 
-/// What a chunk says of itself, whether it is whole or not.
+/// The header of a chunk, whether the chunk is whole or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     pub lsn: u64,
-    /// Bytes of the chunk, and those of them that are header and records.
+    /// Bytes of the chunk, and those of header and records.
     pub len: u32,
     pub used: u32,
-    /// That of the journal's turn.
+    /// The sequence of the journal's turn.
     pub sequence: u64,
 }
 
 impl ChunkHeader {
-    /// `None` if `bytes` do not begin as a chunk does.
+    /// `None` if `bytes` do not begin with a chunk's magic.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (lsn, len, used) = (u64_at(bytes, 8)?, u32_at(bytes, 16)?, u32_at(bytes, 20)?);
         let header = Self { lsn, len, used, sequence: u64_at(bytes, 24)? };
         (u32_at(bytes, 0)? == CHUNK_MAGIC && used <= len && used as usize >= CHUNK_HEADER).then_some(header)
     }
 
-    /// LSN up to which the records of this chunk, which may be damaged, are whole.
+    /// LSN up to which the records of this possibly damaged chunk are whole.
     pub fn records_to(&self, bytes: &[u8]) -> u64 {
         let end = bytes.len().min(self.used as usize);
         let records = Chunk { records: &bytes[CHUNK_HEADER.min(end)..end], lsn: self.lsn, end: 0 }.records();
@@ -101,11 +101,11 @@ pub struct Chunk<'a> {
     records: &'a [u8],
     /// LSN of the chunk's first byte.
     pub lsn: u64,
-    /// LSN behind the chunk's last byte.
+    /// LSN after the chunk's last byte.
     pub end: u64,
 }
 
-/// The chunks of a journal, from its first to the last whole one in unbroken order: what verification reads through a window.
+/// The chunks of a journal, from its first to the last whole one without a gap.
 #[cfg(test)]
 pub struct Chunks<'a> {
     rest: &'a [u8],
@@ -138,11 +138,11 @@ impl<'a> Iterator for Chunks<'a> {
 /// A redo record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// `payload` went to `offset` of a block, which became `version`.
+    /// `payload` was written at `offset` of a block, which became `version`.
     Change { address: Address, version: u32, process: u32, transaction: u64, offset: usize, payload: &'a [u8] },
-    /// Everything that the transaction did is in the log before this.
+    /// Everything that the transaction did is in the log before this record.
     Commit { process: u32, transaction: u64 },
-    /// Redo that changes no block: of indexes, undo and whatever else a database logs.
+    /// Redo that changes no block, such as that of indexes and undo.
     Filler { process: u32, transaction: u64 },
 }
 
@@ -150,17 +150,17 @@ pub enum Record<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry<'a> {
     pub sequence: u64,
-    /// LSN behind the record.
+    /// LSN after the record.
     pub lsn: u64,
     pub record: Record<'a>,
 }
 
-/// What is wrong with a record in a whole chunk.
+/// An error in a record of a whole chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
     /// Its checksum is wrong: it was damaged before the chunk was sealed.
     Checksum,
-    /// It is whole, but not understood.
+    /// It is whole, but malformed.
     Malformed,
 }
 
@@ -177,20 +177,20 @@ fn header(out: &mut [u8], len: usize, kind: u32, process: u32, transaction: u64)
     put(out, 24, &transaction.to_le_bytes());
 }
 
-/// CRC-32C of all of a record but its checksum and sequence, which follows last: so that the long part can be done before the
-/// sequence is known.
+/// CRC-32C of a record without its checksum and sequence; the sequence is added last, so that the long part can be computed
+/// before it is known.
 fn digest(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[16..])
 }
 
-/// To be called last when a record is encoded: puts in the checksum as far as it is known without the sequence.
+/// Must be called last when a record is encoded: stores the checksum as far as it is known without the sequence.
 fn finish(record: &mut [u8]) -> usize {
     let sum = digest(record);
     put(record, 4, &sum.to_le_bytes());
     record.len()
 }
 
-/// Gives an encoded record its sequence, and with it its final checksum. Cheap enough to be done under the log buffer's latch.
+/// Gives an encoded record its sequence, and with it its final checksum. Cheap enough to do under the log buffer's latch.
 pub fn number_record(record: &mut [u8], sequence: u64) {
     let digest = u32::from_le_bytes(record[4..8].try_into().expect("four bytes"));
     let sum = crc32c::crc32c_append(digest, &sequence.to_le_bytes());
@@ -223,7 +223,8 @@ pub fn filler_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(8).max(RECORD_HEADER)
 }
 
-/// Writes a filler record for `bytes` of redo to the start of `out`, leaving what is there as its payload, and returns its length.
+/// Writes a filler record for `bytes` of redo to the start of `out`, with the present contents as its payload, and returns its
+/// length.
 pub fn encode_filler(out: &mut [u8], process: u32, transaction: u64, bytes: usize) -> usize {
     let len = filler_bytes(bytes);
     header(out, len, FILLER, process, transaction);
@@ -231,7 +232,7 @@ pub fn encode_filler(out: &mut [u8], process: u32, transaction: u64, bytes: usiz
 }
 
 impl<'a> Chunk<'a> {
-    /// The chunk that `bytes` begin with, if it is whole and the one at `lsn` in the journal of that sequence.
+    /// The chunk at the start of `bytes`, if it is whole and the one at `lsn` in the journal of that sequence.
     pub fn at(bytes: &'a [u8], lsn: u64, sequence: u64) -> Option<Self> {
         let len = u32_at(bytes, 16)? as usize;
         let chunk = bytes.get(..len).filter(|c| c.len() >= CHUNK_HEADER)?;

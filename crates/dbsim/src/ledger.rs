@@ -1,7 +1,7 @@
-//! The ledger: what a run has acknowledged, kept apart from the database that verification is to hold it against.
+//! The ledger: what a run has acknowledged, kept apart from the database so that verification can compare the two.
 //!
-//! Invariant: it is written while the run goes on, in a shared mapping of a file in memory that outlives every process, so that
-//! what was acknowledged before a kill is on record. Each word says by itself whether it is whole.
+//! Invariant: it is written while the run proceeds, in a shared mapping of a file in memory that outlives every process, so that
+//! acknowledgements before a kill are on record. Each word shows by itself whether it is whole.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -20,7 +20,7 @@ use bigiron_sys::shared_memory::SharedMemory;
 use super::job::Job;
 
 const MAGIC: u64 = 0x3252_4547_444c_4244;
-/// Words in front of those of the foregrounds (two cache lines): magic, foregrounds, blocks, and then:
+/// Words before those of the foregrounds (two cache lines): magic, foregrounds, blocks, and then:
 const HEAD: usize = 16;
 const ENDED: usize = 3;
 const FLUSHED: usize = 4;
@@ -31,42 +31,42 @@ const ARCHIVED: usize = 8;
 /// A cache line for each foreground: none writes to another's.
 const PER_PROCESS: usize = 8;
 const PER_BLOCK: usize = 3;
-/// Bits of a word that tell whether it is whole; the value is above them, so that words compare as values do.
+/// Bits of a word that show whether it is whole; the value is above them, so that words compare like values.
 const CHECK_BITS: u32 = 16;
 
-/// What was acknowledged for one block.
+/// The acknowledgements for one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockEntry {
     /// Latest version whose commit was acknowledged.
     pub committed: u32,
-    /// Latest version that the kernel said to be in the data file.
+    /// Latest version that the kernel reported as written to the data file.
     pub written: u32,
-    /// Latest version that the kernel was asked to write.
+    /// Latest version submitted for writing.
     pub writing: u32,
 }
 
-/// The last commit that was acknowledged to one foreground.
+/// The last commit acknowledged to one foreground.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommitEntry {
     pub transaction: u64,
-    /// LSN behind its commit record.
+    /// LSN after its commit record.
     pub lsn: u64,
 }
 
-/// What a run acknowledged, as verification reads it.
+/// The acknowledgements of a run, for verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// How the run stopped.
     pub stop: Stop,
-    /// Everything before this LSN was said to be on disk.
+    /// Everything before this LSN was reported to be on disk.
     pub flushed: u64,
-    /// All changes before this LSN were said to be in the data files.
+    /// All changes before this LSN were reported to be in the data files.
     pub checkpoint: u64,
-    /// The latest journal header that was said to be on disk, by its sequence.
+    /// The latest journal header reported to be on disk, by its sequence.
     pub sequence: u64,
-    /// The latest journal header that was to be written.
+    /// The latest journal header submitted for writing.
     pub switching: u64,
-    /// The last turn of a journal of which a durable copy was said to exist.
+    /// The last turn of a journal with a durable copy.
     pub archived: u64,
     /// By foreground.
     pub commits: Vec<CommitEntry>,
@@ -77,12 +77,12 @@ pub struct Ledger {
 /// How a run stopped, which decides what may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stop {
-    /// It came to its end: nothing was on its way.
+    /// It completed: nothing was in flight.
     #[default]
     Ended,
-    /// Its processes were killed; what the kernel had taken it still has.
+    /// Its processes were killed; the kernel still has everything it had accepted.
     Killed,
-    /// The machine stopped: what was not durable may be gone.
+    /// The machine stopped: everything that was not durable may be gone.
     Crashed,
 }
 
@@ -107,14 +107,14 @@ fn words(processes: usize, blocks: usize) -> usize {
     HEAD + PER_PROCESS * processes + PER_BLOCK * blocks
 }
 
-/// The ledger of a run that is going on, as every process of it sees it.
+/// The ledger of a run in progress, as each of its processes sees it.
 pub struct LiveLedger<'s> {
     words: &'s [AtomicU64],
     processes: usize,
 }
 
 impl<'s> LiveLedger<'s> {
-    /// Takes the mapping that [`LedgerFile::open`] made for `job`. To be called before the first fork.
+    /// Uses the mapping that [`LedgerFile::open`] created for `job`. Must be called before the first fork.
     pub fn new(segment: &'s Segment, job: &Job) -> Self {
         let (processes, blocks) = (job.transactors(), job.blocks() as usize);
         let live = Self { words: segment.many(words(processes, blocks)), processes };
@@ -125,7 +125,7 @@ impl<'s> LiveLedger<'s> {
         live.set(2, blocks as u64);
         live.set(SEQUENCE, 1);
         live.set(SWITCHING, 1);
-        // Last: a ledger without its magic is one of a run that never began.
+        // Last: a ledger without its magic belongs to a run that never began.
         live.words[0].store(MAGIC, SeqCst);
         live
     }
@@ -138,7 +138,7 @@ impl<'s> LiveLedger<'s> {
         self.words[index].fetch_max(word(index, value), SeqCst);
     }
 
-    /// Everything before `lsn` is on disk. To be called before the waiters are woken.
+    /// Everything before `lsn` is on disk. Must be called before the waiters are woken.
     pub fn flushed(&self, lsn: u64) {
         self.raise(FLUSHED, lsn);
     }
@@ -163,7 +163,7 @@ impl<'s> LiveLedger<'s> {
         self.raise(ARCHIVED, turn);
     }
 
-    /// A foreground has its commit. To be told after its blocks have been told by [`LiveLedger::committed`].
+    /// A foreground has its commit. Must be called after [`LiveLedger::committed`] for its blocks.
     pub fn acknowledged(&self, process: usize, commit: CommitEntry) {
         let at = HEAD + PER_PROCESS * process;
         self.set(at, commit.transaction);
@@ -184,36 +184,36 @@ impl<'s> LiveLedger<'s> {
         self.raise(self.block(number) + 2, version.into());
     }
 
-    /// The kernel says that it has been.
+    /// The kernel has reported it as written.
     pub fn written(&self, number: u32, version: u32) {
         self.raise(self.block(number) + 1, version.into());
     }
 }
 
-/// The file that a live ledger is in, and where it goes when the run has ended.
+/// The file of a live ledger, and its destination when the run has ended.
 pub struct LedgerFile {
     segment: Segment,
-    /// Where it is while the run goes on.
+    /// Its place while the run proceeds.
     live: PathBuf,
     dir: PathBuf,
 }
 
-/// Where the ledger of a run that has ended is.
+/// The place of a finished run's ledger.
 fn path(dir: &Path) -> PathBuf {
     dir.join("ledger")
 }
 
-/// What it is written as before it is renamed.
+/// Its name before it is renamed.
 fn unfinished(dir: &Path) -> PathBuf {
     dir.join("ledger.new")
 }
 
-/// The symbolic link to the ledger of a run that goes on or was killed.
+/// The symbolic link to the ledger of a run in progress or killed.
 fn link(dir: &Path) -> PathBuf {
     dir.join("ledger.live")
 }
 
-/// A directory in memory, if the machine has one that may be written to: so that keeping the ledger is no I/O.
+/// A writable directory in memory, if the machine has one, so that keeping the ledger causes no I/O.
 fn in_memory() -> Option<&'static Path> {
     /// `TMPFS_MAGIC` and `RAMFS_MAGIC` of linux/magic.h.
     const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -249,7 +249,7 @@ impl LedgerFile {
     pub fn open(job: &Job, dir: &Path) -> Result<Self> {
         clear(dir)?;
         let dir = dir.canonicalize().with_context(|| format!("Cannot find {}", dir.display()))?;
-        // The directory's name alone decides: nothing about a run may depend on time or process numbers.
+        // Only the directory's name decides: nothing about a run may depend on time or process ids.
         let name = dir.as_os_str().as_encoded_bytes().iter();
         let name = name.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
         let live = match in_memory() {
@@ -275,7 +275,7 @@ impl LedgerFile {
         &self.segment
     }
 
-    /// Puts the ledger beside the database, durably, once every process has gone home.
+    /// Writes the ledger beside the database, durably, once every process has ended.
     pub fn close(&self, live: &LiveLedger<'_>) -> Result<()> {
         live.set(ENDED, 1);
         self.save().with_context(|| format!("Cannot write {}", path(&self.dir).display()))
@@ -296,7 +296,7 @@ impl LedgerFile {
 }
 
 impl Drop for LedgerFile {
-    /// A run that failed leaves a ledger too, as one that was killed does, but not in memory: nobody may come for it.
+    /// A failed run also leaves a ledger, like a killed one, but not in memory: nobody may come for it.
     fn drop(&mut self) {
         if self.live.exists() {
             let _ = self.save();
@@ -305,12 +305,12 @@ impl Drop for LedgerFile {
     }
 }
 
-/// What there is of a ledger in a directory.
+/// The state of a ledger in a directory.
 pub enum LedgerLookup {
     Whole(Ledger),
-    /// It is there, but not as it was written.
+    /// It exists, but was damaged.
     Damaged(&'static str),
-    /// It was written and synced, but not under its name.
+    /// It was written and synced, but not renamed.
     NotRenamed,
 }
 
@@ -320,17 +320,17 @@ impl Ledger {
         8 * (words(processes, blocks as usize) as u64 + 1)
     }
 
-    /// The ledger of the run in `dir`, be it over or killed. An error if there is none, or none that is whole.
+    /// The ledger of the run in `dir`, whether finished or killed. An error if there is none, or none that is whole.
     #[cfg(test)]
     pub fn load(dir: &Path) -> Result<Self> {
         match Self::find(dir)? {
             LedgerLookup::Whole(ledger) => Ok(ledger),
             LedgerLookup::Damaged(how) => bail!("The ledger is damaged: {how}"),
-            LedgerLookup::NotRenamed => bail!("The ledger has not got its name"),
+            LedgerLookup::NotRenamed => bail!("The ledger was not renamed"),
         }
     }
 
-    /// What there is of the ledger of the run in `dir`. An error if there has been none.
+    /// The state of the ledger of the run in `dir`. An error if there never was one.
     pub fn find(dir: &Path) -> Result<LedgerLookup> {
         if let Some(bytes) = read(&path(dir))? {
             let Some((body, sum)) = bytes.split_last_chunk::<8>() else {
@@ -349,7 +349,7 @@ impl Ledger {
         }
         if link(dir).is_symlink() {
             bail!(
-                "The ledger was in memory and is gone; after a restart of the machine only a stream of acknowledgements can tell"
+                "The ledger was in memory and is gone; after a restart of the machine only a stream of acknowledgements can replace it"
             );
         }
         bail!("No ledger: there has been no run in {}", dir.display())
@@ -361,13 +361,14 @@ impl Ledger {
 
     fn read_words(bytes: &[u8]) -> Result<Self, &'static str> {
         let raw: Vec<_> = bytes.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).collect();
-        let get = |index: usize| value(index, *raw.get(index).ok_or("it is short")?).ok_or("a word of it is not whole");
+        let get =
+            |index: usize| value(index, *raw.get(index).ok_or("it is too short")?).ok_or("a word of it is not whole");
         if raw.first() != Some(&MAGIC) {
-            return Err("it does not begin as one");
+            return Err("its header is wrong");
         }
         let (processes, blocks) = (get(1)? as usize, get(2)? as usize);
         if raw.len() != words(processes, blocks) {
-            return Err("it has not the length that it says");
+            return Err("its length does not match its header");
         }
         if !(1..raw.len()).all(|index| value(index, raw[index]).is_some()) {
             return Err("a word of it is not whole");

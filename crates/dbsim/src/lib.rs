@@ -1,8 +1,8 @@
-//! dbsim: the platform-critical activities of a database kernel and, above all, who waits for whom, in real processes that
-//! share memory.
+//! dbsim: the platform-critical activities of a database kernel and, above all, the waits between its processes, in real
+//! processes that share memory.
 //!
-//! Invariant: nothing depends on time, process numbers or addresses: the same seed does the same transactions, and under the
-//! exact clock takes the same time to the nanosecond.
+//! Invariant: nothing depends on time, process ids or addresses: the same seed gives the same transactions, and under the exact
+//! clock the same time to the nanosecond.
 
 pub mod acks;
 mod archiver;
@@ -146,7 +146,7 @@ impl Configured for Job {
                     + sideline::storage_bytes(job)
                     + Ledger::bytes(job.transactors(), job.blocks())
                     + requests::saved_bytes(job)
-                    // Directory, extents, and what the file system keeps for itself per file.
+                    // Directory, extents, and the file system's own data per file.
                     + (1 << 20),
             ),
             // The segment, and half a mebibyte for each process's own stack, heap and page tables.
@@ -179,7 +179,7 @@ impl Configured for Job {
     }
 }
 
-/// A job whose files are laid out.
+/// A job with its files prepared.
 struct Placed(Job);
 
 impl Running for Placed {
@@ -215,7 +215,7 @@ pub fn metrics(job: &Job) -> Vec<MetricDef> {
 fn placed(job: &Job, cx: &Context<'_>) -> Result<Job> {
     let mut job = job.clone();
     if job.data.places.is_empty() && !cx.devices.is_empty() {
-        ensure!(job.data.files <= cx.devices.len(), "A disk takes one data file, and the job has {}", job.data.files);
+        ensure!(job.data.files <= cx.devices.len(), "A disk holds one data file, but the job has {}", job.data.files);
         job.data.places = cx.devices.to_vec();
     }
     Ok(job)

@@ -1,4 +1,4 @@
-//! The connection between a client and its server: whole messages to and fro, one at a time, over the transport asked for.
+//! The connection between a client and its server: whole messages back and forth, one at a time, over the chosen transport.
 //!
 //! Invariant: a message arrives whole or not at all, and receiving sleeps in the kernel until it does.
 
@@ -17,7 +17,7 @@ use super::job::Transport;
 
 shared_struct! {
     struct Flag {
-        /// 1 from the moment a message is there until it has been taken.
+        /// 1 while a message is waiting to be taken.
         full: AtomicU32,
         unused: AtomicU32,
         changed: EventCount,
@@ -31,7 +31,7 @@ pub struct Mailbox<'s> {
 }
 
 impl<'s> Mailbox<'s> {
-    /// Bytes of segment that a mailbox for messages of `len` bytes takes.
+    /// Bytes of segment for a mailbox for messages of `len` bytes.
     pub fn segment_bytes(len: usize) -> usize {
         len + PAGE + 4 * 64
     }
@@ -77,8 +77,8 @@ pub struct Ends<'s> {
 }
 
 impl<'s> Ends<'s> {
-    /// Makes a connection. `mailboxes` are what it consists of in memory; for the other transports there are none.
-    /// `pair` is what TCP goes over, if not the loopback; the calling thread lives among the servers then.
+    /// Creates a connection. `mailboxes` are its parts in shared memory; other transports have none. `pair` carries TCP, if not
+    /// the loopback; the calling thread then lives among the servers.
     pub fn connect(
         transport: Transport,
         mailboxes: Option<&'s Mailboxes<'s>>,
@@ -113,7 +113,7 @@ impl<'s> Ends<'s> {
 }
 
 impl<'s> Ends<'s> {
-    /// The client's end. The server's is closed in this process, so that an end that has gone shows.
+    /// The client's end. The server's end is closed in this process, so that its loss can be detected.
     pub fn into_client(self) -> Link<'s> {
         self.client
     }
@@ -138,8 +138,8 @@ impl Link<'_> {
         }
     }
 
-    /// Receives a message of exactly as many bytes as `message` has. Fails with `UnexpectedEof` if the other end has gone (but in
-    /// memory that does not show).
+    /// Receives a message of exactly the length of `message`. Fails with `UnexpectedEof` if the other end was closed (which
+    /// cannot be detected in shared memory).
     pub fn receive(&mut self, message: &mut [u8]) -> io::Result<()> {
         match self {
             Link::Socket(s) => s.read_exact(message),

@@ -1,6 +1,6 @@
-//! A loader: appends database blocks in bulk to a file of its own, past the cache, as a direct-path load does.
+//! A loader: appends database blocks in bulk to its own file, past the cache, like a direct-path load.
 //!
-//! Invariant: what it says to have loaded is durable; [`verify`] reads it back and knows what each block must contain.
+//! Invariant: blocks that it reports as loaded are durable; [`verify`] reads them back and knows the contents of each.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -26,12 +26,12 @@ fn path(dir: &Path, number: usize) -> PathBuf {
     dir.join(format!("load.{number:05}"))
 }
 
-/// Where it is written what was loaded.
+/// The file that lists the loaded blocks.
 fn list(dir: &Path) -> PathBuf {
     dir.join("loads")
 }
 
-/// A block of a loader's file. Its files are numbered after the data files.
+/// A block of a loader's file. Loaders' files are numbered after the data files.
 fn address(job: &Job, number: usize, block: u64) -> Address {
     Address { file: (job.data.files + number) as u32, block: block as u32 }
 }
@@ -99,7 +99,7 @@ fn fill(job: &Job, number: usize, at: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Writes down what was loaded, if the job has loaders. To be called when they have gone.
+/// Writes the list of loaded blocks, if the job has loaders. Must be called when they have ended.
 pub fn save(instance: &Instance<'_>) -> Result<()> {
     let loaders = (0..instance.roles.len()).filter(|p| matches!(instance.class(*p).kind, ClassKind::Loader { .. }));
     let mut out = Vec::new();
@@ -110,20 +110,17 @@ pub fn save(instance: &Instance<'_>) -> Result<()> {
         return Ok(());
     }
     out.extend(u64::from(crc32c::crc32c(&out)).to_le_bytes());
-    std::fs::write(list(instance.dir), out).context("Cannot write down what was loaded")
+    std::fs::write(list(instance.dir), out).context("Cannot write the list of loaded blocks")
 }
 
-/// Reads back what the loaders of `job` have loaded, if it has any. Lost or wrong data is a [`VerifyFailed`].
+/// Reads back the blocks loaded by the loaders of `job`, if it has any. Lost or wrong data is a [`VerifyFailed`].
 pub fn verify(job: &Job, dir: &Path) -> Result<()> {
     if !job.classes.iter().any(|c| matches!(c.kind, ClassKind::Loader { .. })) {
         return Ok(());
     }
-    let bytes = std::fs::read(list(dir)).context("Cannot read what was loaded")?;
-    let (body, sum) = bytes.split_last_chunk::<8>().context("The list of what was loaded is short")?;
-    ensure!(
-        u64::from_le_bytes(*sum) == u64::from(crc32c::crc32c(body)),
-        "The list of what was loaded is broken itself"
-    );
+    let bytes = std::fs::read(list(dir)).context("Cannot read the list of loaded blocks")?;
+    let (body, sum) = bytes.split_last_chunk::<8>().context("The list of loaded blocks is too short")?;
+    ensure!(u64::from_le_bytes(*sum) == u64::from(crc32c::crc32c(body)), "The list of loaded blocks is damaged");
     let mut page = vec![0; BLOCK];
     for (number, blocks) in body.as_chunks::<8>().0.iter().map(|w| u64::from_le_bytes(*w)).enumerate() {
         let path = path(dir, number);

@@ -1,11 +1,12 @@
-//! The log buffer that all processes share, and waiting for it to be on disk.
+//! The log buffer shared by all processes, and the waits for it to be on disk.
 //!
-//! Invariant: what is in the log buffer always has a place in the current journal: a process that writes redo reserves the place
-//! before it holds anything that others need. So the log writer can always flush, the database writer (which must not write a
-//! block ahead of its redo) never waits in a circle with a log switch, and the switch waits for checkpoint and archiver alone.
+//! Invariant: the contents of the log buffer always have a place in the current journal: a process that writes redo reserves the
+//! place before it holds anything that others need. So the log writer can always flush, the database writer (which must not write
+//! a block ahead of its redo) never waits in a cycle with a log switch, and the switch waits only for checkpoint and archiver.
 //!
-//! The buffer is a ring of chunks: closed ones that the log writer has yet to take, then the open one. Nothing here costs more
-//! than the processes that really wait: commits queue up in the order of their LSNs, and waits for room first come first served.
+//! The buffer is a ring of chunks: closed ones that the log writer has yet to take, then the open one. The cost depends only on
+//! the number of processes that wait: commits queue up in the order of their LSNs, and waits for room are served first come,
+//! first served.
 
 mod reservation;
 #[cfg(test)]
@@ -36,38 +37,38 @@ shared_struct! {
         head: AtomicU64,
         /// LSN of the open chunk's first byte.
         chunk: AtomicU64,
-        /// Bytes in the open chunk, its header included.
+        /// Bytes in the open chunk, including its header.
         fill: AtomicU64,
-        /// Bytes reserved and not yet used, at their worst.
+        /// Worst-case bytes that are reserved and not yet used.
         reserved: AtomicU64,
         /// 1: the journal is full; no more reservations until the switch is done.
         switching: AtomicU64,
         /// Records so far.
         records: AtomicU64,
-        /// When the first commit of the open chunk was requested, in nanoseconds; 0: there is none.
+        /// Time of the first commit request in the open chunk, in nanoseconds; 0: none.
         first_post: AtomicU64,
-        /// Waits for room so far, and those that have ended: the queue is what is between.
+        /// Number of waits for room so far, and of those that have ended: the queue is the difference.
         queued: AtomicU64,
         granted: AtomicU64,
         /// Commits posted so far.
         posted: AtomicU64,
-        /// Chunks closed and taken so far: the open chunk has the number `closed`.
+        /// Number of chunks closed and taken so far: the open chunk has the number `closed`.
         closed: AtomicU64,
         taken: AtomicU64,
         /// LSN of the next record. Read without the latch.
         next: AtomicU64,
-        /// The highest LSN that somebody waits for. Changed without the latch as well.
+        /// The highest LSN that a process waits for. Changed without the latch as well.
         wanted: AtomicU64,
         unused: [AtomicU64; 2],
 
-        // Changed by the log writer alone:
+        // Changed only by the log writer:
         /// Everything before this LSN is on disk.
         flushed: AtomicU64,
         /// Commits acknowledged so far.
         acknowledged: AtomicU64,
         flushes: AtomicU64,
         flushed_bytes: AtomicU64,
-        /// Other processes than foregrounds wait here for redo to be on disk.
+        /// Where processes other than foregrounds wait for redo to be on disk.
         published: EventCount,
         spare: [AtomicU64; 3],
 
@@ -79,11 +80,11 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Where one process waits: a cache line.
+    /// The waiting state of one process: a cache line.
     struct Slot {
         /// Bytes of room it waits for; 0 for none.
         want: AtomicU64,
-        /// The LSN of its last commit that was acknowledged, when the log writer took that commit's redo, and when it was durable.
+        /// The LSN of its last acknowledged commit, when the log writer took that commit's redo, and when it was durable.
         acknowledged: AtomicU64,
         taken: AtomicU64,
         durable: AtomicU64,
@@ -111,8 +112,8 @@ pub struct Log<'s> {
     queue: &'s [AtomicU64],
     /// A ring of commits, in the order of their LSNs.
     posted: &'s [Posted],
-    /// Where those sleep whose commits are in the same chunk: by chunk, as a ring. As long as there are processes, so that with a
-    /// chunk for each commit nobody is woken for another's.
+    /// Where processes sleep whose commits are in the same chunk: by chunk, as a ring. The ring is as long as the number of
+    /// processes, so that with a chunk for each commit no process is woken for another's.
     groups: &'s [Broadcast],
     redo_block: u64,
     group_bytes: u64,
@@ -120,7 +121,7 @@ pub struct Log<'s> {
     wake: Wake,
 }
 
-/// What the log writer has done since the start.
+/// The log writer's work since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogCounts {
     pub flushes: u64,
@@ -134,7 +135,7 @@ pub struct LogCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub lsn: u64,
-    /// How many were closed before it.
+    /// Number of chunks closed before it.
     number: u64,
     /// Bytes, padded to the redo block.
     pub len: usize,
@@ -144,15 +145,15 @@ pub struct Closed {
     pub taken: u64,
 }
 
-/// Bytes of the largest record there may be.
+/// Maximum bytes of a record.
 const RECORD_MAX: usize = 2 * BLOCK;
 
-/// Reads a word that is changed under the buffer's latch only.
+/// Reads a word that is changed only under the buffer's latch.
 fn get(word: &AtomicU64) -> u64 {
     word.load(Acquire)
 }
 
-/// Changes such a word. To be called with the latch held: no locked instruction is needed.
+/// Changes such a word. Must be called with the latch held: no locked instruction is needed.
 fn put(word: &AtomicU64, value: u64) {
     word.store(value, Release);
 }
@@ -167,7 +168,7 @@ enum Room {
 }
 
 impl<'s> Log<'s> {
-    /// Bytes of segment that the log takes.
+    /// Bytes of segment for the log.
     pub fn bytes(job: &Job, processes: usize) -> usize {
         let per_process = size_of::<Slot>() + 8 + size_of::<Posted>() + size_of::<Broadcast>();
         job.log_buffer_bytes() + Turns::bytes(job) + processes * per_process + (1 << 16)
@@ -198,12 +199,14 @@ impl<'s> Log<'s> {
         log
     }
 
-    /// What one record may cost beyond its bytes: it may be the last of its chunk, which is padded and followed by a header.
+    /// The worst-case cost of a record besides its bytes: it may be the last of its chunk, which is padded and followed by a
+    /// header.
     fn overhead(&self) -> u64 {
         self.redo_block + CHUNK_HEADER as u64
     }
 
-    /// Whether `want` bytes can be reserved now; asks for what would make it possible. To be called with the latch held.
+    /// Whether `want` bytes can be reserved now; if not, requests what would make it possible. Must be called with the latch
+    /// held.
     fn room(&self, want: u64) -> Room {
         let c = self.control;
         let next = get(&c.chunk) + get(&c.fill);
@@ -221,7 +224,7 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// Gives room to those who wait for it, first come first served, and names them. To be called with the latch held.
+    /// Gives room to waiting processes, first come, first served, and returns them. Must be called with the latch held.
     fn grant(&self) -> Vec<usize> {
         let c = self.control;
         let mut granted = Vec::new();
@@ -241,7 +244,7 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// Wakes those whom [`Log::grant`] has named. To be called without the latch.
+    /// Wakes the processes that [`Log::grant`] returned. Must be called without the latch.
     fn let_in(&self, granted: &[usize]) {
         for process in granted {
             self.slots[*process].want.store(0, SeqCst);
@@ -275,7 +278,7 @@ impl<'s> Log<'s> {
         self.control.published.wait_until(|| self.flushed() >= lsn);
     }
 
-    /// Waits until a commit is durable: sleeping until the log writer posts it, or looking again and again.
+    /// Waits until a commit is durable: sleeping until the log writer posts it, or polling.
     pub fn wait(&self, commit: &Commit) -> Stages {
         let slot = &self.slots[commit.process];
         let durable = || slot.acknowledged.load(SeqCst) >= commit.lsn;
@@ -287,12 +290,12 @@ impl<'s> Log<'s> {
         Stages::between(commit.requested, commit.posted, taken, durable, now_ns())
     }
 
-    /// Where those sleep whose commits are in the chunk of that number.
+    /// Where processes sleep whose commits are in the chunk of that number.
     fn group(&self, number: u64) -> &Broadcast {
         &self.groups[number as usize % self.groups.len()]
     }
 
-    /// Wakes the log writer if it sleeps; only the first of many pays for the system call.
+    /// Wakes the log writer if it sleeps; only the first of many callers pays for the system call.
     fn wake_writer(&self) {
         let asleep = &self.control.asleep;
         if self.wake == Wake::Post && asleep.load(SeqCst) == 1 && asleep.swap(0, SeqCst) == 1 {
@@ -300,17 +303,17 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// The checkpoint to be reached, if it has not been yet.
+    /// The requested checkpoint, if it has not been reached yet.
     pub fn checkpoint_due(&self) -> Option<u64> {
         self.turns.checkpoint_due()
     }
 
-    /// Tells that all changes before `lsn` are in the data files, durably.
+    /// Reports that all changes before `lsn` are durable in the data files.
     pub fn publish_checkpoint(&self, lsn: u64) {
         self.turns.publish_checkpoint(lsn);
     }
 
-    /// Wakes everybody on the log's side who sleeps, to look whether the run has come to another phase.
+    /// Wakes all sleepers of the log, so that they check whether the run has advanced to another phase.
     pub fn wake_all(&self) {
         self.control.writer.signal();
         self.turns.checkpointed().signal();
@@ -318,14 +321,14 @@ impl<'s> Log<'s> {
         self.turns.archiver().signal();
     }
 
-    /// How log writer and foregrounds learn of each other's work.
+    /// How log writer and foregrounds are told of each other's work.
     pub fn wake(&self) -> Wake {
         self.wake
     }
 
-    // What follows is for the log writer.
+    // The following functions are for the log writer.
 
-    /// Sleeps until `due`, which must become true only ahead of a wake-up or a signal to the log writer.
+    /// Sleeps until `due`, which must become true only before a wake-up or a signal to the log writer.
     pub fn sleep_until(&self, due: impl Fn() -> bool) {
         let c = self.control;
         if self.wake == Wake::Poll {
@@ -342,13 +345,12 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// Bytes of the largest chunk, padded: what [`Log::take`] needs room for. A record that is larger than a group is a group of its
-    /// own.
+    /// Bytes of the largest chunk, padded: the room that [`Log::take`] needs. A record larger than a group is a group of its own.
     pub fn chunk_bytes(&self) -> usize {
         (self.group_bytes as usize).max((CHUNK_HEADER + RECORD_MAX).next_multiple_of(self.redo_block as usize))
     }
 
-    /// Whether somebody waits for redo that is not on disk, or the log switch for the last of the journal's.
+    /// Whether a process waits for redo that is not on disk, or the log switch for the last redo of the journal.
     pub fn flush_due(&self) -> bool {
         let c = self.control;
         c.wanted.load(SeqCst) > self.flushed() || {
@@ -357,12 +359,12 @@ impl<'s> Log<'s> {
         }
     }
 
-    /// Whether the journal is full and everything that has a place in it is in the buffer. To be called with the latch held.
+    /// Whether the journal is full and all redo with a place in it is in the buffer. Must be called with the latch held.
     fn drained(&self) -> bool {
         self.control.switching.load(SeqCst) == 1 && self.control.reserved.load(SeqCst) == 0
     }
 
-    /// Whether the journal is full and everything that had a place in it is there.
+    /// Whether the journal is full and all redo with a place in it has been written.
     pub fn switch_due(&self) -> bool {
         let c = self.control;
         let _held = self.buffer.lock();
@@ -370,7 +372,7 @@ impl<'s> Log<'s> {
         self.drained() && empty
     }
 
-    /// How long the log writer is to let commits gather before it takes the open chunk.
+    /// How long the log writer must let commits gather before it takes the open chunk.
     pub fn gather(&self) -> Duration {
         let c = self.control;
         let first = match self.group_wait.is_zero() || c.head.load(SeqCst) != c.chunk.load(SeqCst) {
@@ -381,7 +383,7 @@ impl<'s> Log<'s> {
         if first == 0 { Duration::ZERO } else { self.group_wait.saturating_sub(waited) }
     }
 
-    /// Closes the open chunk. To be called with the latch held, if there is anything in it.
+    /// Closes the open chunk, if it is not empty. Must be called with the latch held.
     fn close(&self, buffer: &mut LockedBytes<'_>) {
         let c = self.control;
         let (lsn, used) = (get(&c.chunk), get(&c.fill));
@@ -396,7 +398,7 @@ impl<'s> Log<'s> {
         put(&c.closed, get(&c.closed) + 1);
     }
 
-    /// Takes the oldest chunk out of the buffer, if there is anything in it: copies it to the start of `out`, padded.
+    /// Takes the oldest chunk from the buffer, if it is not empty: copies it to the start of `out`, padded.
     pub fn take(&self, out: &mut [u8]) -> Option<Closed> {
         let c = self.control;
         let taken = now_ns();
@@ -424,12 +426,12 @@ impl<'s> Log<'s> {
         Some(Closed { lsn, number, len, used, taken })
     }
 
-    /// Byte in the current journal at which the chunk at `lsn` belongs.
+    /// The offset in the current journal of the chunk at `lsn`.
     pub fn journal_offset(&self, lsn: u64) -> u64 {
         JOURNAL_HEADER as u64 + lsn - self.turns.start()
     }
 
-    /// Tells that everything before the end of `chunk` is on disk, and acknowledges the commits in it.
+    /// Reports that everything before the end of `chunk` is on disk, and acknowledges the commits in it.
     pub fn publish_flushed(&self, chunk: &Closed) {
         let c = self.control;
         let durable = now_ns();
@@ -447,7 +449,7 @@ impl<'s> Log<'s> {
             }
             let slot = &self.slots[get(&posted.process) as usize];
             acknowledged += 1;
-            // Ahead of the word that lets the process go on, and use its place in the ring anew.
+            // Before the word that releases the process, which may then reuse its place in the ring.
             put(&c.acknowledged, acknowledged);
             put(&slot.taken, chunk.taken);
             put(&slot.durable, durable);
@@ -459,12 +461,12 @@ impl<'s> Log<'s> {
         c.published.signal();
     }
 
-    /// LSN at which the next journal will start. Only to be used while a switch is due: nothing moves then.
+    /// LSN at which the next journal will start. Only valid while a switch is due: nothing moves then.
     pub fn switch_lsn(&self) -> u64 {
         self.control.chunk.load(SeqCst)
     }
 
-    /// Makes the next journal the current one, asks for the checkpoint that will free the last one, and lets redo flow again.
+    /// Makes the next journal the current one, requests the checkpoint that will free the last one, and lets redo flow again.
     pub fn switched(&self) {
         let granted = {
             let _held = self.buffer.lock();

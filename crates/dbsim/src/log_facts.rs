@@ -1,6 +1,6 @@
-//! Facts of the log for the record: how redo is made durable, and what log writer, switches and archiver have done.
+//! Facts about the log for the record: how redo is made durable, and the work of log writer, switches and archiver.
 //!
-//! Invariant: a fact is what happened in the window, or what the job asked for; nothing here is compared.
+//! Invariant: a fact is an event in the window or a setting of the job; nothing here is compared.
 
 use super::instance::Instance;
 use super::job::{Job, LogSync, Wake};

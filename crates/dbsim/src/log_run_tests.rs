@@ -1,4 +1,4 @@
-//! Whole runs for the log's side: stages, groups, ways to sync, journals, archiver.
+//! Whole runs that test the log: stages, groups, ways to sync, journals, archiver.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use bigiron_model::clock::Clock;
 use bigiron_workload::testing;
 use bigiron_workload::testing::skipped;
 
-/// A job and a directory beside the test's executable: on a real file system, where `/tmp` might be memory.
+/// A job and a directory beside the test's executable, which is on a real file system, while `/tmp` might be in memory.
 struct Run {
     dir: tempfile::TempDir,
     options: Options,
@@ -18,7 +18,7 @@ impl Run {
         Self::with_steps("\"commit\"", foregrounds, journal, log_writer, others)
     }
 
-    /// The same with 12,000 bytes of redo more for each transaction: a journal for every 170 of them, however they are grouped.
+    /// The same with 12,000 additional bytes of redo per transaction: a journal for every 170 of them, however they are grouped.
     fn with_much_redo(journal: &str, log_writer: &str, others: &str) -> Self {
         Self::with_steps("\"redo 12000\", \"commit\"", 4, journal, log_writer, others)
     }
@@ -57,7 +57,7 @@ database-writer = {{ kind = "database-writer", io = "sync", batch = 16 }}
         f(&Context { seed: 3, clock: Clock::Wall, cpus: 1, ..testing::context(self.dir.path()) })
     }
 
-    /// Lays out, runs and verifies.
+    /// Prepares, runs and verifies.
     fn go(&self) -> Result<WorkloadResult> {
         self.with(|cx| {
             let job = Job::parse(&self.options).unwrap();
@@ -77,16 +77,16 @@ fn fact(outcome: &WorkloadResult, name: &str) -> f64 {
 #[test]
 fn the_stages_add_up_to_the_commit() {
     for (foregrounds, wake) in [(1, "post"), (6, "post"), (6, "poll")] {
-        // So few that nothing but commits asks for a redo write: no checkpoint, no dirty buffer that has to go.
+        // So few that only commits cause redo writes: no checkpoint, no dirty buffer to replace.
         let run = Run::new(foregrounds, "", &format!(", wake = \"{wake}\""), "").set("transactions", "60");
         let outcome = run.go().unwrap();
         let sum: f64 = stages::STAGES.iter().map(|(name, _)| outcome.values[&format!("stage-{name}-mean")]).sum();
         let whole = fact(&outcome, "commit-mean-ns");
         assert!((sum / whole - 1.0).abs() < 0.01, "{sum} of {whole}");
-        // A commit waits for the redo write that carries it, whole.
+        // A commit waits for the complete redo write that carries it.
         assert!(outcome.values["stage-flush-mean"] < whole);
         if foregrounds == 1 {
-            // One stream: one flush for each commit, and its stage begins before the write and ends behind it.
+            // One stream: one flush for each commit, and its stage begins before the write and ends after it.
             assert_eq!(outcome.facts["commits-per-redo-write"], "1.0000");
             assert!(outcome.values["stage-flush-mean"] >= fact(&outcome, "redo-write-mean-ns"));
         }
@@ -95,13 +95,14 @@ fn the_stages_add_up_to_the_commit() {
 
 #[test]
 fn commits_of_many_foregrounds_share_redo_writes() {
-    // Long enough that everybody comes in, on however busy a machine: a late process is not in the group, and the bar is low.
+    // Long enough for all processes to start, even on a busy machine: a late process is not in the group, and the threshold is
+    // low.
     let grouped = |foregrounds| {
         let run = Run::new(foregrounds, "", ", group-wait = \"100 ms\"", "").set("transactions", "60");
         fact(&run.go().unwrap(), "commits-per-redo-write")
     };
     assert_eq!(grouped(1), 1.0);
-    // With four foregrounds it could not be more than four.
+    // Four foregrounds could never give more than four.
     let twenty = grouped(20);
     assert!(twenty > 4.0, "{twenty}");
 }

@@ -1,7 +1,7 @@
-//! The log writer: one redo write for all commits that have come in since the last (group commit), into the journals in turn.
+//! The log writer: one redo write for all commits that arrived since the last one (group commit), into the journals in turn.
 //!
-//! Invariant: a journal is overwritten only after the checkpoint that makes its redo superfluous, and after the archiver, if there
-//! is one, has a durable copy of it.
+//! Invariant: a journal is overwritten only after the checkpoint that makes its redo superfluous, and after the archiver, if
+//! there is one, has a durable copy of it.
 
 use anyhow::Result;
 
@@ -81,7 +81,7 @@ impl LogWriter<'_> {
         Ok(())
     }
 
-    /// Goes on in the next journal, once it may be overwritten.
+    /// Continues in the next journal, once it may be overwritten.
     fn switch(&mut self) -> Result<()> {
         let log = &self.instance.log;
         let turns = &log.turns;
@@ -101,7 +101,7 @@ impl LogWriter<'_> {
             waited[1] = (now_ns() - start).max(1);
         }
         if turns.checkpoint() < reuse.checkpoint || turns.archived() < reuse.archive {
-            // Database writer or archiver has gone; nobody will need the next journal.
+            // The database writer or archiver has ended; nobody will need the next journal.
             self.instance.wait_for(Phase::End);
             return Ok(());
         }

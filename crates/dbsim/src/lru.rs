@@ -1,9 +1,10 @@
-//! Least recently used first: the buffers in the order of their last use.
+//! LRU replacement: the buffers in the order of their last use.
 //!
-//! Invariant: every buffer is in exactly one place of exactly one list at any time, whatever it holds.
+//! Invariant: every buffer is in exactly one place of exactly one list at any time.
 //!
-//! One list would be one latch for every get of every process. There are several, each with its share of the buffers by number,
-//! and replacement goes round them: nearly the same order, as blocks come to buffers at random.
+//! A single list would mean one latch for every get of every process. There are several, each with its share of the buffers by
+//! number, and replacement alternates between them: the order is nearly the same, because blocks are assigned to buffers at
+//! random.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,17 +12,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use bigiron_sys::latch::Latch;
 use bigiron_sys::segment::{Segment, shared_struct};
 
-/// Buffers that are worth a list of their own, and lists at most.
+/// Minimum number of buffers per list, and maximum number of lists.
 const WORTH: usize = 64;
 const LISTS: usize = 32;
 
 shared_struct! {
-    /// Buffers are written as their number + 1 here; 0 is none. Everything is changed under the latch.
+    /// A buffer is stored as its number + 1; 0 is none. All changes are under the latch.
     struct List {
         latch: Latch,
         newest: AtomicU32,
         oldest: AtomicU32,
-        /// So that no two lists share a cache line.
+        /// Padding, so that no two lists share a cache line.
         unused: [AtomicU32; 13],
     }
 }
@@ -37,12 +38,12 @@ shared_struct! {
 pub struct Lru<'s> {
     lists: &'s [List],
     links: &'s [Link],
-    /// The list whose turn it is to give a buffer.
+    /// The list that gives the next buffer.
     turn: &'s AtomicU32,
 }
 
 impl<'s> Lru<'s> {
-    /// Bytes of segment that the lists of this many buffers take.
+    /// Bytes of segment for the lists of this many buffers.
     pub fn bytes(buffers: usize) -> usize {
         LISTS * size_of::<List>() + buffers * size_of::<Link>() + 4 * 64
     }
@@ -61,12 +62,12 @@ impl<'s> Lru<'s> {
         &self.lists[buffer % self.lists.len()]
     }
 
-    /// How many lists there are.
+    /// Number of lists.
     pub fn lists(&self) -> usize {
         self.lists.len()
     }
 
-    /// Makes `buffer` the one most recently used.
+    /// Makes `buffer` the most recently used one.
     pub fn touch(&self, buffer: usize) {
         let list = self.list(buffer);
         let _held = list.latch.lock();
@@ -81,7 +82,7 @@ impl<'s> Lru<'s> {
         self.turn.fetch_add(1, Relaxed) as usize % self.lists.len()
     }
 
-    /// Puts the first buffers of a list, longest unused first, that `fit` into `found`, and returns how many they are.
+    /// Puts the first buffers of a list that `fit`, longest unused first, into `found`, and returns their number.
     pub fn oldest(&self, list: usize, found: &mut [usize], fit: impl Fn(usize) -> bool) -> usize {
         let list = &self.lists[list];
         let _held = list.latch.lock();

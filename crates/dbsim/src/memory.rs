@@ -1,6 +1,6 @@
-//! The memory that the buffer cache lives in: of the kind that the job asks for, proved by what the kernel shows.
+//! The memory of the buffer cache: of the kind that the job requires, confirmed by the kernel.
 //!
-//! Invariant: pages of another size than asked for are an error, never a slower or faster run that nobody can explain.
+//! Invariant: pages of another size than requested are an error, never an unexplained slower or faster run.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,23 +20,23 @@ use super::huge_pages::{Permission, Refused, Reserved};
 
 const SHMEM_ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
-/// A segment of the kind asked for, and the huge pages behind it.
+/// A segment of the requested kind, and the huge pages behind it.
 pub struct CacheMemory {
-    // In this order: the pages are given back when nothing uses them any more.
+    // In this order: the pages are returned when nothing uses them any more.
     segment: Segment,
     memory: Memory,
     reserved: Option<Reserved>,
     _advised: Option<Advised>,
 }
 
-/// What the kernel shows of the mapping to the process that asks.
+/// What the kernel shows of the mapping to this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapped {
-    /// Bytes of the pages that the mapping is made of.
+    /// Page size of the mapping, in bytes.
     pub page: u64,
-    /// Bytes that this process has touched.
+    /// Bytes touched by this process.
     pub resident: u64,
-    /// Those of them that it reaches through entries for huge pages.
+    /// Bytes of these that are mapped by huge pages.
     pub huge: u64,
 }
 
@@ -44,7 +44,7 @@ impl CacheMemory {
     /// At least `bytes` bytes of `memory`.
     ///
     /// # Errors
-    /// [`Refused`] if the machine has no such memory; it says what would be right.
+    /// [`Refused`] if the machine has no such memory; the message says what would be right.
     pub fn new(memory: Memory, bytes: usize, permission: Permission) -> Result<Self> {
         let mut reserved = match memory.reserved_page() {
             Some(page) => Some(Reserved::new(page, bytes as u64, permission)?),
@@ -71,7 +71,7 @@ impl CacheMemory {
         &self.segment
     }
 
-    /// What the kernel shows now, which must be what was asked for. Transparent huge pages show only once pages have been touched.
+    /// What the kernel shows now, which must match the request. Transparent huge pages show only once pages have been touched.
     pub fn mapped(&self) -> Result<Mapped> {
         let smaps = fs::read_to_string("/proc/self/smaps").context("Cannot read /proc/self/smaps")?;
         let mapped = Mapped::read(&smaps, &self.segment.memory().addresses())?;
@@ -79,7 +79,7 @@ impl CacheMemory {
         let found = match self.memory {
             Memory::Mmap | Memory::Sysv if mapped.huge > 0 => format!("{} bytes of it are in huge pages", mapped.huge),
             Memory::Thp if mapped.resident > 0 && mapped.huge == 0 => {
-                "the kernel gave base pages alone; memory may be fragmented (`echo 1 > /proc/sys/vm/compact_memory`)"
+                "the kernel gave only base pages; memory may be fragmented (`echo 1 > /proc/sys/vm/compact_memory`)"
                     .to_owned()
             }
             Memory::Huge(_) | Memory::SysvHuge(_) | Memory::Hugetlbfs(_) if mapped.page != page => {
@@ -90,13 +90,13 @@ impl CacheMemory {
         Err(Refused::NotAsAsked { page, found }.into())
     }
 
-    /// Bytes that one entry of a page table maps, as far as the kernel has given what was asked for.
+    /// Bytes mapped by one page-table entry, provided that the kernel satisfied the request.
     pub fn entry_bytes(&self) -> Result<u64> {
         let mapped = self.mapped()?;
         Ok(if mapped.huge > 0 { self.memory.page() } else { mapped.page })
     }
 
-    /// Facts for the record; to be called when the cache has been filled.
+    /// Facts for the record; must be called when the cache has been filled.
     pub fn facts(&self) -> Result<Vec<(String, String)>> {
         let mapped = self.mapped()?;
         let added = self.reserved.as_ref().map_or(0, Reserved::added);
@@ -123,12 +123,12 @@ impl Mapped {
             } else if let (true, Some((name, value))) = (inside, line.split_once(':')) {
                 let bytes = || value.trim().strip_suffix(" kB").and_then(|n| n.parse::<u64>().ok()).map(|n| n << 10);
                 match name {
-                    "KernelPageSize" => all.page = bytes().context("KernelPageSize is no size")?,
-                    "Rss" => all.resident += bytes().context("Rss is no size")?,
-                    "ShmemPmdMapped" => all.huge += bytes().context("ShmemPmdMapped is no size")?,
-                    // Pages of hugetlb are left out of Rss.
+                    "KernelPageSize" => all.page = bytes().context("KernelPageSize is not a size")?,
+                    "Rss" => all.resident += bytes().context("Rss is not a size")?,
+                    "ShmemPmdMapped" => all.huge += bytes().context("ShmemPmdMapped is not a size")?,
+                    // Rss does not include hugetlb pages.
                     "Shared_Hugetlb" | "Private_Hugetlb" => {
-                        let bytes = bytes().with_context(|| format!("{name} is no size"))?;
+                        let bytes = bytes().with_context(|| format!("{name} is not a size"))?;
                         all.huge += bytes;
                         all.resident += bytes;
                     }
@@ -141,14 +141,14 @@ impl Mapped {
     }
 }
 
-/// The addresses of a line that begins a mapping.
+/// The addresses on a line that begins a mapping.
 fn mapping(line: &str) -> Option<Range<u64>> {
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
     Some(hex(start)?..hex(end)?)
 }
 
-/// The machine's setting whether `MADV_HUGEPAGE` has any effect on shared memory, changed for the run.
+/// The machine's setting whether `MADV_HUGEPAGE` affects shared memory, changed for the run.
 struct Advised {
     path: PathBuf,
     before: String,
@@ -156,7 +156,7 @@ struct Advised {
 }
 
 impl Advised {
-    /// Sees to it that it has, if `permission` says so; `None` if it has already.
+    /// Makes it effective, if `permission` allows; `None` if it already is.
     fn new(path: &Path, permission: Permission) -> Result<Option<Self>> {
         let text = fs::read_to_string(path).unwrap_or_else(|_| "[nothing]".to_owned());
         let chosen =
@@ -169,7 +169,7 @@ impl Advised {
             return Err(refused.into());
         }
         let before = chosen.to_owned();
-        let undo = |_| fs::write(path, &before).context("Cannot set transparent huge pages back");
+        let undo = |_| fs::write(path, &before).context("Cannot restore the setting of transparent huge pages");
         let guard = Guard::start(undo).context("Cannot start the guard of the machine's settings")?;
         fs::write(path, "advise").context(refused)?;
         guard.changed()?;
@@ -188,25 +188,25 @@ impl Drop for Advised {
     }
 }
 
-/// A file without a name on a hugetlbfs of such pages: one that is mounted, or one that is mounted for this moment.
+/// An unnamed file on a hugetlbfs with such pages: one that is mounted, or one mounted temporarily.
 fn hugetlbfs_file(page: u64, permission: Permission) -> Result<File> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("Cannot read /proc/self/mounts")?;
-    // The page size is what the file system calls its block size.
+    // The page size is the file system's block size.
     let fits = |dir: &PathBuf| rustix::fs::statfs(dir).is_ok_and(|s| s.f_bsize as u64 == page);
     let nameless =
-        |dir: &Path| tempfile::tempfile_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()));
+        |dir: &Path| tempfile::tempfile_in(dir).with_context(|| format!("Cannot create a file in {}", dir.display()));
     if let Some(dir) = hugetlbfs_mounts(&mounts).find(fits) {
         return nameless(&dir);
     }
     if permission == Permission::MustExist {
         return Err(Refused::NotMounted { page }.into());
     }
-    let dir = tempfile::tempdir().context("Cannot make a directory to mount a hugetlbfs on")?;
+    let dir = tempfile::tempdir().context("Cannot create a directory to mount a hugetlbfs on")?;
     let options = std::ffi::CString::new(format!("pagesize={}", PageSize(page)))?;
     rustix::mount::mount("none", dir.path(), "hugetlbfs", MountFlags::empty(), Some(options.as_c_str()))
         .with_context(|| format!("Cannot mount a hugetlbfs of {} pages", PageSize(page)))?;
     let file = nameless(dir.path());
-    // The open file keeps the file system; its place in the tree is free again at once, so that nothing is left to clean up.
+    // The open file keeps the file system; the mount point is released at once, so that nothing is left to clean up.
     rustix::mount::unmount(dir.path(), UnmountFlags::DETACH).context("Cannot unmount the hugetlbfs")?;
     file
 }
@@ -215,7 +215,7 @@ fn hugetlbfs_mounts(mounts: &str) -> impl Iterator<Item = PathBuf> {
     mounts.lines().filter_map(|line| {
         let mut fields = line.split_whitespace();
         let dir = fields.nth(1)?;
-        // Blanks and the like in a directory's name are written in octal (getmntent(3)).
+        // Blanks and similar characters in a directory's name are written in octal (getmntent(3)).
         (fields.next()? == "hugetlbfs").then(|| PathBuf::from(dir.replace("\\040", " ").replace("\\011", "\t")))
     })
 }
@@ -223,11 +223,9 @@ fn hugetlbfs_mounts(mounts: &str) -> impl Iterator<Item = PathBuf> {
 fn explain(error: io::Error, memory: Memory) -> anyhow::Error {
     let hint = match (error.raw_os_error(), memory) {
         (Some(libc::ENOMEM | libc::ENOSPC), m) if m.reserved_page().is_some() => {
-            "; the free huge pages were taken by somebody else, or belong to another NUMA node"
+            "; another process took the free huge pages, or they belong to another NUMA node"
         }
-        (Some(libc::EPERM), Memory::SysvHuge(_)) => {
-            "; it takes CAP_IPC_LOCK, or a group that `vm.hugetlb_shm_group` names"
-        }
+        (Some(libc::EPERM), Memory::SysvHuge(_)) => "; this needs CAP_IPC_LOCK, or the group in `vm.hugetlb_shm_group`",
         (Some(libc::EINVAL | libc::ENOSPC), Memory::Sysv | Memory::SysvHuge(_)) => {
             "; `kernel.shmmax`, `kernel.shmall` or `kernel.shmmni` may be too small"
         }
@@ -249,7 +247,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Memory of that kind, or `None` where this machine has none, which the job must state.
+    /// Memory of that kind, or `None` if this machine has none, which the job must report.
     fn try_new(memory: Memory, bytes: usize) -> Option<CacheMemory> {
         match CacheMemory::new(memory, bytes, Permission::of_this_machine()) {
             Ok(made) => Some(made),
@@ -321,7 +319,7 @@ Private_Hugetlb:    2048 kB
         };
         assert!(with("always within_size [advise] never deny force\n", Permission::MustExist).unwrap().is_none());
         let error = with("always within_size advise [never] deny force\n", Permission::MustExist).err().unwrap();
-        assert!(error.to_string().contains("says `never`; it has to say `advise` or `always`"), "{error}");
+        assert!(error.to_string().contains("says `never`; it must say `advise` or `always`"), "{error}");
         let changed = with("always within_size advise [never] deny force\n", Permission::MayChange).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "advise");
         drop(changed);

@@ -1,6 +1,7 @@
-//! The metrics of a job: declared from what the job is, delivered from what its run has found.
+//! The metrics of a job: declared from the job, measured by its run.
 //!
-//! Invariant: what a job declares its run delivers, finite and above 0, or the run is an error that says why.
+//! Invariant: every metric that a job declares is measured by its run, finite and above 0, or the run is an error that gives the
+//! reason.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use super::requests;
 use super::stages;
 use super::waits::WaitEvent;
 
-/// Events of whose waits a transaction's mean is a metric, if the job has to wait for them.
+/// Wait events whose mean per transaction is a metric, if the job always waits for them.
 const EVENTS: [WaitEvent; 2] = [WaitEvent::LogFileSync, WaitEvent::DataFileRead];
 
 fn def(name: &str, unit: Unit, better: Better, kind: Kind, summary: &str) -> MetricDef {
@@ -25,7 +26,7 @@ fn wait_name(event: WaitEvent) -> String {
     format!("wait-{}", event.slug())
 }
 
-/// Whether transactions of the job are sure to wait for `event`.
+/// Whether transactions of the job always wait for `event`.
 fn waits_for(job: &Job, event: WaitEvent) -> bool {
     match event {
         WaitEvent::LogFileSync => job.writes(),
@@ -39,7 +40,7 @@ fn scans_freely(job: &Job) -> bool {
     job.classes.iter().any(|c| matches!(c.kind, Class::Scanner { work: WorkShare::Free, .. }))
 }
 
-/// Whether the window ends with the requests that were to be done.
+/// Whether the window ends when a number of requests is done.
 fn finishes(job: &Job) -> bool {
     requests::counted(job) && !matches!(job.run.length, Length::Time(_))
 }
@@ -80,17 +81,17 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
         defs.push(latency(
             "request-p50",
             Kind::P50,
-            "Time of a request from handing it over until its end is seen, median",
+            "Time of a request from its submission until its completion is seen, median",
         ));
         defs.push(latency("request-p99", Kind::P99, "The same, 99th percentile"));
         if finishes(job) {
-            defs.push(latency("elapsed", Kind::Cost, "Time until the requests that were to be done have been done"));
+            defs.push(latency("elapsed", Kind::Cost, "Time until all requests are done"));
         }
         let cpu = "CPU time, user and system, of all processes per request";
         defs.push(latency("cpu-per-request", Kind::Cost, cpu));
     }
     if scans_freely(job) {
-        let summary = "What scanners read in the window, that read as fast as they can";
+        let summary = "Bytes per second of scanners that read as fast as possible";
         let better = Better::Higher;
         defs.push(def("scan-bandwidth", Unit::BytesPerSecond, better, Kind::Throughput, summary));
     }
@@ -111,17 +112,17 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
         defs.push(latency(&wait_name(event), Kind::Cost, &summary));
     }
     if job.transactors() > 0 {
-        let summary = "Time of a transaction outside all waits, on a CPU or ready for one, mean";
+        let summary = "Time of a transaction outside all waits, on a CPU or waiting for one, mean";
         defs.push(latency("wait-cpu", Kind::Cost, summary));
     }
-    // Without a throughput, what is named first carries the verdict.
+    // Without a throughput, the first metric carries the verdict.
     if !defs.iter().any(|d| d.primary) {
         defs[0].primary = true;
     }
     defs
 }
 
-/// The values of what [`of`] declares.
+/// The values of the metrics declared by [`of`].
 pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> {
     let mut values = BTreeMap::from([("page-table-bytes".to_owned(), outcome.page_table_bytes as f64)]);
     let mut put = |name: &str, value: f64| values.insert(name.to_owned(), value);
@@ -135,7 +136,7 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
         put("throughput", outcome.throughput());
         put("cpu-per-transaction", outcome.cpu.as_nanos() as f64 / outcome.transactions as f64);
         let latency = outcome.latency();
-        // Of a pace so slow that what ended in the window had begun before it, nothing was measured.
+        // With a pace so slow that the transactions that ended in the window had begun before it, nothing was measured.
         ensure!(latency.count() > 0, "No transaction was measured; the job's length is too small for its pace");
         put("transaction-p50", ns(latency.quantile(0.5)));
         put("transaction-p99", ns(latency.quantile(0.99)));

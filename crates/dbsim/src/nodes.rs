@@ -1,4 +1,4 @@
-//! NUMA: on which nodes the cache lies, and what the kernel counted while the window was open.
+//! NUMA: the cache's nodes, and the kernel's counters during the window.
 //!
 //! Invariant: a machine with one node has none of these facts.
 
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 
 const NODES: &str = "/sys/devices/system/node";
 
-/// Counters of /proc/vmstat, and what they are called in the record.
+/// Counters of /proc/vmstat, and their names in the record.
 const BALANCING: &[(&str, &str)] = &[
     ("numa_pte_updates", "numa-pages-watched"),
     ("numa_hint_faults", "numa-hint-faults"),
@@ -19,10 +19,10 @@ const BALANCING: &[(&str, &str)] = &[
     ("numa_pages_migrated", "numa-pages-migrated"),
 ];
 
-/// Counters of each node's `numastat`: pages that a CPU of the node itself was given, that others were, and those given in turn.
+/// Counters of each node's `numastat`: pages allocated for a CPU of the node itself, for other CPUs, and by interleaving.
 const ALLOCATED: &[&str] = &["local_node", "other_node", "interleave_hit"];
 
-/// What the kernel has counted up to a moment.
+/// The kernel's counters at one moment.
 pub struct Nodes {
     counted: BTreeMap<String, u64>,
 }
@@ -52,9 +52,9 @@ impl Nodes {
         Some(Self { counted })
     }
 
-    /// What has been counted since, and on which nodes the mapping that begins at `addresses` lies as this process has it.
+    /// The counts since then, and the nodes of the mapping that begins at `addresses`, as seen by this process.
     pub fn facts_since(&self, addresses: &Range<u64>) -> Result<BTreeMap<String, String>> {
-        let now = Self::now().context("The machine's NUMA nodes are gone")?;
+        let now = Self::now().context("The machine's NUMA nodes have disappeared")?;
         let since = |(fact, n): (String, u64)| {
             let before = self.counted.get(&fact).copied().unwrap_or(0);
             (fact, n.saturating_sub(before).to_string())
@@ -73,7 +73,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// Policy and pages by node of what is mapped within `addresses`, from /proc/PID/numa_maps: `node 0: 10, node 1: 7`.
+/// Policy and pages by node of the mappings within `addresses`, from /proc/PID/numa_maps: `node 0: 10, node 1: 7`.
 fn mapping(maps: &str, addresses: &Range<u64>) -> Option<(String, String)> {
     let mut policy = None;
     let mut pages: BTreeMap<u32, u64> = BTreeMap::new();

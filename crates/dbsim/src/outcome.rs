@@ -1,6 +1,6 @@
-//! What a run has found, in types: what its metrics and facts are made of.
+//! The typed results of a run, from which its metrics and facts are made.
 //!
-//! Invariant: everything here is of the window alone.
+//! Invariant: everything here belongs to the window.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -17,24 +17,24 @@ use super::requests::RequestsOutcome;
 use super::series::Series;
 use super::waits::WaitTallies;
 
-/// What a run has found.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct JobOutcome {
     pub elapsed: Duration,
-    /// Ended in the window.
+    /// Transactions completed in the window.
     pub transactions: u64,
     /// CPU time, user and system, of all processes.
     pub cpu: Duration,
-    /// Page tables of all processes, when the window closed.
+    /// Page tables of all processes, at the end of the window.
     pub page_table_bytes: u64,
-    /// Workers: processes, or threads of a class that wants those.
+    /// Number of workers: processes, or threads of a class with threads.
     pub processes: usize,
     pub counts: Counts,
-    /// From the request to commit until the foreground goes on.
+    /// From the commit request until the foreground continues.
     pub commits: Histogram,
     /// The commit path's stages: metric and mean, in nanoseconds.
     pub stages: Vec<(String, f64)>,
-    /// Reads of blocks by those who do transactions.
+    /// Block reads by processes that execute transactions.
     pub reads: Histogram,
     /// In the job's order.
     pub classes: Vec<ClassOutcome>,
@@ -43,9 +43,9 @@ pub struct JobOutcome {
     /// Empty if the window has no phases.
     pub phases: Vec<PhaseOutcome>,
     pub series: Series,
-    /// Whether the device saw the redo's syncs; `None` if the job writes no redo.
+    /// Whether the device received the redo's syncs; `None` if the job writes no redo.
     pub sync: Option<Honesty>,
-    /// What else is to be on record, by name.
+    /// Other facts for the record, by name.
     pub facts: BTreeMap<String, String>,
 }
 
@@ -57,9 +57,9 @@ pub struct ClassOutcome {
     pub kind: &'static str,
     pub workers: usize,
     pub waits: WaitTallies,
-    /// Of the transactions that were looked at closely.
+    /// From the closely examined transactions.
     pub audit: Audit,
-    /// Of a class of plain requests.
+    /// For a class of plain requests.
     pub requests: Option<RequestsOutcome>,
 }
 
@@ -95,7 +95,7 @@ impl JobOutcome {
         all
     }
 
-    /// Plain requests of all classes, or, where some have a total, of these: how many, and their latency (syncs are not among them).
+    /// Plain requests of all classes or, if some have a total, of these: their number and latency (without syncs).
     pub fn requests(&self) -> (u64, Histogram) {
         let (mut count, mut latency) = (0, Histogram::new());
         let counted = self.classes.iter().filter_map(|c| c.requests.as_ref()).any(|r| r.counted);
@@ -107,13 +107,13 @@ impl JobOutcome {
         (count, latency)
     }
 
-    /// Waits of all who do transactions.
+    /// Waits of all processes that execute transactions.
     pub fn waits(&self) -> WaitTallies {
         let transactors = self.classes.iter().filter(|c| matches!(c.kind, "foreground" | "client"));
         transactors.fold(WaitTallies::default(), |sum, c| sum.plus(&c.waits))
     }
 
-    /// The transactions of all classes that were looked at closely.
+    /// The closely examined transactions of all classes.
     pub fn audit(&self) -> Audit {
         self.classes.iter().fold(Audit::default(), |sum, c| sum.plus(&c.audit))
     }
@@ -128,11 +128,11 @@ pub struct Counts {
     pub rollbacks: u64,
     /// Pieces of work that began after their intended start.
     pub late: u64,
-    /// Nanoseconds that the transactions of the window spent outside all waits: on a CPU, or ready for one.
+    /// Nanoseconds that the window's transactions spent outside all waits: on a CPU, or waiting for one.
     pub outside_ns: u64,
-    /// Blocks that those read who do transactions.
+    /// Blocks read by processes that execute transactions.
     pub reads: u64,
-    /// Requests of all others, and bytes that scanners read.
+    /// Requests of all other processes, and bytes that scanners read.
     pub scanned: u64,
     pub scanned_bytes: u64,
     /// Blocks written.

@@ -1,6 +1,6 @@
 //! When the next piece of work begins.
 //!
-//! Invariant: intended starts depend on the seed, the worker's number and the rate alone, never on how fast the work is done.
+//! Invariant: intended starts depend only on the seed, the worker's number and the rate, never on the speed of the work.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use bigiron_workload::units::Pace;
 
-/// Arrivals are drawn from streams of their own: another rate does not change what the transactions do.
+/// Arrivals are drawn from separate streams: another rate does not change the transactions.
 const ARRIVALS: u64 = 1 << 32;
 
 /// Nanoseconds of the monotonic clock.
@@ -21,9 +21,9 @@ pub fn now() -> u64 {
 
 /// One worker's intended starts in one stretch of the run.
 pub enum Starts {
-    /// When the last piece is done, and so long after.
+    /// After the previous piece is done, plus a think time.
     Closed { think: Duration },
-    /// At these times, whether or not the last piece is done.
+    /// At these times, whether or not the previous piece is done.
     Open(Box<Arrivals>),
 }
 
@@ -33,12 +33,12 @@ pub struct Arrivals {
     at: f64,
     /// Mean nanoseconds between two.
     interval: f64,
-    /// Of a Poisson process; else evenly spaced.
+    /// For a Poisson process; otherwise evenly spaced.
     random: Option<ChaCha8Rng>,
 }
 
 impl Starts {
-    /// `worker`, in all, is number `number` of `count` that share the pace; `stretch` begins at `start`.
+    /// Worker `worker` of all is number `number` of `count` that share the pace; `stretch` begins at `start`.
     pub fn new(pace: Pace, seed: u64, worker: u64, (number, count): (usize, usize), stretch: u64, start: u64) -> Self {
         match pace {
             Pace::Closed { think } => Self::Closed { think },
@@ -46,7 +46,8 @@ impl Starts {
                 let interval = 1e9 * count as f64 / per_second;
                 let mut random = ChaCha8Rng::seed_from_u64(seed);
                 random.set_stream(ARRIVALS * (stretch + 1) + worker);
-                // Evenly spaced over the class as a whole: each worker begins its share of an interval later than the one before.
+                // Evenly spaced over the class as a whole: each worker begins a fraction of an interval later than the previous
+                // one.
                 let offset = if poisson { 0.0 } else { interval * (number as f64 / count as f64 - 1.0) };
                 Self::Open(Box::new(Arrivals {
                     at: start as f64 + offset,
@@ -96,7 +97,7 @@ mod tests {
         let gaps: Vec<_> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let deviation = (gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
-        // One per millisecond and worker; five standard errors. An exponential's deviation is its mean.
+        // One per millisecond and worker; five standard errors. An exponential distribution's deviation equals its mean.
         assert!((mean / 1e6 - 1.0).abs() < 5.0 / (gaps.len() as f64).sqrt(), "{mean}");
         assert!((deviation / mean - 1.0).abs() < 0.05, "{deviation}");
         assert_eq!(all, arrivals(true, 2, 0));

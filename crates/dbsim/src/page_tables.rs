@@ -1,6 +1,6 @@
-//! Page tables: what they cost each process, as the kernel counts it and as arithmetic says.
+//! Page tables: their cost for each process, counted by the kernel and computed.
 //!
-//! Invariant: counted for the processes themselves while they live, not estimated from samples.
+//! Invariant: measured for the processes themselves while they live, not estimated from samples.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// What `measured` (process number and bytes) says. `private` is what this process had before it mapped the cache.
+    /// The result of `measured` (process number and bytes). `private` is this process's size before it mapped the cache.
     pub fn new(instance: &Instance<'_>, memory: &CacheMemory, private: u64, measured: &[(usize, u64)]) -> Result<Self> {
         let sum =
             |of: &dyn Fn(usize) -> bool| measured.iter().filter(|(p, _)| of(*p)).map(|(_, bytes)| bytes).sum::<u64>();
@@ -48,7 +48,7 @@ impl PageTables {
     }
 }
 
-/// Bytes of all page tables of a process, given as a number or `self` (`VmPTE`: all levels but the topmost).
+/// Bytes of all page tables of a process, given as a number or `self` (`VmPTE`: all levels except the topmost).
 pub fn of_process(process: impl std::fmt::Display) -> Result<u64> {
     let path = format!("/proc/{process}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("Cannot read {path}"))?;
@@ -71,14 +71,14 @@ fn kib_line(text: &str, name: &str) -> Result<u64> {
     }
 }
 
-/// Bytes of page tables that a process needs which has touched every page of `addresses`, mapped by entries for `page` bytes each.
+/// Bytes of page tables of a process that has touched every page of `addresses`, mapped by entries for `page` bytes each.
 ///
 /// An entry takes 8 bytes, so base pages cost 8 bytes for 4 KiB, a 512th of the memory, in every process. Entries come in tables
-/// of 512, of which the upper levels have one for 1 GiB and one for 512 GiB; entries for huge pages are in those.
+/// of 512; the upper levels have one table for 1 GiB and one for 512 GiB, and entries for huge pages are in those.
 pub fn arithmetic(addresses: &Range<u64>, page: u64) -> u64 {
     let tables = |span: u64| addresses.end.div_ceil(span) - addresses.start / span;
     let mut bytes = 0;
-    // What one table of the level spans: 2 MiB, 1 GiB. The table above, for 512 GiB, any process has already.
+    // The span of one table of each level: 2 MiB, 1 GiB. Every process already has the table above, for 512 GiB.
     for span in [BASE_PAGE * ENTRIES, PMD_PAGE * ENTRIES] {
         if page < span {
             bytes += tables(span) * TABLE;
@@ -118,7 +118,7 @@ mod tests {
         assert!(of_machine().unwrap() >= of_process("self").unwrap());
     }
 
-    /// By how much the page tables of `processes` processes together grow when each touches all of `memory`.
+    /// The growth of the page tables of `processes` processes when each touches all of `memory`.
     fn growth(memory: &CacheMemory, processes: usize) -> u64 {
         let control = Segment::new(1 << 16).unwrap();
         let (touched, all) = (control.many::<AtomicU64>(processes), control.one::<EventCount>());
@@ -127,14 +127,14 @@ mod tests {
             .iter()
             .map(|own| {
                 fork_child(|| {
-                    // Reading it asks for tables of its own: of the code, the heap and the stack.
+                    // Reading it allocates further tables: for the code, the heap and the stack.
                     of_process("self").unwrap();
                     let before = of_process("self").unwrap();
                     memory.segment().memory().touch();
-                    // And one, to tell that it has been measured.
+                    // Plus one, to show that it has been measured.
                     own.store(of_process("self").unwrap() - before + 1, SeqCst);
                     all.signal();
-                    // All at once, as in a run: tables that could be shared would show.
+                    // All at once, as in a run: shared tables would show.
                     all.wait_until(done);
                     0
                 })
@@ -163,7 +163,7 @@ mod tests {
             let expected = arithmetic(&memory.segment().memory().addresses(), kind.page());
             for processes in [1, 4, 16] {
                 let measured = growth(&memory, processes);
-                // Upper tables may be there already, and code that has not run yet may ask for a table of its own meanwhile.
+                // Upper tables may exist already, and code that has not run yet may allocate another table meanwhile.
                 let tolerance = 3 * TABLE * processes as u64;
                 let all = expected * processes as u64;
                 eprintln!("{kind}: {processes} processes, {measured} bytes, by arithmetic {all}");

@@ -1,6 +1,6 @@
-//! Files that a job puts elsewhere: in its directory they are links to where they really are.
+//! Files that a job places elsewhere: its directory contains links to them.
 //!
-//! Invariant: everybody finds every file under its usual name in the job's directory.
+//! Invariant: every process finds every file under its usual name in the job's directory.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use super::files::{data_path, journal_path};
 use super::job::Job;
 
-/// Makes the links in `dir`, before any file is laid out. A place is a directory, or a device that one data file takes.
+/// Creates the links in `dir`, before any file is prepared. A place is a directory, or a device that holds one data file.
 pub fn link(job: &Job, dir: &Path) -> Result<()> {
     for file in 0..job.data.files {
         if let Some(place) = job.data.places.get(file % job.data.places.len().max(1)) {

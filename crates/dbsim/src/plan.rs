@@ -1,6 +1,6 @@
-//! What the run consists of under a clock: the ramp, then the stretches of the window.
+//! The parts of a run under a clock: the ramp, then the stretches of the window.
 //!
-//! Invariant: lengths are settled: a number of transactions or a time, nothing that depends on the machine.
+//! Invariant: lengths are fixed numbers of transactions or times, independent of the machine.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use bigiron_workload::units::Pace;
 /// How long a part of the run lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// Transactions of all foregrounds and clients together, each process a fixed share.
+    /// Transactions of all foregrounds and clients together; each process has a fixed share.
     Transactions(u64),
     Time(Duration),
 }
@@ -23,7 +23,7 @@ pub struct Stretch {
     /// Empty for a window without phases.
     pub name: String,
     pub span: Span,
-    /// Instead of the classes' own.
+    /// Replaces the classes' own pace.
     pub pace: Option<Pace>,
 }
 
@@ -42,7 +42,7 @@ impl Plan {
             (_, count) => Span::Transactions(count.unwrap_or(0)),
         };
         let phases = job.run.phases.len() as u32;
-        // A phase without a length of its own has an equal part of the window's.
+        // A phase without its own length has an equal part of the window's.
         let part = |length| match (length, window) {
             (Length::Auto, Span::Transactions(n)) => Span::Transactions(n.div_ceil(u64::from(phases))),
             (Length::Auto, Span::Time(t)) => Span::Time(t / phases),
@@ -84,12 +84,12 @@ impl Plan {
         self.stretches.iter().map(of).sum()
     }
 
-    /// Transactions of the whole run, if it is not a time that ends it.
+    /// Transactions of the whole run, unless a time ends it.
     pub fn total(&self) -> Option<u64> {
         Some(self.ramp_transactions()? + self.transactions()?)
     }
 
-    /// Length of the window, if it is a time throughout.
+    /// Length of the window, if all of it is a time.
     pub fn time(&self) -> Option<Duration> {
         let of = |s: &Stretch| match s.span {
             Span::Transactions(_) => None,
@@ -104,7 +104,7 @@ impl Plan {
         self.time().unwrap_or_default().max(ramp)
     }
 
-    /// Whether transactions are counted anywhere, so that somebody has to do some.
+    /// Whether transactions are counted anywhere, so that the job needs processes for them.
     pub fn counts_transactions(&self) -> bool {
         let counted = |s: Span| matches!(s, Span::Transactions(n) if n > 0);
         counted(self.ramp) || self.stretches.iter().any(|s| counted(s.span))

@@ -1,21 +1,21 @@
-//! Waiting by looking again and again, for jobs that ask for it.
+//! Waiting by polling, for jobs that request it.
 //!
-//! Invariant: a poller gives the CPU away between two looks: first to any other runnable process, then for a time that doubles.
+//! Invariant: a poller yields the CPU between two checks: first to any other runnable process, then for a time that doubles.
 
 use std::time::Duration;
 
-/// Looks after which yielding gives way to sleeping.
+/// Number of checks after which it sleeps instead of yielding.
 const YIELDS: u32 = 32;
 /// The first sleep: about the granularity of a timer (the kernel's own slack is 50 µs).
 const SHORT: Duration = Duration::from_micros(20);
-/// The longest: what a poller may be late at worst, and what keeps thousands of them from filling a CPU.
+/// The longest sleep: the maximum delay of a poller, which keeps thousands of them from filling a CPU.
 const LONG: Duration = Duration::from_millis(1);
 
 /// A poller.
 pub struct Poll;
 
 impl Poll {
-    /// Returns as soon as a look finds `done`.
+    /// Returns as soon as a check finds `done`.
     pub fn until(done: impl Fn() -> bool) {
         let mut looks = 0;
         let mut sleep = SHORT;

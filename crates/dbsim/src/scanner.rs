@@ -1,7 +1,7 @@
-//! The scanner: reads the data files from end to end by large reads past the buffer cache, as a backup or a table scan does.
+//! The scanner: reads the data files from end to end with large reads past the buffer cache, like a backup or a table scan.
 //!
-//! Invariant: its work is a fixed share of the foregrounds' (one extent for this many transactions), whatever the speed of either, or
-//! else as much as it can do.
+//! Invariant: its work is a fixed share of the foregrounds' (one extent per number of transactions), whatever the speed of
+//! either, or else as much as possible.
 
 use anyhow::{Context as _, Result};
 
@@ -15,7 +15,7 @@ use super::job::{Engine as EngineSpec, Job, WorkShare};
 use super::torn;
 use super::waits::{self, WaitEvent};
 
-/// What a scanner reads at once.
+/// One read of a scanner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ScanRead {
     file: usize,
@@ -28,18 +28,18 @@ struct Scanner<'a> {
     counters: &'a ProcessCounters,
     files: DataFiles,
     engine: Box<dyn Engine>,
-    /// By the engine's buffer: what is being read into it.
+    /// By engine buffer: the read in progress.
     slots: Vec<Option<ScanRead>>,
     work: WorkShare,
     places: ScanOrder,
     /// A page-aligned buffer for one block.
     page: Frames<'a>,
-    /// Requests made, and requests read and checked.
+    /// Number of requests submitted, and of requests completed and checked.
     next: u64,
     checked: u64,
 }
 
-/// Runs a scanner, as process number `process`: its share of the ramp, then of the window, by requests of `request` bytes.
+/// Runs a scanner, as process number `process`: its share of the ramp, then of the window, with requests of `request` bytes.
 pub fn run(
     instance: &Instance<'_>,
     process: usize,
@@ -85,12 +85,12 @@ pub fn run(
 }
 
 impl Scanner<'_> {
-    /// Reads on, as the foregrounds go on or as fast as it can, until `end` extents have been read or the window closes.
+    /// Reads at the foregrounds' pace or as fast as possible, until `end` extents have been read or the window closes.
     fn scan(&mut self, end: Option<u64>) -> Result<()> {
         let end = end.unwrap_or(u64::MAX);
         let mut done: Vec<Completion> = Vec::with_capacity(self.slots.len());
         while self.checked < end {
-            // With a read under way there is something to do; without one, sleep until the next extent is due.
+            // With a read in progress there is something to do; without one, sleep until the next extent is due.
             let idle = self.engine.pending() == 0;
             let due = self.due(idle).min(end);
             let closed = end == u64::MAX && self.instance.reached(Phase::Close);
@@ -109,7 +109,7 @@ impl Scanner<'_> {
             waits::during(WaitEvent::DataFileScan, || self.engine.wait(1, &mut done))
                 .context("Cannot wait for an extent")?;
             for c in &done {
-                let place = self.slots[c.slot].take().context("An extent came that was not asked for")?;
+                let place = self.slots[c.slot].take().context("An unrequested extent arrived")?;
                 files::finished(std::slice::from_ref(c), place.len).context("Cannot read an extent")?;
                 self.check(c.slot, place)?;
                 ProcessCounters::bump(&self.counters.reads);
@@ -120,7 +120,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Extents that may have been asked for by now. If it is `idle`, sleeps until they are more than those that have been.
+    /// Number of extents that may have been requested by now. If `idle`, sleeps until there are more than were requested.
     fn due(&self, idle: bool) -> u64 {
         match self.work {
             WorkShare::PerTransactions(every) if idle => {
@@ -141,11 +141,11 @@ impl Scanner<'_> {
     }
 }
 
-/// Where a scanner's requests go: through all files from end to end, again and again. Several scanners begin apart.
+/// The order of a scanner's requests: through all files from end to end, repeatedly. Several scanners start at different places.
 struct ScanOrder {
     request: u64,
     file_bytes: u64,
-    /// Requests to a file, the last of which may be shorter, and to all files.
+    /// Requests per file, the last of which may be shorter, and in all files.
     per_file: u64,
     all: u64,
     start: u64,

@@ -1,18 +1,18 @@
-//! What was done in each interval of the window.
+//! The work in each interval of the window.
 //!
-//! Invariant: at most 120 points, however long the window: when there are more, neighbours are joined and the interval doubles.
+//! Invariant: at most 120 points, however long the window: beyond that, neighbours are merged and the interval doubles.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Most points of a series.
+/// Maximum number of points.
 pub const POINTS: usize = 120;
-/// Interval to begin with where the window's length is not known: 16 in a second, so that doubling comes by one second.
+/// Initial interval if the window's length is not known: a 16th of a second, so that doubling reaches one second.
 const SHORTEST: Duration = Duration::from_micros(62_500);
-/// Intervals of a short window whose length is known.
+/// Number of intervals of a short window of known length.
 const FEWEST: u32 = 20;
 
-/// What has been counted so far, or in an interval.
+/// Counts so far, or in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     pub transactions: u64,
@@ -49,13 +49,13 @@ pub struct Series {
     pub points: Vec<Sample>,
     /// Totals at the end of the last point.
     last: Sample,
-    /// Intervals that have to be joined for a point, and those that have been.
+    /// Number of intervals to merge into a point, and of those merged so far.
     join: u32,
     joined: (u32, Sample),
     tick: Duration,
 }
 
-/// The interval for a window of that length, if it is known: a second, or less for a short one, or more for a long one.
+/// The interval for a window of that length, if known: a second, less for a short window, more for a long one.
 fn interval(window: Option<Duration>) -> Duration {
     let Some(window) = window else { return SHORTEST };
     let second = Duration::from_secs(1);
@@ -63,7 +63,7 @@ fn interval(window: Option<Duration>) -> Duration {
 }
 
 impl Series {
-    /// To be called when the window opens, with the totals so far.
+    /// Must be called when the window opens, with the totals so far.
     pub fn begin(window: Option<Duration>, totals: Sample) -> Self {
         let tick = interval(window);
         Self { interval: tick, points: Vec::new(), last: totals, join: 1, joined: (0, Sample::default()), tick }
@@ -74,7 +74,7 @@ impl Series {
         self.tick
     }
 
-    /// Another interval has passed; returns what was done in it.
+    /// Records another interval; returns the work in it.
     pub fn tick(&mut self, totals: Sample) -> Sample {
         let done = totals.since(&self.last);
         self.last = totals;
@@ -98,7 +98,7 @@ impl Series {
         let mut text = String::from("[");
         for (i, p) in self.points.iter().enumerate() {
             let rate = of(p) as f64 / self.interval.as_secs_f64();
-            // Whole numbers say enough, but for small ones.
+            // Whole numbers suffice, except for small values.
             let digits = usize::from(rate < 100.0 && rate.fract() != 0.0);
             let _ = write!(text, "{}{rate:.digits$}", if i > 0 { "," } else { "" });
         }

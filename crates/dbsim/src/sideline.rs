@@ -1,7 +1,7 @@
-//! Work beside the transactions that is done job by job: sorts, loads, backups.
+//! Work beside the transactions that consists of jobs: sorts, loads, backups.
 //!
-//! Invariant: in a window of transactions each process does exactly one job, so that the work is the same from run to run; in one
-//! of time, job after job until the window closes.
+//! Invariant: in a window of transactions each process does exactly one job, so that the work is the same from run to run; in a
+//! window of time, job after job until the window closes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::SeqCst;
@@ -17,8 +17,8 @@ use super::sort::SortSpec;
 use super::temp::Meter;
 use super::waits::{self, WaitEvent};
 
-/// Takes `process` through the run. `job` does one job, asks its argument at every request whether to give up, and says whether it
-/// came to its end.
+/// Directs `process` through the run. `job` does one job, calls its argument at every request to learn whether to give up, and
+/// returns whether it finished.
 pub fn drive(
     instance: &Instance<'_>,
     process: usize,
@@ -41,7 +41,7 @@ pub fn drive(
     Ok(())
 }
 
-/// Sleeps until a process that began at `start` (nanoseconds of the monotonic clock) may go beyond `bytes`, or is to give up.
+/// Sleeps until a process that began at `start` (nanoseconds of the monotonic clock) may exceed `bytes`, or must give up.
 pub fn limit(instance: &Instance<'_>, start: u64, bytes: u64, per_second: Option<u64>, stop: &dyn Fn() -> bool) {
     let Some(per_second) = per_second else { return };
     let due = start + (bytes as f64 * 1e9 / per_second as f64) as u64;
@@ -60,7 +60,7 @@ impl Meter for Traffic<'_> {
     }
 }
 
-/// Bytes of storage that such processes take at most.
+/// Maximum bytes of storage of such processes.
 pub fn storage_bytes(job: &Job) -> u64 {
     each(job, |kind| match kind {
         ClassKind::Sorter { bytes, memory, request } => sort_spec(job, *bytes, *memory, *request).temp_bytes(),
@@ -70,7 +70,7 @@ pub fn storage_bytes(job: &Job) -> u64 {
     })
 }
 
-/// Bytes of private memory that such processes take at most.
+/// Maximum bytes of private memory of such processes.
 pub fn memory_bytes(job: &Job) -> u64 {
     each(job, |kind| match kind {
         ClassKind::Sorter { bytes, memory, request } => sort_spec(job, *bytes, *memory, *request).memory_bytes(),
@@ -89,7 +89,7 @@ pub fn sort_spec(job: &Job, bytes: u64, memory: u64, request: usize) -> SortSpec
     SortSpec { bytes, memory, request, direct: job.data.direct }
 }
 
-/// What such processes have done, for the record.
+/// The work of such processes, for the record.
 pub fn facts(instance: &Instance<'_>) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for (class, spec) in instance.job.classes.iter().enumerate() {

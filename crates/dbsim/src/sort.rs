@@ -1,7 +1,7 @@
-//! An external merge sort of 64-bit keys, as a database sorts what does not fit its sort memory: sorted runs are spilled to
+//! An external merge sort of 64-bit keys, like a database's sort of more data than its sort memory: sorted runs are spilled to
 //! temporary files, and merged.
 //!
-//! Invariant: what comes out is in order, and is what went in: the number of keys and a sum over all of them are compared.
+//! Invariant: the output is in order and equals the input: the number of keys and a sum over all of them are compared.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,12 +35,12 @@ impl SortSpec {
         (self.memory / self.request as u64).max(1) * self.request as u64
     }
 
-    /// Runs that can be merged at once: one buffer for each of them and one for what comes out.
+    /// Number of runs that can be merged at once: one buffer for each of them and one for the output.
     fn fan_in(&self) -> usize {
         ((self.memory / self.request as u64) as usize).saturating_sub(1).max(2)
     }
 
-    /// Bytes of temporary files at most: two passes' worth where one merge does not do.
+    /// Maximum bytes of temporary files: those of two passes if one merge is not enough.
     pub fn temp_bytes(&self) -> u64 {
         let runs = self.bytes.div_ceil(self.run_bytes());
         let padded = self.bytes + runs * self.request as u64;
@@ -51,13 +51,13 @@ impl SortSpec {
         }
     }
 
-    /// Bytes of private memory at most: a run and a buffer, or the buffers of a merge.
+    /// Maximum bytes of private memory: a run and a buffer, or the buffers of a merge.
     pub fn memory_bytes(&self) -> u64 {
         self.run_bytes().max(self.fan_in() as u64 * self.request as u64) + self.request as u64
     }
 }
 
-/// What came out is not what went in, sorted.
+/// The output is not the sorted input.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SortFailed {
     #[error("Sort is out of order: {next:#x} follows {last:#x}")]
@@ -76,13 +76,13 @@ struct KeySum {
 impl KeySum {
     fn add(&mut self, key: u64) {
         self.keys += 1;
-        // Scattered first, so that two keys cannot trade bits unnoticed.
+        // Scattered first, so that two keys cannot exchange bits undetected.
         let scattered = (key ^ (key >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.sum = self.sum.wrapping_add(scattered ^ (scattered >> 29));
     }
 }
 
-/// Keys in order, as they come out.
+/// Keys of the output, checked for order.
 struct Checked {
     tally: KeySum,
     last: u64,
@@ -106,28 +106,28 @@ struct Run {
     keys: u64,
 }
 
-/// A sort under way. `stop` is asked at every request whether to give up.
+/// A sort in progress. `stop` is called at every request to learn whether to give up.
 pub struct Sort<'a> {
     spec: SortSpec,
     meter: &'a mut dyn Meter,
     stop: &'a dyn Fn() -> bool,
-    /// Where runs are, and where the next merge puts them.
+    /// The file of the runs, and the file of the next merge.
     from: TempFile,
     to: TempFile,
-    /// Bytes of `to` that are taken.
+    /// Bytes of `to` in use.
     end: u64,
 }
 
-/// Where an open run's next key is.
+/// The position of the next key in an open run.
 struct Reader {
     run: Run,
     slot: usize,
-    /// Keys of it that have been taken.
+    /// Keys of it taken so far.
     taken: u64,
 }
 
 impl<'a> Sort<'a> {
-    /// A sort whose temporary files are in `dir` for a moment under a name that begins with `name`.
+    /// A sort whose temporary files briefly exist in `dir` under a name that begins with `name`.
     pub fn new(
         spec: SortSpec,
         dir: &Path,
@@ -139,7 +139,7 @@ impl<'a> Sort<'a> {
         Ok(Self { spec, meter, stop, from: file(0)?, to: file(1)?, end: 0 })
     }
 
-    /// Sorts this many `keys` as the spec says and returns how many there were; `None` if it was told to stop.
+    /// Sorts this many `keys` as specified and returns their number; `None` if it was told to stop.
     pub fn run(&mut self, mut keys: impl FnMut() -> u64) -> Result<Option<u64>> {
         let total = self.spec.bytes / KEY as u64;
         let per_run = self.spec.run_bytes() / KEY as u64;
@@ -188,7 +188,7 @@ impl<'a> Sort<'a> {
         Ok(())
     }
 
-    /// Merges all runs into one stream, in as many passes as the memory makes necessary; only the last does not write.
+    /// Merges all runs into one stream, in as many passes as the memory requires; only the last pass does not write.
     fn merge(&mut self, mut runs: Vec<Run>, wanted: KeySum) -> Result<Option<u64>> {
         let fan_in = self.spec.fan_in().min(runs.len());
         let mut io = Blocking::new(fan_in + 1, self.spec.request).context("Cannot allocate buffers")?;
@@ -223,7 +223,7 @@ impl<'a> Sort<'a> {
         }
     }
 
-    /// Hands the keys of all `runs` to `out` in order. Says whether it came to the end.
+    /// Passes the keys of all `runs` to `out` in order. Returns whether it finished.
     fn merge_group(
         &mut self,
         io: &mut Blocking,

@@ -1,6 +1,6 @@
-//! A sorter: sorts pseudo-random keys in private memory and temporary files, as a query without an index does.
+//! A sorter: sorts pseudo-random keys in private memory and temporary files, like a query without an index.
 //!
-//! Invariant: the keys depend on the seed and the process's number alone.
+//! Invariant: the keys depend only on the seed and the process's number.
 
 use anyhow::Result;
 use rand_chacha::ChaCha8Rng;
@@ -10,7 +10,7 @@ use super::instance::Instance;
 use super::sideline::{self, Traffic};
 use super::sort::Sort;
 
-/// Keys are drawn from streams of their own.
+/// Keys are drawn from separate streams.
 const KEYS: u64 = 1 << 48;
 
 /// Runs sorter `process`: sorts of `bytes` in `memory`, with requests of this many bytes to temporary files.

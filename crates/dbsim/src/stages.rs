@@ -1,4 +1,4 @@
-//! The commit path in stages: where the time between the request to commit and the foreground's next instruction goes.
+//! The commit path in stages: the parts of the time between the commit request and the foreground's next instruction.
 //!
 //! Invariant: the stages of a commit follow each other without a gap, so their sum is the commit, and the sum of their means is
 //! the mean of the whole.
@@ -7,7 +7,7 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_sys::load::{Histogram, LotRecorder, ShardedHistogram};
 use bigiron_sys::segment::Segment;
 
-/// A stage's number, name and what happens in it.
+/// A stage's name and description.
 pub const STAGES: [(&str, &str); 4] = [
     ("post", "Commit: from the request until its redo is in the log buffer and the log writer is signalled, mean"),
     ("writer-wake", "Commit: from the signal until the log writer begins to take the redo, mean"),
@@ -20,8 +20,8 @@ pub const STAGES: [(&str, &str); 4] = [
 pub struct Stages(pub [u64; STAGES.len()]);
 
 impl Stages {
-    /// From the five points in time of a commit, in nanoseconds of one clock. Where two processes overlap (the log writer may
-    /// already be taking redo when a commit's comes in just in time), the later stage begins when the earlier one ends.
+    /// From the five points in time of a commit, in nanoseconds of one clock. If two processes overlap (the log writer may
+    /// already be taking redo when a commit arrives just in time), the later stage begins when the earlier one ends.
     pub fn between(requested: u64, posted: u64, taken: u64, durable: u64, running: u64) -> Self {
         let mut at = requested;
         Self([posted, taken, durable, running].map(|end| {
@@ -95,7 +95,7 @@ impl CommitRecorder<'_> {
     }
 }
 
-/// What is declared of the stages.
+/// The declarations of the stages' metrics.
 pub fn metrics() -> impl Iterator<Item = MetricDef> {
     STAGES.iter().map(|(name, summary)| MetricDef {
         name: format!("stage-{name}-mean"),

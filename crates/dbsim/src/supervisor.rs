@@ -1,7 +1,7 @@
-//! A supervisor: forks some of the run's processes, waits for their ends and tells the parent of each.
+//! A supervisor: forks some of the run's processes, reaps them and reports each end to the parent.
 //!
-//! Invariant: the parent hears of every end exactly once, in a record of eight bytes in the pipe that it reads milestones from;
-//! pipes keep records so short whole. So a run of ten thousand processes costs the parent one file descriptor for each supervisor.
+//! Invariant: the parent learns of every end exactly once, by a record of eight bytes in the pipe that also carries milestones;
+//! pipes do not split such short records. So a run of ten thousand processes costs the parent one file descriptor per supervisor.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use super::link::Ends;
 use super::worker_group;
 use bigiron_workload::limits;
 
-/// Processes of one supervisor at most. Supervisors fork side by side, each from a small address space of its own.
+/// Maximum processes of one supervisor. Supervisors fork in parallel, each from its own small address space.
 pub const PROCESSES: usize = 256;
 /// Files that a process may have open besides the data files and journals: streams, pipe, engine, socket, temporary files.
 const OTHER_FILES: u64 = 64;
 
-/// What is forked together.
+/// Processes that are forked together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     One(usize),
@@ -45,7 +45,7 @@ impl Unit {
             }
             // Forked with its server.
             Part::Client => None,
-            // Threads are all in the first one's process.
+            // All threads are in the first one's process.
             Part::Whole => (role.number == 0 || !job.classes[role.class].threads).then_some(Unit::One(process)),
         };
         roles.iter().enumerate().filter_map(unit).collect()
@@ -88,13 +88,13 @@ pub fn run(instance: &Instance<'_>, units: &[Unit], children: &mut Children) -> 
     if watch().is_ok() { 0 } else { 1 }
 }
 
-/// A process that could not be forked counts as one that has ended.
+/// A process that could not be forked counts as ended.
 fn failed(instance: &Instance<'_>, process: usize, error: &anyhow::Error) -> Result<()> {
     instance.leave_word(process, &format!("{error:#}"));
     instance.tell_end(process, Exit::Status(1))
 }
 
-/// What all processes of the supervisor inherit.
+/// Sets up everything that all processes of the supervisor inherit.
 fn prepare_head(instance: &Instance<'_>, units: &[Unit]) -> Result<()> {
     let job = instance.job;
     limits::allow_files((job.data.files + job.journal.files) as u64 + OTHER_FILES)?;

@@ -1,6 +1,6 @@
-//! Temporary files: space that a process writes and reads again, and that nobody needs once it has gone.
+//! Temporary files: space that a process writes and reads again, and that nobody needs after its end.
 //!
-//! Invariant: the file has no name from the moment it is made, so whatever ends the process frees the space.
+//! Invariant: the file has no name once it is created, so the space is freed however the process ends.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use bigiron_sys::async_io::{Blocking, Engine, Request};
 
 use super::waits::{self, WaitEvent};
 
-/// What temporary I/O has come to.
+/// Counts temporary I/O.
 pub trait Meter {
     /// One request of `bytes` is done.
     fn io(&mut self, write: bool, bytes: usize);
@@ -25,7 +25,7 @@ pub struct TempFile {
 }
 
 impl TempFile {
-    /// Makes an empty one in `dir`, past the page cache if `direct`.
+    /// Creates an empty one in `dir`, past the page cache if `direct`.
     pub fn create(dir: &Path, name: &str, direct: bool) -> Result<Self> {
         let path = dir.join(name);
         let flags = if direct { libc::O_DIRECT } else { 0 };
@@ -51,7 +51,7 @@ impl TempFile {
         self.transfer(io, slot, offset, len, false, meter)
     }
 
-    /// Gives the space back.
+    /// Frees the space.
     pub fn clear(&self) -> Result<()> {
         self.file.set_len(0).context("Cannot truncate a temporary file")
     }

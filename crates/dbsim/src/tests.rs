@@ -16,7 +16,7 @@ use bigiron_model::clock::Clock;
 use bigiron_workload::testing;
 use bigiron_workload::testing::skipped;
 
-/// A directory beside the test's executable: on a real file system, where `/tmp` might be memory.
+/// A directory beside the test's executable, which is on a real file system, while `/tmp` might be in memory.
 struct Bench {
     dir: tempfile::TempDir,
     options: Options,
@@ -73,7 +73,7 @@ impl Bench {
         verify::check(&self.job(), self.path(), acks).unwrap()
     }
 
-    /// Processes that have `file` under the directory open, or any file for the empty name.
+    /// Processes that have `file` in the directory open, or any file for the empty name.
     fn processes(&self, file: &str) -> Vec<i32> {
         let uses = |pid: i32| {
             let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
@@ -83,7 +83,8 @@ impl Bench {
         pids.filter(|pid| uses(*pid)).collect()
     }
 
-    /// Another test that forks at the wrong moment hands our open files to its children; those end soon, a leaked process never.
+    /// Another test that forks at the wrong moment passes open files to its children; those end soon, while a leaked process
+    /// never ends.
     fn no_process_stays(&self) -> bool {
         (0..600).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
@@ -157,7 +158,7 @@ fn edit(path: &Path, offset: u64, change: impl FnOnce(&mut [u8])) {
 fn a_broken_block_stops_the_run_and_leaves_no_process() {
     let bench = Bench::new(&[("scan", "off")]);
     bench.prepare();
-    // The hottest block that the preload leaves out is sure to be read by a foreground.
+    // A foreground is sure to read the hottest block that the preload leaves out.
     let job = bench.job();
     let number = choice::Choosers::new(&job, 0).popular(job.buffers() * trial::PRELOAD.0 / trial::PRELOAD.1);
     let address = files::address(&job, number);

@@ -36,7 +36,7 @@ impl Bench {
         Self { dir: tempfile::tempdir_in(beside).unwrap(), job }
     }
 
-    /// Lays out, runs and verifies.
+    /// Prepares, runs and verifies.
     fn run(&self) -> Result<WorkloadResult> {
         let cx = Context { seed: 11, clock: Clock::Wall, cpus: 1, ..testing::context(self.dir.path()) };
         files::lay_out(&self.job, &cx.dir, |_| {})?;
@@ -50,7 +50,7 @@ fn count(outcome: &WorkloadResult, fact: &str) -> f64 {
     outcome.facts[fact].parse().unwrap()
 }
 
-/// Makes the database writers this many, each taking `batch` blocks at once and having `depth` of them under way.
+/// Sets the number of database writers, each of which takes `batch` blocks at once and has `depth` of them in flight.
 fn writers(job: &mut Job, n: usize, batch_of: usize, depth: usize, sort: bool) {
     for class in &mut job.classes {
         if let ClassKind::DatabaseWriter { engine, batch, sorted } = &mut class.kind {
@@ -96,7 +96,7 @@ fn a_process_that_looks_at_the_whole_cache_has_the_page_tables_of_it() {
             job.cache.prefault = prefault;
             // 32 tables of 2 MiB each, of which the gets of two or three transactions need some.
             (job.cache.bytes, job.data.bytes) = (64 << 20, 80 << 20);
-            // Until the end of a window of time each is there.
+            // All processes are present until the end of a window of time.
             job.run.length = Length::Time(Duration::from_secs(1));
             job.run.ramp = Some(Length::Transactions(0));
             for class in job.classes.iter_mut().filter(|c| c.kind.transacts()) {

@@ -11,7 +11,7 @@ use bigiron_model::clock::Clock;
 use bigiron_workload::units::Pace;
 use bigiron_workload::{Progress, testing};
 
-/// A small job beside the test's executable: on a real file system, where `/tmp` might be memory.
+/// A small job beside the test's executable, which is on a real file system, while `/tmp` might be in memory.
 struct Bench {
     dir: tempfile::TempDir,
     job: Job,
@@ -29,7 +29,7 @@ impl Bench {
         Self { dir: tempfile::tempdir_in(beside).unwrap(), job }
     }
 
-    /// Lays out, runs and verifies.
+    /// Prepares, runs and verifies.
     fn run(&self) -> Result<JobOutcome> {
         let progress = |_: Progress<'_>| {};
         let cx = JobContext {
@@ -92,7 +92,7 @@ fn every_step_is_done_and_what_is_left_behind_verifies() {
     let count = |name: &str| outcome.kinds.iter().find(|k| k.name == name).unwrap().latency.count();
     assert!(["update", "undo", "late", "two", "report"].iter().all(|k| count(k) > 0));
     assert_eq!(outcome.counts.rollbacks, count("undo"));
-    // What ends without a word is committed; what changed nothing does not wait.
+    // A transaction without a final commit is committed at its end; one that changed nothing does not wait.
     assert_eq!(outcome.counts.commits, count("update") + count("late") + 2 * count("two"));
     assert!(outcome.kinds[2].latency.quantile(0.0).unwrap() >= 2_000_000, "computes and thinks");
     assert_eq!(outcome.waits().of(WaitEvent::Think).count, count("late"));
@@ -142,7 +142,7 @@ fn what_would_wait_for_ever_is_refused() {
         error(|job| job.classes.retain(|c| !matches!(c.kind, ClassKind::DatabaseWriter { .. })))
             .contains("no database-writer")
     );
-    assert!(error(|job| job.classes.retain(|c| !c.kind.transacts())).contains("has to be a time"));
+    assert!(error(|job| job.classes.retain(|c| !c.kind.transacts())).contains("must be a time"));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn a_window_of_time_ends_by_time_and_a_free_scanner_with_it() {
     let outcome = bench.run().unwrap();
     assert!(outcome.elapsed >= time && outcome.transactions > 0 && outcome.counts.scanned > 0);
     assert!(!outcome.series.points.is_empty() && outcome.series.points.len() <= series::POINTS);
-    // Nothing but scanners, a share of nobody's work.
+    // Only scanners, without a share of any transactions.
     let bench = Bench::new(|job| {
         job.run.length = Length::Time(time);
         job.classes.retain(|c| matches!(c.kind, ClassKind::Scanner { .. }));
@@ -199,7 +199,7 @@ fn phases_have_their_own_pace_and_figures() {
 
 #[test]
 fn an_open_loop_counts_from_the_intended_start() {
-    // Twice as fast as it can be: the transactions sleep.
+    // Twice as fast as possible: the transactions sleep.
     let bench = Bench::new(|job| {
         job.transactions = vec![kind("sleep", 1, &[Step::Think(Duration::from_millis(4))])];
         let class = foregrounds(job);
@@ -210,7 +210,7 @@ fn an_open_loop_counts_from_the_intended_start() {
     });
     let outcome = bench.run().unwrap();
     assert!(outcome.counts.late > 50, "{}", outcome.counts.late);
-    // Every start is some 2 ms later than the one before.
+    // Every start is some 2 ms later than the previous one.
     let max = outcome.kinds[0].latency.max().unwrap();
     assert!(max > 40_000_000, "{max}");
     assert_eq!(bench.facts(&outcome)["late-starts"], outcome.counts.late.to_string());
@@ -228,7 +228,7 @@ fn waits_and_cpu_explain_the_time_of_transactions() {
     }
     let scanner = outcome.classes.iter().find(|c| c.kind == "scanner").unwrap();
     assert!(scanner.waits.of(WaitEvent::DataFileScan).count > 0);
-    // Whatever else the machine does: no worker waits longer than the window lasts.
+    // Whatever else the machine does, no worker waits longer than the window lasts.
     for class in &outcome.classes {
         assert!(
             class.waits.ns() as f64 <= 1.05 * class.workers as f64 * outcome.elapsed.as_nanos() as f64,
@@ -250,7 +250,7 @@ fn threads_are_one_process() {
     let outcome = bench.run().unwrap();
     assert_eq!((outcome.transactions, outcome.processes), (160, 7));
     assert!(outcome.cpu > Duration::ZERO);
-    // The hottest block that the preload leaves out is broken: the thread that comes across it ends them all.
+    // The hottest block that the preload leaves out is broken: the thread that reads it ends them all.
     let bench = Bench::new(|job| {
         foregrounds(job).threads = true;
         job.classes.retain(|c| !matches!(c.kind, ClassKind::Scanner { .. }));

@@ -1,4 +1,4 @@
-//! Runs of many processes, and of the classes that the default job has none of.
+//! Runs of many processes, and of the classes that the default job lacks.
 
 use super::*;
 use std::path::Path;
@@ -23,7 +23,7 @@ struct Bench {
     job: Job,
 }
 
-/// What is left of a run.
+/// The remains of a run.
 struct Ran {
     /// By process.
     names: Vec<String>,
@@ -114,7 +114,7 @@ fn clients_are_served_over_every_transport() {
         let mut bench = Bench::new(2, 120, vec![class("user", 10, client(transport))]);
         bench.job.run.network = wire;
         let ran = match bench.run(|_| {}) {
-            // Where neither root nor user namespaces are to be had.
+            // If neither root nor user namespaces are available.
             Err(e) if transport == Transport::Tcp && format!("{e:#}").contains("network") => {
                 skipped("clients over network devices", format_args!("{e:#}"));
                 continue;
@@ -141,7 +141,7 @@ fn idle_sessions_have_page_tables_over_the_cache() {
         assert!(gets > 40 * touch as u64, "nobody has woken: {gets}");
         ran.page_tables
     });
-    // 900 blocks are 1,800 pages, of which a table maps 512. On a busy machine not each session has woken often enough.
+    // 900 blocks are 1,800 pages, of which a table maps 512. On a busy machine not every session has woken often enough.
     assert!(many >= few + 20 * 4096, "{few} {many}");
 }
 

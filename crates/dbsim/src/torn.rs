@@ -1,6 +1,6 @@
 //! Blocks that are read past the cache while a database writer may be writing them.
 //!
-//! Invariant: a block counts as broken only if it stays so after the writes that were on their way.
+//! Invariant: a block counts as broken only if it is still broken after the writes in flight.
 
 use anyhow::Result;
 
@@ -10,15 +10,15 @@ use super::block::{self, Address};
 use super::cache::Cache;
 use super::files::DataFiles;
 
-/// A block that is being written while it is read may come torn, as in any database that is copied while it runs. It is read
-/// again after the batch that is on its way; torn this often it counts as broken.
+/// A block that is being written while it is read may be torn, as in any database that is copied online. It is read again after
+/// the batch in flight; after this many torn reads it counts as broken.
 const REREADS: usize = 100;
 
-/// Checks `block`, which was read from `address`, and reads it again into frame 0 of `page` while it is torn. Whether it was: then
-/// the whole block is in the frame.
+/// Checks `block`, which was read from `address`, and rereads it into frame 0 of `page` while it is torn. Returns whether it was
+/// torn: then the whole block is in the frame.
 ///
 /// # Errors
-/// What is wrong with the block, if it stays so, or that it cannot be read.
+/// The block's error, if it persists, or that of reading it.
 pub fn reread_if_torn(
     block: &[u8],
     address: Address,

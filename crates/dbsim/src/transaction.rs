@@ -1,6 +1,6 @@
-//! What a foreground does, drawn ahead: which transaction, which blocks it gets and which of them it changes.
+//! A foreground's work, drawn ahead: the transaction, the blocks it gets and those it changes.
 //!
-//! Invariant: the draws depend on the seed and the worker's number only, never on time, so the same seed does the same work.
+//! Invariant: the draws depend only on the seed and the worker's number, never on time, so the same seed gives the same work.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::choice::{Choosers, below};
 use super::job::{Amount, Job, Step};
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Gets a block, counted over all files, and changes it if `change`.
@@ -34,13 +34,13 @@ pub enum Action {
 /// A transaction's inputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transaction {
-    /// Which of the job's kinds it is.
+    /// The index of its kind in the job.
     pub kind: usize,
     pub actions: Vec<Action>,
 }
 
 impl Transaction {
-    /// Whether all it does is to get and change blocks and to end.
+    /// Whether it only gets and changes blocks and ends.
     pub fn is_short(&self) -> bool {
         let short = |a: &Action| matches!(a, Action::Get { .. } | Action::Commit | Action::Rollback);
         self.actions.iter().all(short)
@@ -52,11 +52,11 @@ pub struct Stream<'a> {
     job: &'a Job,
     choosers: &'a Choosers,
     random: ChaCha8Rng,
-    /// The weights of the kinds, summed up.
+    /// The cumulative weights of the kinds.
     weights: Vec<u64>,
-    /// By kind and step: which distribution a `read` uses.
+    /// By kind and step: the distribution of a `read`.
     distributions: Vec<Vec<usize>>,
-    /// Gets of the transaction that is being drawn since its last `dirty`: place among the actions, and a coin.
+    /// Gets of the current transaction since its last `dirty`: index among the actions, and a coin.
     got: Vec<(usize, u32)>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Stream<'a> {
         to.actions.clear();
         self.got.clear();
         to.kind = match self.weights[..] {
-            // Nothing to draw.
+            // Only one kind: nothing to draw.
             [_] => 0,
             _ => {
                 let at = below(self.random.next_u64(), self.weights.last().copied().unwrap_or(0));
@@ -123,8 +123,8 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Marks gets as changes: by their coins, so that every choice of this many of them is equally likely. What was got right before
-    /// is changed as it is got; what was got before something else was done is got once more.
+    /// Marks gets as changes: by their coins, so that every choice of this many of them is equally likely. A block got just
+    /// before is changed as it is got; a block got before another action is got once more.
     fn dirty(&mut self, amount: Amount, actions: &mut Vec<Action>) {
         let mut chosen = std::mem::take(&mut self.got);
         match amount {
@@ -149,7 +149,7 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// How many of `total` fall to `worker` of `workers`.
+/// The number of `total` that falls to `worker` of `workers`.
 pub fn share(total: u64, worker: usize, workers: usize) -> u64 {
     total / workers as u64 + u64::from((worker as u64) < total % workers as u64)
 }

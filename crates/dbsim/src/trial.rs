@@ -1,7 +1,7 @@
-//! One run of a job: the shared instance is made, the processes are started, the window is opened, watched and closed.
+//! One run of a job: creates the shared instance, starts the processes, and opens, watches and closes the window.
 //!
-//! Invariant: the window's figures are differences between what was counted when it opened and when it closed; what came before
-//! and after is in none of them.
+//! Invariant: the window's figures are differences between the counts at its opening and its close; nothing before or after is
+//! included.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,16 +34,16 @@ use super::worker_group::WorkerGroup;
 use super::{block, files, honest_sync, loader, log_facts, pace, placing, requests, sideline};
 use bigiron_workload::footprint::Footprint;
 
-/// Part of the cache that is filled with the hottest blocks before the ramp: all of it but an eighth.
+/// Part of the cache that is filled with the hottest blocks before the ramp: all except an eighth.
 pub const PRELOAD: (usize, usize) = (7, 8);
 
 /// Where and how a job runs.
 pub struct JobContext<'a> {
-    /// Where its files are laid out, but for those that the job puts elsewhere.
+    /// The directory of its files, except those that the job places elsewhere.
     pub dir: &'a Path,
     pub seed: u64,
     pub clock: Clock,
-    /// The network that belongs to the run alone, if one was made for it.
+    /// The run's own network, if one was created for it.
     pub network: Option<&'a Network>,
     /// Called between the parts of a run, never inside the window.
     pub progress: &'a dyn Fn(Progress<'_>),
@@ -51,7 +51,7 @@ pub struct JobContext<'a> {
     pub live: Option<&'a dyn Fn(&IntervalSample<'_>)>,
 }
 
-/// What happened in the last interval of the window.
+/// The events of the last interval of the window.
 pub struct IntervalSample<'a> {
     /// Since the window opened.
     pub elapsed: Duration,
@@ -61,7 +61,7 @@ pub struct IntervalSample<'a> {
     pub phase: &'a str,
 }
 
-/// Lays out the job's files.
+/// Prepares the job's files.
 pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     placing::link(job, cx.dir)?;
     files::lay_out(job, cx.dir, |f| {
@@ -69,13 +69,13 @@ pub fn prepare(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     })
 }
 
-/// Checks the files that a run has left behind; an error is lost or wrong data.
+/// Checks the files of a run; an error is lost or wrong data.
 pub fn verify(job: &Job, cx: &JobContext<'_>) -> Result<()> {
     examine(job, cx, AckSource::Ledger)?.into_result()
 }
 
-/// The same, telling all that is wrong with blocks and redo instead of the first. What other classes have left (plain requests,
-/// loaders) is looked at only if those are as they should be, and is an error.
+/// The same, reporting all errors of blocks and redo instead of the first. Files of other classes (plain requests, loaders) are
+/// checked only if there are none, and their first fault is an error.
 pub fn examine(job: &Job, cx: &JobContext<'_>, acks: AckSource<'_>) -> Result<Verdict> {
     (cx.progress)(Progress { step: "verify", done: 0, of: 1 });
     let verdict = if requests::alone(job) { Verdict::default() } else { super::verify::check(job, cx.dir, acks)? };
@@ -86,14 +86,14 @@ pub fn examine(job: &Job, cx: &JobContext<'_>, acks: AckSource<'_>) -> Result<Ve
     Ok(verdict)
 }
 
-/// Runs the job on files that [`prepare`] has laid out.
+/// Runs the job on files from [`prepare`].
 pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     let plan = Plan::new(job, cx.clock);
     check(job, &plan)?;
     let private = page_tables::of_process("self")?;
     let segment = Segment::new(Instance::bytes(job)).context("Cannot map the shared segment")?;
     let memory = CacheMemory::new(job.cache.memory, Cache::bytes(job), Permission::of_this_machine())?;
-    let (hear, tell) = std::io::pipe().context("Cannot make a pipe")?;
+    let (hear, tell) = std::io::pipe().context("Cannot create a pipe")?;
     let ledger_file = LedgerFile::open(job, cx.dir)?;
     let mut instance = Instance::new(&segment, memory.segment(), job, &ledger_file, cx.seed, plan, tell)?;
     instance.wire = Wiring::of(job.run.network == Wire::Veth, cx.network)?;
@@ -128,7 +128,7 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     worker_group.wait_gone(|kind| !matches!(kind, ClassKind::LogWriter { .. }))?;
     instance.enter(Phase::End);
     worker_group.wait_gone(|_| true)?;
-    // With a ramp of transactions its time is part of the start.
+    // A ramp of transactions is part of the start time.
     facts.insert("start-ns".to_owned(), started.to_string());
     facts.insert("stop-ns".to_owned(), (pace::now() - end).to_string());
     ledger_file.close(&instance.ledger)?;
@@ -144,12 +144,12 @@ pub fn run(job: &Job, cx: &JobContext<'_>) -> Result<JobOutcome> {
     Ok(JobOutcome { page_table_bytes: page_tables.total, sync: honesty, facts, ..window.outcome(&instance) })
 }
 
-/// Refuses what would wait for ever.
+/// Refuses jobs that would wait forever.
 fn check(job: &Job, plan: &Plan) -> Result<()> {
     requests::check(job).map_err(anyhow::Error::msg)?;
     ensure!(
         job.transactors() > 0 || !plan.counts_transactions() || requests::counted(job),
-        "Nobody in the job does transactions, so that its length has to be a time, such as `time = \"30s\"`"
+        "No process of the job executes transactions, so its length must be a time, such as `time = \"30s\"`"
     );
     ensure!(job.log_writer().is_some() || !job.writes(), "The job's transactions write redo, but it has no log-writer");
     let writers = job.classes.iter().any(|c| matches!(c.kind, ClassKind::DatabaseWriter { .. }));
@@ -157,7 +157,7 @@ fn check(job: &Job, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Reads the hottest blocks into the cache, coldest of them first, so that the window does not begin with an empty cache.
+/// Reads the hottest blocks into the cache, the coldest of them first, so that the window does not begin with an empty cache.
 pub(super) fn preload(instance: &Instance<'_>) -> Result<()> {
     if instance.job.transactors() == 0 {
         return Ok(());
@@ -179,7 +179,7 @@ fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-/// What is counted for ever, at one moment.
+/// The cumulative counts, at one moment.
 struct Totals {
     /// Nanoseconds of the monotonic clock.
     at: u64,
@@ -228,7 +228,7 @@ impl Processes for WorkerGroup<'_> {
     }
 }
 
-/// CPU time of all processes so far. Reading thousands of clocks takes time, in which the processes go on.
+/// CPU time of all processes so far. Reading thousands of clocks takes time, in which the processes continue.
 #[derive(Clone, Copy)]
 struct CpuTime {
     /// When the reading began: nanoseconds of the monotonic clock.
@@ -241,8 +241,8 @@ impl CpuTime {
         Ok(Self { at: pace::now(), total: worker_group.cpu_time()? })
     }
 
-    /// CPU time used in a window of `elapsed` that was open between the two readings. They read the clocks in the same order, so from each clock the
-    /// time between their beginnings is seen, which is longer than the window by what the first one took.
+    /// CPU time used in a window of `elapsed` that was open between the two readings. Both read the clocks in the same order, so
+    /// each clock covers the time between their beginnings, which is longer than the window by the duration of the first reading.
     fn in_window(self, before: Self, elapsed: Duration) -> Duration {
         let between = Duration::from_nanos(self.at - before.at);
         let used = self.total - before.total;
@@ -260,7 +260,7 @@ fn sample(instance: &Instance<'_>) -> Sample {
     }
 }
 
-/// The window, seen from outside.
+/// The window, as the parent sees it.
 struct Window {
     before: Totals,
     after: Totals,
@@ -280,7 +280,7 @@ impl Window {
         let mut next_tick = before.at + nanoseconds(series.every());
         let mut stretches = Vec::new();
         let (mut at, mut ended) = (before.at, before.ended);
-        // Whether all who have a share of the work have done it before the time was up.
+        // Whether all processes with a share of the work completed it before the time was up.
         let mut done = false;
         let mut closed = None;
         for (i, stretch) in instance.plan.stretches.iter().enumerate() {
@@ -307,7 +307,7 @@ impl Window {
                 // Before anything that takes time: processes of a timed window go on, and that is not the window's.
                 closed = Some(Totals::closing(instance, now));
             }
-            // By the plan, not by the clock: what is late once is not late for good.
+            // By the plan, not by the clock, so that one delay does not delay everything after it.
             (at, ended) = (end.unwrap_or(now.0), now.1);
         }
         let cpu_after = CpuTime::of(worker_group)?;
@@ -316,7 +316,7 @@ impl Window {
         let cpu = if instance.by_time() {
             cpu_after.in_window(cpu, Duration::from_nanos(after.at - before.at))
         } else {
-            // They waited for the window, and now that they have done their shares they wait again.
+            // They waited for the window, and after their shares they wait again.
             cpu_after.total - cpu.total
         };
         // Before the page tables, which take long to be read: until then plain requests and latencies still count.
@@ -330,7 +330,8 @@ impl Window {
         Ok(Self { before, after, cpu, page_tables, series, stretches })
     }
 
-    /// Waits until the stretch ends, by its time or by the processes' word, or until `next_tick`; whether it has ended. `done` is
+    /// Waits until the stretch ends, by its time or by the processes' milestone, or until `next_tick`; returns whether it has
+    /// ended. `done` is set if the milestone comes in a stretch of time.
     /// set if the word comes while it is the time that counts.
     fn step(worker_group: &mut impl Processes, end: Option<u64>, next_tick: u64, done: &mut bool) -> Result<bool> {
         match end {
@@ -474,7 +475,8 @@ mod tests {
 
     #[test]
     fn what_is_used_while_the_clocks_are_read_is_not_the_windows() {
-        // Ten processes that never wait, and clocks that take 10 ms each to be read: 100 ms before a window of 1 s, and again after it.
+        // Ten processes that never wait, and clocks that take 10 ms each to read: 100 ms before a window of 1 s, and again after
+        // it.
         let read = |at_ms: u64| CpuTime {
             at: at_ms * 1_000_000,
             total: (0..10).map(|process| Duration::from_millis(at_ms + process * 10)).sum(),

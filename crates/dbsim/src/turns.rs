@@ -1,6 +1,6 @@
-//! The journals' turns: which one is written, and what has to happen before one may be written again.
+//! The journals' turns: the journal being written, and the conditions for writing one again.
 //!
-//! Invariant: turns count from 1 and only grow. A journal keeps its turn until every change in it is in the data files (the
+//! Invariant: turns count from 1 and only increase. A journal keeps its turn until every change in it is in the data files (the
 //! checkpoint) and, if the job archives, a durable copy of it exists.
 
 use std::sync::atomic::AtomicU64;
@@ -16,18 +16,18 @@ shared_struct! {
     struct Control {
         /// The current turn.
         turn: AtomicU64,
-        /// The checkpoint asked for: all changes before this LSN have to be in the data files.
+        /// The checkpoint requested: all changes before this LSN must reach the data files.
         checkpoint_target: AtomicU64,
         /// The checkpoint reached.
         checkpoint: AtomicU64,
-        /// Turns that archivers have taken on, and turns of which a durable copy exists.
+        /// Turns that archivers have claimed, and turns with a durable copy.
         claimed: AtomicU64,
         archived: AtomicU64,
         archived_bytes: AtomicU64,
-        /// Switches that had to wait, and for how long, by [`SwitchCause`].
+        /// Switches that had to wait, and their waiting time, by [`SwitchCause`].
         waits: [AtomicU64; 2],
         wait_ns: [AtomicU64; 2],
-        /// What the last switch waited for longest: 1 + [`SwitchCause`], or 0 for nothing.
+        /// The longest wait of the last switch: 1 + [`SwitchCause`], or 0 for none.
         cause: AtomicU64,
         checkpointed: EventCount,
         /// Archivers sleep here.
@@ -45,27 +45,27 @@ pub enum SwitchCause {
     Archive,
 }
 
-/// A turn that is over.
+/// A finished turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilledJournal {
     pub turn: u64,
-    /// Which journal had it.
+    /// Its journal.
     pub journal: usize,
-    /// LSNs of its first chunk and behind its last.
+    /// LSNs of its first chunk and after its last.
     pub start: u64,
     pub end: u64,
 }
 
-/// What the journal whose turn is next still holds.
+/// The contents of the journal whose turn is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reuse {
     /// The checkpoint that makes it superfluous.
     pub checkpoint: u64,
-    /// The turn that has to be archived; 0 for none.
+    /// The turn that must be archived; 0 for none.
     pub archive: u64,
 }
 
-/// What switches and archivers have done.
+/// The work of switches and archivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnCounts {
     pub switches: u64,
@@ -88,7 +88,7 @@ pub struct Turns<'s> {
 }
 
 impl<'s> Turns<'s> {
-    /// Bytes of segment that they take.
+    /// Bytes of segment for the turns.
     pub fn bytes(job: &Job) -> usize {
         size_of::<Control>() + job.journal.files * 8 + 256
     }
@@ -105,7 +105,7 @@ impl<'s> Turns<'s> {
         turns
     }
 
-    /// The journal that has a turn.
+    /// The journal of a turn.
     pub fn journal_of(&self, turn: u64) -> usize {
         ((turn - 1) % self.starts.len() as u64) as usize
     }
@@ -130,14 +130,14 @@ impl<'s> Turns<'s> {
         self.start_of(self.turn())
     }
 
-    /// LSN behind the last byte that the current journal has room for.
+    /// LSN after the last byte that the current journal has room for.
     pub fn end(&self) -> u64 {
         self.start() + self.journal_bytes
     }
 
-    // What follows is for the log writer.
+    // The following functions are for the log writer.
 
-    /// What has to be waited for before the next turn.
+    /// The conditions for the next turn.
     pub fn reuse(&self) -> Reuse {
         let next = self.turn() + 1;
         let journals = self.starts.len() as u64;
@@ -149,7 +149,7 @@ impl<'s> Turns<'s> {
         Reuse { checkpoint: self.start_of(holds + 1), archive: if self.archiving { holds } else { 0 } }
     }
 
-    /// Begins the next turn at `lsn`, asks for the checkpoint that will free the journal just left, and wakes an archiver for it.
+    /// Begins the next turn at `lsn`, requests the checkpoint that will free the previous journal, and wakes an archiver for it.
     pub fn advance(&self, lsn: u64) {
         let next = self.turn() + 1;
         self.starts[self.journal_of(next)].store(lsn, SeqCst);
@@ -158,7 +158,7 @@ impl<'s> Turns<'s> {
         self.control.archiver.signal();
     }
 
-    /// Counts what a switch has waited for: nanoseconds by [`SwitchCause`], 0 for no wait.
+    /// Counts the waits of a switch: nanoseconds by [`SwitchCause`], 0 for no wait.
     pub fn waited(&self, ns: [u64; 2]) {
         for (i, ns) in ns.into_iter().enumerate().filter(|(_, ns)| *ns > 0) {
             self.control.waits[i].fetch_add(1, SeqCst);
@@ -172,7 +172,7 @@ impl<'s> Turns<'s> {
         self.control.cause.store(cause, SeqCst);
     }
 
-    /// What the last switch waited for longest; `None` if for nothing but its own header's write.
+    /// The longest wait of the last switch; `None` if it waited only for the write of its header.
     pub fn cause(&self) -> Option<SwitchCause> {
         match self.control.cause.load(SeqCst) {
             1 => Some(SwitchCause::Checkpoint),
@@ -191,31 +191,31 @@ impl<'s> Turns<'s> {
         &self.control.copied
     }
 
-    // What follows is for checkpointers and database writers.
+    // The following functions are for checkpointers and database writers.
 
     /// All changes before this LSN are in the data files.
     pub fn checkpoint(&self) -> u64 {
         self.control.checkpoint.load(SeqCst)
     }
 
-    /// Asks for all changes before `lsn` to be brought to the data files. The caller wakes the process that does it.
+    /// Requests that all changes before `lsn` reach the data files. The caller wakes the process that writes them.
     pub fn ask_checkpoint(&self, lsn: u64) {
         self.control.checkpoint_target.fetch_max(lsn, SeqCst);
     }
 
-    /// The checkpoint to be reached, if it has not been yet.
+    /// The requested checkpoint, if it has not been reached yet.
     pub fn checkpoint_due(&self) -> Option<u64> {
         let target = self.control.checkpoint_target.load(SeqCst);
         (target > self.checkpoint()).then_some(target)
     }
 
-    /// Tells that all changes before `lsn` are in the data files, durably.
+    /// Reports that all changes before `lsn` are durable in the data files.
     pub fn publish_checkpoint(&self, lsn: u64) {
         self.control.checkpoint.fetch_max(lsn, SeqCst);
         self.control.checkpointed.signal();
     }
 
-    // What follows is for archivers.
+    // The following functions are for archivers.
 
     /// Whether the job has an archiver.
     pub fn archives(&self) -> bool {
@@ -227,12 +227,12 @@ impl<'s> Turns<'s> {
         &self.control.archiver
     }
 
-    /// Whether a journal is full that no archiver has taken on.
+    /// Whether there is a full journal that no archiver has claimed.
     pub fn archive_due(&self) -> bool {
         self.control.claimed.load(SeqCst) + 1 < self.turn()
     }
 
-    /// Takes on the oldest turn that is over and that no archiver has taken on.
+    /// Claims the oldest finished turn that no archiver has claimed.
     pub fn claim(&self) -> Option<FilledJournal> {
         let full = self.turn() - 1;
         let claimed = &self.control.claimed;
@@ -246,7 +246,7 @@ impl<'s> Turns<'s> {
         self.control.archived.load(SeqCst)
     }
 
-    /// Tells that a durable copy of `turn`, of this many bytes, exists. All turns before it have to be archived.
+    /// Reports that a durable copy of `turn`, of this many bytes, exists. All turns before it must be archived.
     pub fn publish_archived(&self, turn: u64, bytes: u64) {
         assert_eq!(turn, self.archived() + 1, "archived out of turn");
         self.control.archived_bytes.fetch_add(bytes, SeqCst);

@@ -1,7 +1,7 @@
-//! Wait events: what a process waits for, how often and how long, under one name of a closed list.
+//! Wait events: what a process waits for, how often and how long, under a name from a closed list.
 //!
-//! Invariant: no instant belongs to two events. A wait inside a wait (a latch on the way to a free buffer) is the inner one's
-//! alone, so that a process's waits may be summed.
+//! Invariant: no instant belongs to two events. A wait inside a wait (a latch while looking for a free buffer) counts only for
+//! the inner one, so that a process's waits may be summed.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -19,7 +19,7 @@ use super::audit::{Audit, Auditor};
 
 macro_rules! events {
     ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
-        /// What a process may wait for.
+        /// The events that a process may wait for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum WaitEvent { $($(#[$meta])* $name,)* }
 
@@ -36,19 +36,19 @@ macro_rules! events {
 }
 
 events! {
-    /// A commit for its redo to be on disk.
+    /// A commit waits for its redo to be on disk.
     LogFileSync = "log file sync",
-    /// Redo for room in the log buffer.
+    /// Redo waits for room in the log buffer.
     LogBufferSpace = "log buffer space",
-    /// Redo (or the log writer) for the checkpoint that frees the next journal.
+    /// Redo (or the log writer) waits for the checkpoint that frees the next journal.
     LogSwitchCheckpoint = "log switch (checkpoint incomplete)",
-    /// Redo (or the log writer) for the archiver to have copied the next journal.
+    /// Redo (or the log writer) waits for the archiver to copy the next journal.
     LogSwitchArchiving = "log switch (archiving needed)",
-    /// Redo for a log switch that is being made.
+    /// Redo waits for a log switch in progress.
     LogSwitch = "log switch completion",
-    /// A block for a buffer that is neither pinned nor dirty.
+    /// A block needs a buffer that is neither pinned nor dirty.
     FreeBuffer = "free buffer",
-    /// A buffer that another process changes, or fills from disk.
+    /// A buffer that another process is changing or filling from disk.
     BufferBusy = "buffer busy",
     /// A latch that another process holds.
     Latch = "latch",
@@ -62,7 +62,7 @@ events! {
     DataFileSync = "data file sync",
     /// Redo to a journal, until it is durable.
     LogFileParallelWrite = "log file parallel write",
-    /// A full journal, to be archived.
+    /// A full journal, for archiving.
     LogFileRead = "log file read",
     /// The copy of a journal.
     ArchiveWrite = "archive write",
@@ -74,9 +74,9 @@ events! {
     BackupWrite = "backup write",
     /// Plain requests of an I/O class.
     Request = "request",
-    /// A block's redo to be on disk before the block may be.
+    /// A block waits for its redo to be on disk.
     WriteAhead = "write-ahead log",
-    /// The answer of a server process.
+    /// The reply of a server process.
     Server = "server",
     /// The next request of a client.
     Client = "client",
@@ -92,7 +92,7 @@ events! {
 const EVENTS: usize = WaitEvent::ALL.len();
 
 impl WaitEvent {
-    /// Whether the process waits because nobody asks anything of it, rather than for something it needs.
+    /// Whether the process waits because it has no work, rather than for something it needs.
     pub fn idle(self) -> bool {
         matches!(self, WaitEvent::Client | WaitEvent::Think | WaitEvent::Pace | WaitEvent::Idle)
     }
@@ -126,7 +126,7 @@ impl WaitTallies {
         self.0[event as usize]
     }
 
-    /// What happened, in the order of the list.
+    /// The events that occurred, in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = (WaitEvent, WaitTally)> {
         WaitEvent::ALL.iter().map(|e| (*e, self.of(*e))).filter(|(_, t)| t.count > 0)
     }
@@ -141,7 +141,7 @@ impl WaitTallies {
         self.with(before, |a, b| a - b)
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(&self, other: &Self) -> Self {
         self.with(other, |a, b| a + b)
     }
@@ -161,13 +161,14 @@ shared_struct! {
     }
 }
 
-/// Counts of a worker: one for each event, then those of [`Audit`], then the wait that is under way (its event + 1, and when it
+/// Counts of a worker: one for each event, then those of [`Audit`], then the wait in progress (its event + 1, and its start), on
+/// cache lines of its own.
 /// began), on cache lines that it shares with nobody.
 const AUDIT: usize = EVENTS;
 const UNDER_WAY: usize = AUDIT + 3;
 const ROW: usize = (UNDER_WAY + 1).next_multiple_of(4);
 
-/// The waits of all workers, in memory that they share: each row is written by its worker alone.
+/// The waits of all workers, in shared memory: each row is written only by its worker.
 #[derive(Clone)]
 pub struct WaitTable {
     memory: Arc<SharedMemory>,
@@ -175,7 +176,7 @@ pub struct WaitTable {
 }
 
 impl WaitTable {
-    /// A table for this many workers; to be made before they are forked.
+    /// A table for this many workers; must be created before they are forked.
     pub fn new(workers: usize) -> io::Result<Self> {
         let memory = Arc::new(SharedMemory::new((workers * ROW * size_of::<Count>()).max(1))?);
         Ok(Self { memory, workers })
@@ -197,7 +198,7 @@ impl WaitTable {
         });
     }
 
-    /// What `worker` has waited for so far; of a wait that is under way, the time until now. So the waits between two readings are
+    /// The waits of `worker` so far; a wait in progress counts with its time until now. So the waits between two readings are
     /// never longer than the time between them.
     pub fn read(&self, worker: usize) -> WaitTallies {
         let row = self.row(worker);
@@ -209,7 +210,8 @@ impl WaitTable {
             let mut tallies = WaitTallies(std::array::from_fn(of));
             let now = now_ns();
             tries += 1;
-            // It has gone on meanwhile: what was read does not fit together. One that goes on all the time waits for moments only.
+            // It has continued meanwhile: the values read are inconsistent. A worker that continues all the time has only short
+            // waits.
             if under_way() != before && tries < 8 {
                 continue;
             }
@@ -220,7 +222,7 @@ impl WaitTable {
         }
     }
 
-    /// The transactions of `worker` that were looked at closely.
+    /// The closely examined transactions of `worker`.
     pub fn audit(&self, worker: usize) -> Audit {
         let row = &self.row(worker)[AUDIT..];
         Audit {
@@ -232,7 +234,7 @@ impl WaitTable {
         }
     }
 
-    /// Adds a transaction that was looked at closely. To be called by the worker itself.
+    /// Adds a closely examined transaction. Must be called by the worker itself.
     pub fn add_audit(&self, worker: usize, audit: &Audit) {
         let row = &self.row(worker)[AUDIT..];
         grow(&row[0].count, audit.count);
@@ -243,21 +245,21 @@ impl WaitTable {
     }
 }
 
-/// Adds to a counter that this thread alone changes: no locked instruction.
+/// Adds to a counter that only this thread changes: no locked instruction.
 fn grow(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed) + by, Release);
 }
 
-/// What this thread is about.
+/// The waiting state of this thread.
 #[derive(Default)]
 struct ThreadState {
     /// Where its waits are counted.
     to: RefCell<Option<(WaitTable, usize)>>,
-    /// Nanoseconds of finished waits inside the one that is under way.
+    /// Nanoseconds of finished waits inside the one in progress.
     inner: Cell<u64>,
-    /// Waits under way, one inside the other.
+    /// Depth of nested waits in progress.
     depth: Cell<u32>,
-    /// Nanoseconds of all finished waits, those inside others not counted twice.
+    /// Nanoseconds of all finished waits; nested ones are not counted twice.
     waited: Cell<u64>,
     auditor: RefCell<Option<Auditor>>,
 }
@@ -266,19 +268,19 @@ thread_local! {
     static HERE: ThreadState = ThreadState::default();
 }
 
-/// A wait that is under way; it ends when this is dropped.
+/// A wait in progress; it ends when this is dropped.
 pub struct WaitGuard {
     event: WaitEvent,
     /// Nanoseconds of the monotonic clock.
     start: u64,
-    /// What had been waited inside the wait around this one.
+    /// Time waited inside the enclosing wait.
     outer: u64,
-    /// CPU time and run delay before the wait, if the transaction is looked at closely and this is its outermost wait.
+    /// CPU time and run delay before the wait, if the transaction is closely examined and this is its outermost wait.
     before: Option<(u64, u64)>,
 }
 
 impl WaitGuard {
-    /// Says what is waited for, where that shows in the course of the wait.
+    /// Sets the event, if it becomes known during the wait.
     pub fn becomes(&mut self, event: WaitEvent) {
         self.event = event;
     }
@@ -302,12 +304,12 @@ pub fn enter(event: WaitEvent) -> WaitGuard {
     })
 }
 
-/// Nanoseconds that this thread has waited so far, for whatever.
+/// Nanoseconds that this thread has waited so far, for anything.
 pub fn waited() -> u64 {
     HERE.with(|here| here.waited.get())
 }
 
-/// From now on tells `auditor` of every wait of this thread, instead of the one that was told before.
+/// Reports every wait of this thread to `auditor` from now on; returns the previous auditor.
 pub fn tell(auditor: Option<Auditor>) -> Option<Auditor> {
     HERE.with(|here| here.auditor.replace(auditor))
 }
@@ -318,7 +320,7 @@ pub fn during<T>(event: WaitEvent, f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Has sleeps for latches and for latched buffers counted as waits.
+/// Counts sleeps for latches and for latched buffers as waits.
 fn observe_latches() {
     latch::observe(|what, sleep| {
         let event = match what {

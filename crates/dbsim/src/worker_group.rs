@@ -1,7 +1,7 @@
-//! The processes of a run, as the parent sees them: through their supervisors, which fork them and tell of their ends.
+//! The processes of a run, as the parent sees them: through their supervisors, which fork them and report their ends.
 //!
-//! Invariant: whatever happens, no process outlives the worker group: one that ends before its time is an error that names it, and
-//! dropping the worker group kills and reaps the rest.
+//! Invariant: no process ever outlives the worker group: one that ends early is an error that names it, and dropping the worker
+//! group kills and reaps the rest.
 
 use std::io::{PipeReader, Read};
 use std::os::fd::AsFd;
@@ -27,17 +27,17 @@ use super::{
 };
 use bigiron_workload::limits;
 
-/// Bytes of a thread's stack: what a transaction needs, with room to spare.
+/// Bytes of a thread's stack: enough for a transaction, with room to spare.
 const STACK: usize = 256 << 10;
 
-/// The processes that have not been seen to end.
+/// The processes that have not ended.
 pub struct WorkerGroup<'a> {
     instance: &'a Instance<'a>,
     supervisors: Vec<ProcessFamily>,
-    /// By worker: whether it is a process, or the first thread of one, that has not been heard to have ended.
+    /// By worker: whether it is a process, or the first thread of one, whose end has not been reported.
     present: Vec<bool>,
     statuses: PipeReader,
-    /// Records that have been read, last first.
+    /// Records read but not yet processed, last first.
     unread: Vec<ChildStatus>,
 }
 
@@ -63,8 +63,8 @@ impl<'a> WorkerGroup<'a> {
         self.wait(None).map(|_| ())
     }
 
-    /// Waits for the next milestone, no longer than until the monotonic clock says `deadline`, in nanoseconds; whether it came. That
-    /// a member ends meanwhile is an error.
+    /// Waits for the next milestone, at most until the monotonic clock reaches `deadline`, in nanoseconds; returns whether it
+    /// came. The end of a member meanwhile is an error.
     pub fn wait(&mut self, deadline: Option<u64>) -> Result<bool> {
         match self.next(deadline)? {
             Some(ChildStatus::Milestone) => Ok(true),
@@ -73,7 +73,7 @@ impl<'a> WorkerGroup<'a> {
         }
     }
 
-    /// Waits until the members whose class `leaves` have gone home. Anybody else's end is an error, and so is a bad end.
+    /// Waits until the members whose class `leaves` have ended. The end of any other member is an error, and so is a failure.
     pub fn wait_gone(&mut self, leaves: impl Fn(&ClassKind) -> bool) -> Result<()> {
         let kind = |process: usize| &self.instance.class(process).kind;
         let mut left = (0..self.present.len()).filter(|p| self.present[*p] && leaves(kind(*p))).count();
@@ -97,17 +97,17 @@ impl<'a> WorkerGroup<'a> {
     /// CPU time of all members so far.
     pub fn cpu_time(&self) -> Result<Duration> {
         self.members().try_fold(Duration::ZERO, |sum, process| {
-            let pid = self.instance.pid(process).context("A process has not said its number")?;
+            let pid = self.instance.pid(process).context("A process has not registered its process id")?;
             let time = cpu_time(pid)
                 .with_context(|| format!("Cannot read the CPU clock of {}", self.instance.name(process)))?;
             Ok(sum + time)
         })
     }
 
-    /// Bytes of page tables of each member: its number and how many.
+    /// Bytes of page tables of each member, with its number.
     pub fn page_table_bytes(&self) -> Result<Vec<(usize, u64)>> {
         let of = |process| {
-            let pid = self.instance.pid(process).context("A process has not said its number")?;
+            let pid = self.instance.pid(process).context("A process has not registered its process id")?;
             Ok((process, page_tables::of_process(pid.as_raw_nonzero())?))
         };
         self.members().map(of).collect()
@@ -117,7 +117,7 @@ impl<'a> WorkerGroup<'a> {
         (0..self.present.len()).filter(|p| self.present[*p])
     }
 
-    /// The next that is to be heard; `None` if the deadline has passed. An end of a supervisor before its processes' is an error.
+    /// The next report; `None` if the deadline has passed. The end of a supervisor before its processes is an error.
     fn next(&mut self, deadline: Option<u64>) -> Result<Option<ChildStatus>> {
         loop {
             if let Some(statuses) = self.unread.pop() {
@@ -138,7 +138,7 @@ impl<'a> WorkerGroup<'a> {
                 self.hear()?;
                 continue;
             }
-            // With nothing left to be heard, a supervisor that has gone has left nobody behind, or died.
+            // If there are no more reports, a supervisor that has ended has either no processes left, or has died.
             let ended: Vec<_> = (0..self.supervisors.len()).rev().filter(|w| ready(&fds[w + 1])).collect();
             for w in ended {
                 match self.supervisors.swap_remove(w).wait().context("Cannot wait for a supervisor")? {
@@ -153,13 +153,13 @@ impl<'a> WorkerGroup<'a> {
     /// Reads what is in the pipe.
     fn hear(&mut self) -> Result<()> {
         let mut bytes = [0; 512 * RECORD];
-        let n = self.statuses.read(&mut bytes).context("Cannot hear of the processes")?;
-        // Whole records are written, so whole ones are read.
+        let n = self.statuses.read(&mut bytes).context("Cannot read the processes' reports")?;
+        // Whole records are written, so whole records are read.
         self.unread.extend(bytes[..n].as_chunks::<RECORD>().0.iter().rev().map(|r| ChildStatus::decode(*r)));
         Ok(())
     }
 
-    /// The error that the untimely end of a member is.
+    /// The error for the early end of a member.
     fn untimely(&mut self, process: usize, exit: Exit) -> anyhow::Error {
         self.present[process] = false;
         obituary(self.instance, process, exit)
@@ -168,13 +168,13 @@ impl<'a> WorkerGroup<'a> {
 
 impl Drop for WorkerGroup<'_> {
     fn drop(&mut self) {
-        // All first: each then needs no more than to be reaped.
+        // All first: then each needs only to be reaped.
         self.supervisors.iter().for_each(ProcessFamily::kill);
     }
 }
 
-/// What `process` does, alone or as threads, from its first moment to its exit status; with the connection that it has if it is a
-/// client or a server.
+/// The work of `process`, alone or as threads, from its start to its exit status; with its connection if it is a client or a
+/// server.
 pub fn run_process(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> i32 {
     instance.enrol(process);
     let class = instance.class(process);
@@ -193,12 +193,12 @@ fn alone(instance: &Instance<'_>, worker: usize, link: Option<Link<'_>>) -> i32 
     }
 }
 
-/// Workers that are threads of one process. The first one that fails ends them all.
+/// Workers that are threads of one process. The first failure ends them all.
 fn together(instance: &Instance<'_>, first: usize, count: usize) -> i32 {
     std::thread::scope(|scope| {
         for worker in first..first + count {
             let body = move || {
-                // A panic must not leave the others waiting for this one.
+                // After a panic the others must not wait for this one.
                 let status = catch_unwind(AssertUnwindSafe(|| alone(instance, worker, None))).unwrap_or(101);
                 if status != 0 {
                     exit_now(status);
@@ -242,7 +242,7 @@ fn work(instance: &Instance<'_>, process: usize, link: Option<Link<'_>>) -> Resu
     }
 }
 
-/// The error that the end of `process`, or of the threads from that one on, is.
+/// The error for the end of `process`, or of the threads from that one on.
 fn obituary(instance: &Instance<'_>, process: usize, exit: Exit) -> anyhow::Error {
     let class = instance.class(process);
     let mut workers = process..process + if class.threads { class.count } else { 1 };
@@ -250,7 +250,7 @@ fn obituary(instance: &Instance<'_>, process: usize, exit: Exit) -> anyhow::Erro
     let role = instance.name(failed);
     match (exit, instance.word_of(failed)) {
         (_, Some(word)) => anyhow::anyhow!("{role} failed: {word}"),
-        (Exit::Status(n), None) => anyhow::anyhow!("{role} ended with status {n} before its time"),
+        (Exit::Status(n), None) => anyhow::anyhow!("{role} ended early with status {n}"),
         (Exit::Signal(n), None) => anyhow::anyhow!("{role} was ended by signal {n}"),
     }
 }

@@ -1,4 +1,4 @@
-//! The laboratory: what can be set on a machine and taken back, virtual machines, the agent in a guest, and the hosts that run trials.
+//! The laboratory: settings of a machine and their undo, virtual machines, the agent in a guest, and the hosts that run trials.
 //!
 //! Dependencies between the modules point downwards: `host` → {`guest`, `vm`} → `protocol` → `lever` → `undo`.
 

@@ -1,5 +1,5 @@
-//! What host and guest say to each other: a job file in the initramfs one way, NDJSON events over the debug console the other.
-//! Both ends are the same executable, so the format has a version only to make a mix-up loud.
+//! The protocol between host and guest: a job file in the initramfs one way, NDJSON events over the debug console the other. Both
+//! ends are the same executable, so the version serves only to detect a mix-up.
 
 use std::collections::BTreeMap;
 
@@ -23,72 +23,72 @@ use bigiron_probe::sampled::profile::Profiles;
 /// Version of the job and of the events.
 pub const PROTOCOL: u32 = 2;
 
-/// Where the job lies in the guest.
+/// Path of the job in the guest.
 pub const JOB_PATH: &str = "/job.json";
 
 /// I/O port of QEMU's isa-debugcon: every byte written there is appended to a file on the host.
 pub const EVENT_PORT: u16 = 0xe9;
 
-/// I/O port of a second isa-debugcon, in a guest that is going to lose its power: what is acknowledged there.
+/// I/O port of a second isa-debugcon, for acknowledgements in a guest that will lose its power.
 pub const ACK_PORT: u16 = 0xea;
 
 /// I/O port of QEMU's isa-debug-exit: writing `v` ends QEMU with status `2v + 1`.
 pub const EXIT_PORT: u16 = 0xf4;
 
-/// Written to [`EXIT_PORT`] when the agent has said everything: tells an orderly end from a crash or a power-off.
+/// Written to [`EXIT_PORT`] after the agent's last event: tells an orderly end from a crash or a power-off.
 pub const EXIT_DONE: u8 = 0x21;
 
 /// QEMU's exit status after [`EXIT_DONE`].
 pub const EXIT_DONE_STATUS: i32 = EXIT_DONE as i32 * 2 + 1;
 
-/// One trial's work, as the guest needs to know it.
+/// One trial's work, for the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuestJob {
     pub protocol: u32,
     pub clock: Clock,
-    /// Seconds of the guest's clock to idle before the first workload: background work after boot ends there.
+    /// Idle seconds of the guest's clock before the first workload, in which background work after boot ends.
     pub settle_seconds: u32,
-    /// Iterations of a user loop before the first workload: shifts the phase of the timer tick.
+    /// Iterations of a user-space loop before the first workload: shifts the phase of the timer tick.
     pub jitter: u32,
     pub seed: u64,
     /// Modules to load, in order.
     pub modules: Vec<Module>,
-    /// Command-line words that levers put there: read back before anything is measured.
+    /// Words of levers on the command line, read back before anything is measured.
     pub cmdline: Vec<String>,
     pub fault: Option<Fault>,
-    /// Only where the machine is going to lose its power.
+    /// Only if the machine will lose its power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<Crash>,
-    /// Levers of the running kernel, set when the devices are there and read back before anything is measured.
+    /// Levers of the running kernel, set once the devices exist and read back before anything is measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub levers: Vec<Setting>,
-    /// Modules that they need, loaded after the devices were made.
+    /// Modules for these levers, loaded after the devices are created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lever_modules: Vec<Module>,
     /// Options with which the workloads' disks are mounted, as typed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub mount: String,
-    /// Where the workloads' processes are to be: what levers came to.
+    /// Where the workloads' processes run, according to the levers.
     #[serde(default, skip_serializing_if = "Placement::is_anywhere")]
     pub placement: Placement,
-    /// What the kernel has to see.
+    /// The machine shape that the kernel must see.
     #[serde(default, skip_serializing_if = "MachineShape::is_plain")]
     pub shape: MachineShape,
-    /// Disks that the guest makes besides those with file systems.
+    /// Disks that the guest creates in addition to those with file systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw_disks: Option<RawDisks>,
-    /// Whether what the file system can do is found out, after the last workload.
+    /// Whether to find out the file system's features, after the last workload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,
     pub purpose: Purpose,
-    /// Whether others work on the machine, so that what the trial's own processes do is counted by itself.
+    /// Whether others use the machine, so that the trial's own processes must be counted separately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
     pub workloads: Vec<WorkloadJob>,
 }
 
 impl GuestJob {
-    /// A job to be judged that runs nothing yet, on a machine as it is.
+    /// An empty job whose results will be judged, without changes to the machine.
     pub fn new(clock: Clock, seed: u64) -> Self {
         Self {
             protocol: PROTOCOL,
@@ -113,12 +113,12 @@ impl GuestJob {
         }
     }
 
-    /// Whether QEMU counts the trial's instructions: what they belong to is told at the end.
+    /// Whether QEMU counts the trial's instructions: the symbols to attribute them are sent at the end.
     pub fn is_counted(&self) -> bool {
         self.clock == Clock::Exact && self.purpose == Purpose::Profile
     }
 
-    /// Whether something is recorded while the trial runs, by the guest or this machine: marks are written down with their times and told at
+    /// Whether the guest or this machine records something while the trial runs: marks are then kept with their times and sent at
     /// the end.
     pub fn is_recorded(&self) -> bool {
         match self.clock {
@@ -131,9 +131,9 @@ impl GuestJob {
 /// A power cycle of a machine: from a boot to the next loss of power.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Crash {
-    /// What was acknowledged in the cycles before, a path in the initramfs; `None` in the first one.
+    /// The acknowledgements of earlier cycles, a path in the initramfs; `None` in the first cycle.
     pub acknowledged: Option<String>,
-    /// Whether it is over when that has been proved.
+    /// Whether the cycle ends after the verification of these.
     pub proves_only: bool,
 }
 
@@ -141,10 +141,10 @@ pub struct Crash {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RawDisks {
     pub count: u32,
-    /// Of each.
+    /// Size of each disk.
     pub size_mib: u64,
     pub block_bytes: u32,
-    /// `scsi_debug` with its parameters, and what it needs.
+    /// `scsi_debug` with its parameters, and its dependencies.
     pub modules: Vec<Module>,
 }
 
@@ -160,7 +160,7 @@ impl RawDisks {
 pub struct Module {
     pub path: String,
     pub parameters: String,
-    /// It may refuse to load: a variant for CPU features that the machine may lack.
+    /// Loading may fail: a variant for CPU features that the machine may lack.
     pub optional: bool,
 }
 
@@ -170,13 +170,13 @@ pub struct WorkloadJob {
     pub name: String,
     pub options: Options,
     pub storage: Option<Storage>,
-    /// Trees that are mounted read-only.
+    /// Trees mounted read-only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trees: Vec<PmemFileSystem>,
-    /// The name of the image that the storage starts from, if it does not start empty.
+    /// The name of the image that the storage starts from, unless it starts empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
-    /// What the plan says that it starts from.
+    /// The foundation in the plan.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub foundation: BTreeMap<String, String>,
 }
@@ -190,40 +190,40 @@ pub struct PmemFileSystem {
     pub filesystem: String,
 }
 
-/// The file system that a workload gets, and the device below it.
+/// A workload's file system and the device below it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Storage {
     pub device: Device,
     pub filesystem: String,
-    /// The empty file system as packed extents, a path in the initramfs; `None` if the device comes with it.
+    /// The empty file system as packed extents, a path in the initramfs; `None` if the device already contains it.
     pub image: Option<String>,
-    /// The file system as it lies on a pmem device, to be copied onto `device`.
+    /// The file system on a pmem device, to be copied to `device`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy: Option<Copy>,
-    /// Files that are laid onto the empty file system when it is mounted.
+    /// Files to copy to the empty file system after mounting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<PmemFileSystem>,
-    /// The disk of its journal, where that is another one.
+    /// The disk of its journal, if separate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalDisk>,
 }
 
-/// A disk that has the journal of a file system on another.
+/// A disk with the journal of a file system on another disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalDisk {
-    /// The storage that was asked for, by its name.
+    /// The name of the requested storage.
     pub storage: String,
     pub device: Device,
-    /// The empty journal as packed extents, a path in the initramfs; `None` if the device comes with it.
+    /// The empty journal as packed extents, a path in the initramfs; `None` if the device already contains it.
     pub image: Option<String>,
 }
 
-/// Bytes to be copied from persistent memory.
+/// Bytes to copy from persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
     /// Slot of the pmem device.
     pub pmem: usize,
-    /// (offset, length) of what is not a hole.
+    /// (offset, length) of the parts that are not holes.
     pub extents: Vec<(u64, u64)>,
 }
 
@@ -231,9 +231,9 @@ pub struct Copy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Device {
-    /// null_blk with memory backing, made through configfs; each request completes after `completion_ns` by a timer.
+    /// null_blk with memory backing, created through configfs; each request completes after `completion_ns` by a timer.
     NullBlk { size_mib: u64, completion_ns: u64, queues: u32 },
-    /// Network block device number `index`, served from the guest's memory at the pace of a spinning disk.
+    /// Network block device number `index`, served from the guest's memory with the timing of a spinning disk.
     Rotational { index: usize, size_mib: u64, spindle: Spindle },
     /// Persistent memory number `index`: a file of the host, private to the guest, without a model of completion time.
     Pmem { index: usize },
@@ -243,7 +243,7 @@ pub enum Device {
     Virtio { serial: String },
 }
 
-/// What the guest says, in order: `hello`, `ready`, `quiet`, then per workload `step`…, `result` or `failed`, last `done`.
+/// The guest's events, in order: `hello`, `ready`, `quiet`, then per workload `step`…, `result` or `failed`, last `done`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum GuestEvent {
@@ -251,23 +251,23 @@ pub enum GuestEvent {
     Hello { protocol: u32, guest: GuestIdentity },
     /// What levers changed in the running kernel.
     Applied { changes: Vec<FileChange> },
-    /// Modules loaded, devices made, levers read back: the guest idles now.
+    /// Modules are loaded, devices created, levers read back: the guest now idles.
     Ready,
-    /// The kernel's own work after boot is over: the workloads begin.
+    /// The kernel's own work after boot is over: the workloads start.
     Quiet { clocksource: String },
     /// A step of a workload begins.
     Step { workload: String, step: String, done: u32, of: u32 },
-    /// A workload's values, by the metrics' names, and its facts.
+    /// A workload's values, by metric, and its facts.
     Result { workload: String, values: Vec<(String, f64)>, facts: Vec<(String, String)> },
-    /// What the workload has marked, in the order of its cuts.
+    /// The windows that the workload has marked, in order.
     Windows { workload: String, windows: Vec<Window> },
-    /// What was counted in all windows of the trial.
+    /// The counters of all windows of the trial.
     Counters { counters: TrialCounters },
-    /// When what was marked, a part: the marks' numbers and nanoseconds of `CLOCK_MONOTONIC`.
+    /// A part of the marks: their numbers and times, in nanoseconds of `CLOCK_MONOTONIC`.
     Marks { marks: Vec<(u8, u64)> },
-    /// What was waited for, by window in the order of the cuts, on this many CPUs.
+    /// The waits by window, in order, on this many CPUs.
     Waits { cpus: u32, traced: Traced, windows: Vec<WindowWaits> },
-    /// What was sampled, or why nothing was.
+    /// The samples, or why there are none.
     Samples { taken: Result<Profiles, String> },
     /// The kernel's own account of its locks while a workload ran.
     LockStat { stat: LockStat },
@@ -275,20 +275,20 @@ pub enum GuestEvent {
     Programs { programs: Vec<Program> },
     /// The kernel's functions: a part of `/proc/kallsyms`, whole lines.
     Symbols { text: String },
-    /// What the file system can do, by [`bigiron_probe::filesystem`]'s names.
+    /// The file system's features, by [`bigiron_probe::filesystem`]'s names.
     Features { found: Vec<(String, String)> },
-    /// What was acknowledged before the machine lost its power is there; what was looked at.
+    /// Everything acknowledged before the power loss is there; the facts say what was checked.
     Proved { workload: String, facts: Vec<(String, String)> },
     /// The trial's failure, as seen from inside.
     Failed { failure: Failure, message: String },
-    /// bigiron itself could not do its part in this guest (a module that does not load, a lever that did not take): nobody's
-    /// performance, and no reason to try the next slot.
+    /// bigiron itself failed in this guest (a module that does not load, a lever that did not take): this says nothing about
+    /// performance, and the next slot would fail too.
     Unfit { message: String },
-    /// Lines of the kernel's log that matter.
+    /// Relevant lines of the kernel's log.
     Complaints { lines: Vec<Complaint> },
-    /// What a workload left for keeping: its end, where it is long.
+    /// A file that a workload left for keeping; only its end if it is long.
     Artifact { name: String, text: String },
-    /// Everything has been said.
+    /// The last event.
     Done,
 }
 
@@ -296,10 +296,10 @@ pub enum GuestEvent {
 const SHOWN: usize = 200;
 
 impl GuestEvent {
-    /// The event that a line holds.
+    /// Parses the event on a line.
     ///
     /// # Errors
-    /// It holds none; how the line begins.
+    /// If there is none; the message shows the beginning of the line.
     pub fn of_line(line: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(line).map_err(|_| String::from_utf8_lossy(line).escape_debug().take(SHOWN).collect())
     }

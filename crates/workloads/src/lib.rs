@@ -1,4 +1,4 @@
-//! The workloads that are small: each is one folder and implements [`bigiron_workload::Workload`].
+//! The small workloads: each is one folder and implements [`bigiron_workload::Workload`].
 
 pub mod build;
 pub mod chat;

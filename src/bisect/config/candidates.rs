@@ -1,4 +1,4 @@
-//! Which links of a chain are candidates of a search.
+//! Selects the candidates of a search from the links of a chain.
 //!
 //! Invariant: the good configuration comes first and the bad one last, and each differs from the one before it.
 
@@ -6,18 +6,18 @@ use super::super::ChainLink;
 use super::chain::Chain;
 use super::options::ConfigOptions;
 
-/// All links of a chain, from the good configuration to the bad one, none of them laid out.
+/// All links of a chain, from the good configuration to the bad one, none of them configured.
 pub fn all(chain: &Chain) -> Vec<ChainLink> {
     (0..=chain.switches().len()).map(|count| link(chain, count.saturating_sub(1), count)).collect()
 }
 
-/// The link that goes from `from` switches to `to`: what it switches is called by the first option of each.
+/// The link that switches everything between `from` and `to`; each switch is named after its first option.
 fn link(chain: &Chain, from: usize, to: usize) -> ChainLink {
     let options = chain.switches()[from..to].iter().filter_map(|switch| switch.0.first().cloned()).collect();
     ChainLink { switched: to, options }
 }
 
-/// The links of a chain that is laid out from its good end on.
+/// The candidates of a chain that is configured link by link, from its good end.
 pub struct Candidates<'a> {
     chain: &'a Chain,
     kept: Vec<Laid>,
@@ -36,8 +36,8 @@ impl<'a> Candidates<'a> {
         Self { chain, kept: vec![good] }
     }
 
-    /// Takes what Kconfig has made of the next link, which has `count` switches and is not the last. One that is its predecessor, or has values
-    /// that neither end has, is no candidate: what it switches goes with what comes next.
+    /// Adds Kconfig's result for the next link, which has `count` switches and is not the last. A result equal to its
+    /// predecessor, or with values that neither end has, is not a candidate: its switches are joined with the next link's.
     pub fn add(&mut self, count: usize, text: String, options: ConfigOptions) {
         if self.last().options.changes(&options).is_empty() || self.chain.stranger(&options).is_some() {
             return;
@@ -49,7 +49,7 @@ impl<'a> Candidates<'a> {
     pub fn end(mut self) -> Vec<(ChainLink, String)> {
         let (all, bad) = (self.chain.switches().len(), self.chain.bad());
         let text = self.chain.text(all);
-        // One may be the bad configuration before all is switched: then the rest has no effect.
+        // A link may equal the bad configuration before all is switched: the remaining switches then have no effect.
         match self.kept.iter().skip(1).position(|laid| laid.options.changes(bad).is_empty()) {
             Some(before) => {
                 self.kept.truncate(before + 2);
@@ -85,7 +85,7 @@ mod tests {
         Chain::new(good.to_owned(), bad.to_owned(), &Kconfig::default()).unwrap()
     }
 
-    /// What comes of links that Kconfig has made these of: the number of switches and the options of each candidate.
+    /// The candidates for these results of Kconfig: the number of switches and the options of each.
     fn laid(links: &[(usize, &str)]) -> Vec<(usize, String)> {
         let chain = chain();
         let mut candidates = Candidates::new(&chain);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_goes_with_what_comes_next() {
-        // B alone does nothing, and the link of B and C is not to be had at all.
+        // B alone has no effect, and Kconfig rejects the link of B and C.
         assert_eq!(laid(&[(1, "A"), (2, "A"), (3, "ABC")]), expected(&[(0, ""), (1, "A"), (3, "BC"), (4, "D")]));
         assert_eq!(laid(&[(1, "A"), (3, "ABC")]), expected(&[(0, ""), (1, "A"), (3, "BC"), (4, "D")]));
         assert_eq!(laid(&[]), expected(&[(0, ""), (4, "ABCD")]));

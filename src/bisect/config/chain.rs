@@ -1,8 +1,9 @@
-//! The chain of configurations between two of one tree: each has one more of the differences as the bad one has it.
+//! The chain of configurations between two configurations of one tree: each link takes one more difference from the bad one.
 //!
-//! What is switched off comes first, what depends on something before that; then what is switched on or has another value, what something depends on
-//! before that. So an option comes and goes by itself, and not together with all that depends on it. Members of a choice are switched together.
-//! Invariant: the first link is the good configuration and the last the bad one, letter for letter.
+//! Options that are switched off come first, dependents before their dependencies; then options that are switched on or get
+//! another value, dependencies before their dependents. So an option changes alone, and not together with everything that depends
+//! on it. Members of a choice are switched together.
+//! Invariant: the first link is the good configuration and the last the bad one, byte for byte.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,11 +11,11 @@ use std::fmt::Write as _;
 use super::kconfig::Kconfig;
 use super::options::{ConfigOptions, NOT_SET, OptionChange};
 
-/// Options that a link switches from what the good configuration has to what the bad one has.
+/// Options that a link switches from the good configuration's values to the bad one's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switch(pub Vec<OptionChange>);
 
-/// Two configurations, and the way from one to the other.
+/// Two configurations, and the chain between them.
 #[derive(Clone, Debug)]
 pub struct Chain {
     good: (String, ConfigOptions),
@@ -23,10 +24,10 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain between two configurations as Kconfig wrote them.
+    /// The chain between two configurations written by Kconfig.
     ///
     /// # Errors
-    /// A text that is none, with what is wrong with it.
+    /// If a text is not a configuration; the message gives the reason.
     pub fn new(good: String, bad: String, kconfig: &Kconfig) -> Result<Chain, String> {
         let parse =
             |text: &str| ConfigOptions::parse(text).map_err(|(line, why)| format!("line {line} of a .config: {why}"));
@@ -40,27 +41,28 @@ impl Chain {
         &self.good.1
     }
 
-    /// Those of the bad one.
+    /// The options of the bad configuration.
     pub fn bad(&self) -> &ConfigOptions {
         &self.bad.1
     }
 
-    /// What each link after the first switches. Never empty unless the configurations are the same.
+    /// The switch of each link after the first. Empty only if the configurations are equal.
     pub fn switches(&self) -> &[Switch] {
         &self.switches
     }
 
-    /// Whether nothing differs.
+    /// Whether the configurations are equal.
     pub fn is_empty(&self) -> bool {
         self.good.1.changes(&self.bad.1).is_empty()
     }
 
-    /// The option of a configuration that has a value which neither end has.
+    /// An option of `options` whose value neither end has.
     pub fn stranger(&self, options: &ConfigOptions) -> Option<String> {
         options.stranger(&self.good.1, &self.bad.1)
     }
 
-    /// The configuration in which the first `count` switches are as the bad one has them; what Kconfig makes of it is the link's.
+    /// The configuration in which the first `count` switches have the bad end's values; Kconfig turns it into the link's
+    /// configuration.
     pub fn text(&self, count: usize) -> String {
         let ((good_text, good), (bad_text, bad)) = (&self.good, &self.bad);
         match count {
@@ -77,7 +79,7 @@ impl Chain {
         }
         let mut text = String::new();
         for option in good.all_of(bad) {
-            // What only one of them has, and cannot be switched, has no effect in the other.
+            // An option that only one end has, and that cannot be switched, has no effect in the other.
             let one = if good.has(option) { good.value(option) } else { bad.value(option) };
             let _ = match switched.get(option).copied().unwrap_or(one) {
                 NOT_SET => writeln!(text, "# CONFIG_{option} is not set"),
@@ -89,7 +91,7 @@ impl Chain {
 }
 
 fn switches(changes: Vec<OptionChange>, kconfig: &Kconfig) -> Vec<Switch> {
-    // A number or a text that one of the configurations has not is that of an option which is switched.
+    // A number or text that only one configuration has belongs to an option that is switched.
     let is_own =
         |change: &OptionChange| change.is_switch() || ![&change.from, &change.to].contains(&&NOT_SET.to_owned());
     let all = changes.len();
@@ -111,7 +113,7 @@ fn switches(changes: Vec<OptionChange>, kconfig: &Kconfig) -> Vec<Switch> {
             }
         }
     }
-    // A choice is called by what it becomes.
+    // A choice is named after its new value.
     for switch in &mut switches {
         switch.0.sort_by_key(OptionChange::is_off);
     }
@@ -164,7 +166,7 @@ mod tests {
                 assert_eq!(before.value(&change.option), change.from, "{count}");
             }
         }
-        // What only comes with another has its value from the start, and what the bad one leaves out stays out.
+        // Options that depend on a later switch have their value from the start, and options absent from the bad end stay absent.
         let with_net = at(5);
         assert_eq!((with_net.value("NET_QUEUES"), with_net.value("NET_FAST")), ("4", "n"));
         assert!(with_net.has("NET_SLOW") && with_net.value("NET_SLOW") == "n");

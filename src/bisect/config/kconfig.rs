@@ -1,7 +1,7 @@
-//! What a tree's Kconfig files say of its options, as far as a report tells it: where each is defined, by which words a menu asks for it, and which
-//! options are members of one choice.
+//! The facts about options that a report takes from a tree's Kconfig files: where each is defined, its prompt, and which options
+//! are members of one choice.
 //!
-//! Invariant: it is for people, and for the order of links. Whether an option can be set is decided by the tree's own Kconfig.
+//! Invariant: these facts serve only readers and the order of links. The tree's own Kconfig decides whether an option can be set.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use super::options::OptionChange;
 use crate::bisect::git::SourceTree;
 
-/// Lines that begin an entry that matters here.
+/// Lines that begin a relevant entry.
 const ENTRIES: &str = "^[[:space:]]*(menuconfig|config|choice|endchoice)([[:space:]]|$)";
 
-/// Lines of an entry that are read for its words, at most.
+/// Maximum number of lines of an entry that are searched for its prompt.
 const LINES: usize = 40;
 
 /// Places of definitions, and choices.
@@ -21,11 +21,11 @@ const LINES: usize = 40;
 pub struct Kconfig {
     /// File and line, from 1, of every definition.
     defined: HashMap<String, Vec<(String, usize)>>,
-    /// The number of the choice of which an option is a member.
+    /// For each option that is a member of a choice, the number of the choice.
     choices: HashMap<String, usize>,
 }
 
-/// An option with what is known of it.
+/// An option and the known facts about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Described {
@@ -33,9 +33,9 @@ pub struct Described {
     pub option: String,
     pub from: String,
     pub to: String,
-    /// Whether it was switched itself; else it goes with those that were.
+    /// Whether it was switched itself; otherwise it follows from those that were.
     pub switched: bool,
-    /// The words by which a menu asks for it.
+    /// Its prompt in the menu.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Where it is defined: `FILE:LINE`.
@@ -44,12 +44,12 @@ pub struct Described {
 }
 
 impl Kconfig {
-    /// Of the tree at a commit.
+    /// Reads the Kconfig files of a tree at a commit.
     pub fn of(tree: &SourceTree, commit: &str) -> Kconfig {
         Kconfig::parse(tree.grep(commit, ENTRIES, "*Kconfig*").into_iter())
     }
 
-    /// Of lines that begin entries: file, number, text; those of one file in their order.
+    /// Parses lines that begin entries: file, number, text; lines of one file in order.
     pub fn parse(lines: impl Iterator<Item = (String, usize, String)>) -> Kconfig {
         let mut read = Kconfig::default();
         let (mut choice, mut choices, mut within) = (None, 0, String::new());
@@ -74,12 +74,12 @@ impl Kconfig {
         read
     }
 
-    /// Which choice an option is a member of.
+    /// The choice of which an option is a member.
     pub fn choice(&self, option: &str) -> Option<usize> {
         self.choices.get(option).copied()
     }
 
-    /// What is known of a changed option; of several definitions, of the first that asks for it.
+    /// The known facts about a changed option; of several definitions, those of the first with a prompt.
     pub fn describe(&self, tree: &SourceTree, commit: &str, change: &OptionChange, switched: bool) -> Described {
         let places = self.defined.get(&change.option).map_or(&[][..], Vec::as_slice);
         let asked = places.iter().find_map(|(file, line)| {
@@ -93,24 +93,24 @@ impl Kconfig {
 }
 
 impl Described {
-    /// A changed option of which nothing more is known.
+    /// A changed option about which nothing more is known.
     pub fn unknown(change: &OptionChange, switched: bool) -> Described {
         let OptionChange { option, from, to } = change.clone();
         Described { option, from, to, switched, prompt: None, defined: None }
     }
 }
 
-/// Whether a file's options are those of a kernel for x86.
+/// Whether a file's options belong to an x86 kernel.
 fn is_built(file: &str) -> bool {
     !file.starts_with("scripts/")
         && !file.starts_with("Documentation/")
         && (!file.starts_with("arch/") || file.starts_with("arch/x86/") || file.matches('/').count() == 1)
 }
 
-/// The words by which the entry at `line`, from 1, asks for its option.
+/// The prompt of the entry at `line`, from 1.
 fn prompt(text: &str, line: usize) -> Option<String> {
     let entry = text.lines().skip(line).take(LINES);
-    // An entry ends where the next begins; what belongs to it is indented.
+    // An entry ends where the next begins; its own lines are indented.
     let entry = entry.take_while(|l| l.trim().is_empty() || l.starts_with([' ', '\t', '#']));
     let ask = |line: &str| {
         let (word, rest) = line.trim().split_once([' ', '\t'])?;

@@ -1,6 +1,8 @@
-//! Kernels of one source tree in two configurations: what the two differ in, and the chain of configurations that leads from one to the other.
+//! Kernels of one source tree in two configurations: the differences between the two, and the chain of configurations that leads
+//! from one to the other.
 //!
-//! Invariant: what differs is read in the `.config` files that the tree's own Kconfig made, never in what was asked for.
+//! Invariant: differences are read from the `.config` files that the tree's own Kconfig wrote, never from the input
+//! configurations.
 
 pub mod candidates;
 pub mod chain;

@@ -1,6 +1,6 @@
-//! A kernel's configuration as options with values, and what two of them differ in.
+//! A kernel's configuration as options with values, and the differences between two configurations.
 //!
-//! Invariant: an option that is not set and one that does not appear are the same, since a kernel is compiled alike with both.
+//! Invariant: an option that is not set equals one that does not appear, because both compile to the same kernel.
 
 use std::collections::HashMap;
 
@@ -16,44 +16,44 @@ pub struct ConfigOptions {
     values: HashMap<String, String>,
 }
 
-/// An option that two configurations set unlike each other.
+/// An option with different values in two configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OptionChange {
     /// Without `CONFIG_`.
     pub option: String,
-    /// As a configuration has it behind `=`; `n` if it is not set.
+    /// The value after `=` in a configuration; `n` if not set.
     pub from: String,
     pub to: String,
 }
 
 impl OptionChange {
-    /// As people write it: `CONFIG_SMP=y`.
+    /// As written in a configuration: `CONFIG_SMP=y`.
     pub fn name(&self) -> String {
         format!("CONFIG_{}={}", self.option, self.to)
     }
 
-    /// Whether it takes an option away.
+    /// Whether the change switches the option off.
     pub fn is_off(&self) -> bool {
         self.to == NOT_SET
     }
 
-    /// Whether the option is one that is set or not, and not a number or a text.
+    /// Whether the option is a switch (set or not set), and not a number or a text.
     pub fn is_switch(&self) -> bool {
         is_switch(&self.from) && is_switch(&self.to)
     }
 }
 
-/// Whether a value is one of an option that is set or not.
+/// Whether a value is that of a switch.
 fn is_switch(value: &str) -> bool {
     matches!(value, "y" | "m" | NOT_SET)
 }
 
 impl ConfigOptions {
-    /// Of the text of a configuration.
+    /// Parses the text of a configuration.
     ///
     /// # Errors
-    /// The number of the first line, from 1, that is neither a setting nor a comment, and what is wrong with it.
+    /// The number of the first line, from 1, that is neither a setting nor a comment, and the reason.
     pub fn parse(text: &str) -> Result<ConfigOptions, (usize, &'static str)> {
         let mut options = ConfigOptions::default();
         for (index, line) in text.lines().enumerate() {
@@ -72,7 +72,7 @@ impl ConfigOptions {
         self.values.get(option).map_or(NOT_SET, String::as_str)
     }
 
-    /// Whether it says anything of an option, be it that it is not set.
+    /// Whether the configuration mentions an option, even as not set.
     pub fn has(&self, option: &str) -> bool {
         self.values.contains_key(option)
     }
@@ -95,7 +95,7 @@ impl ConfigOptions {
         all
     }
 
-    /// What `other` has otherwise, in the order in which Kconfig writes it.
+    /// The options that `other` sets differently, in the order in which Kconfig writes them.
     pub fn changes(&self, other: &ConfigOptions) -> Vec<OptionChange> {
         let change = |option: &str| {
             let (from, to) = (self.value(option), other.value(option));
@@ -104,17 +104,17 @@ impl ConfigOptions {
         self.all_of(other).into_iter().filter_map(change).collect()
     }
 
-    /// The first option that has a value here, or none, which neither of two others gives it.
+    /// The first option whose value, or absence, neither of two others has.
     pub fn stranger(&self, a: &ConfigOptions, b: &ConfigOptions) -> Option<String> {
         let is_strange = |option: &&str| ![a.value(option), b.value(option)].contains(&self.value(option));
         self.all_of(a).into_iter().find(is_strange).map(str::to_owned)
     }
 }
 
-/// What a line sets, if it sets anything.
+/// The setting on a line, if there is one.
 fn setting(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
     if let Some(name) = line.strip_prefix("# CONFIG_").and_then(|rest| rest.strip_suffix(" is not set")) {
-        return if is_name(name) { Ok(Some((name, NOT_SET))) } else { Err("this is no name of an option") };
+        return if is_name(name) { Ok(Some((name, NOT_SET))) } else { Err("this is not the name of an option") };
     }
     if line.trim().is_empty() || line.starts_with('#') {
         return Ok(None);
@@ -124,7 +124,7 @@ fn setting(line: &str) -> Result<Option<(&str, &str)>, &'static str> {
     };
     let Some((name, value)) = rest.split_once('=') else { return Err("`=` and a value are missing") };
     if !is_name(name) {
-        return Err("this is no name of an option");
+        return Err("this is not the name of an option");
     }
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -169,7 +169,8 @@ mod tests {
         let b =
             options("CONFIG_A=y\nCONFIG_NEW=y\n# CONFIG_B is not set\nCONFIG_D=y\nCONFIG_E=2\n# CONFIG_F is not set\n");
         let names: Vec<String> = a.changes(&b).iter().map(OptionChange::name).collect();
-        // What only one of them has stands between the same neighbours; what is not set anyway is no change.
+        // An option that only one side has keeps its place between its neighbours; an unset option that disappears is not a
+        // change.
         assert_eq!(names, ["CONFIG_NEW=y", "CONFIG_B=n", "CONFIG_OLD=n", "CONFIG_D=y", "CONFIG_E=2", "CONFIG_LAST=n"]);
         assert!(a.changes(&a).is_empty());
         assert_eq!(a.all_of(&b).len(), 8);

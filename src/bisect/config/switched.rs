@@ -1,6 +1,7 @@
-//! What is told of the place at which the change was found: the options in which its two configurations differ, and the functions that cost more.
+//! The facts reported about the place of a change: the options that differ between its two configurations, and the functions that
+//! cost more.
 //!
-//! Invariant: it is kept in the bisection's folder, so that a report can be made again without the tree.
+//! Invariant: they are kept in the bisection's folder, so that a report can be regenerated without the tree.
 
 use std::path::Path;
 
@@ -12,29 +13,29 @@ use crate::bisect::git::touched::Function;
 
 const FILE: &str = "switched.toml";
 
-/// What is known of the place.
+/// The known facts about the place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switched {
-    /// The place: the names of the last link before it and of the first after it.
+    /// The place: the names of the last link before the change and of the first after it.
     pub good: String,
     pub bad: String,
     /// Whether the functions that cost more were profiled.
     pub looked: bool,
-    /// What the two configurations differ in, those options first that were switched themselves.
+    /// The options that differ, those that were switched themselves first.
     pub options: Vec<Described>,
-    /// The functions that cost more in the bad end, those that matter most first.
+    /// The functions that cost more in the bad end, the largest increase first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Function>,
 }
 
 impl Switched {
-    /// Keeps it in the bisection's folder `dir`.
+    /// Writes the facts to the bisection's folder `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
         folder::write(dir, FILE, self)
     }
 
-    /// What is kept in `dir`.
+    /// Reads the facts in `dir`.
     pub fn read(dir: &Path) -> Result<Option<Switched>, BisectError> {
         folder::read(dir, FILE)
     }

@@ -1,4 +1,4 @@
-//! What came of building a commit, kept in the bisection's folder.
+//! The result of building a commit, kept in the bisection's folder.
 //!
 //! Invariant: a record appears whole or not at all, so that a commit is either known to be built, known not to build, or not yet tried.
 
@@ -14,7 +14,7 @@ use bigiron_model::store::StoreError;
 /// The folder of the records and logs, below the bisection's.
 pub const FOLDER: &str = "builds";
 
-/// What came of building one commit.
+/// The result of building one commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Built {
@@ -23,7 +23,7 @@ pub struct Built {
     /// Why it could not be built.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What make took; 0 if the kernel was in the cache.
+    /// Duration of make in seconds; 0 if the kernel was in the cache.
     pub seconds: f64,
     /// Bytes of the boot image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct Built {
 #[serde(rename_all = "kebab-case")]
 pub enum BuildOutcome {
     Built,
-    /// It had been built before, with the same configuration.
+    /// Built earlier with the same configuration.
     Cached,
     Failed,
 }
@@ -55,14 +55,14 @@ impl Built {
         format!("{FOLDER}/{}.log", super::short(commit))
     }
 
-    /// Keeps it in the bisection's folder `dir`.
+    /// Writes the record to the bisection's folder `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
         let folder = dir.join(FOLDER);
         fs::create_dir_all(&folder).map_err(|e| StoreError::io("create the folder", &folder, e))?;
         folder::write(&folder, &Self::file(&self.commit), self)
     }
 
-    /// What is known of `commit` in the bisection's folder `dir`.
+    /// The record of `commit` in the bisection's folder `dir`.
     pub fn read(dir: &Path, commit: &str) -> Result<Option<Built>, BisectError> {
         folder::read(&dir.join(FOLDER), &Self::file(commit))
     }

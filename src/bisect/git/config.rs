@@ -1,6 +1,7 @@
-//! The configuration that kernels are built with: the user's, with what a guest of bigiron cannot do without built in.
+//! The configuration that kernels are built with: the user's, plus the options that a bigiron guest needs built in.
 //!
-//! Invariant: what is needed is looked for in the `.config` that the tree's own Kconfig made of it; nothing is taken to be set because it was asked for.
+//! Invariant: needed options are looked up in the `.config` that the tree's own Kconfig wrote; requesting an option does not
+//! prove that it is set.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +13,7 @@ use bigiron_archive::hash;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::version::compare as compare_versions;
 
-/// What a guest boots by, speaks by, and what every workload may use.
+/// Options for booting a guest, for its communication, and for features that any workload may use.
 const NEEDED: &[&str] = &[
     "64BIT",
     "SMP",
@@ -48,7 +49,7 @@ const NEEDED: &[&str] = &[
     "NET",
     "UNIX",
     "INET",
-    // The storage of the guests: memory, a model, a rotating model, a file of the host's.
+    // The storage of the guests: memory, a model, a rotating model, a file of the host.
     "BLOCK",
     "BLK_DEV",
     "BLK_DEV_RAM",
@@ -62,7 +63,7 @@ const NEEDED: &[&str] = &[
     "OVERLAY_FS",
 ];
 
-/// What is set as well and may be missing: some workloads and levers, and the functions' names, need it.
+/// Options that are also set but may be missing: some workloads and levers, and the functions' names, need them.
 const WANTED: &[&str] = &[
     "VIRTIO_MENU",
     "RANDOM_TRUST_CPU",
@@ -81,7 +82,7 @@ const WANTED: &[&str] = &[
     "VETH",
 ];
 
-/// What would change the bytes from commit to commit, stop old sources on a new compiler, or ask for files that are not there.
+/// Options that would change the bytes from commit to commit, break old sources on a new compiler, or require missing files.
 const SETTLED: &[&str] = &[
     "# CONFIG_LOCALVERSION_AUTO is not set",
     "# CONFIG_WERROR is not set",
@@ -91,22 +92,22 @@ const SETTLED: &[&str] = &[
     "CONFIG_SYSTEM_REVOCATION_KEYS=\"\"",
 ];
 
-/// Where a configuration comes from.
+/// The origin of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
     File {
         path: PathBuf,
         text: String,
     },
-    /// A target of the tree's own, such as `defconfig`.
+    /// A target of the tree's Makefile, such as `defconfig`.
     Target(String),
 }
 
 impl Base {
-    /// What was given; else the tree's own `.config`, else this machine's configuration, else `defconfig`.
+    /// The configuration given; else the tree's own `.config`, else this machine's configuration, else `defconfig`.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not a configuration.
+    /// If a file cannot be read, or is not a configuration.
     pub fn choose(given: Option<&str>, top: Option<&Path>, boot: &Path, running: &str) -> Result<Base, Refusal> {
         if let Some(text) = given {
             return Base::given("config", text);
@@ -124,10 +125,10 @@ impl Base {
         own.or_else(usual).map_or_else(|| Ok(Base::Target("defconfig".to_owned())), |path| Base::read("config", &path))
     }
 
-    /// What was given by `option`: a file, or the name of a target.
+    /// The value of `option`: a file, or the name of a target.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not a configuration.
+    /// If a file cannot be read, or is not a configuration.
     pub fn given(option: &str, text: &str) -> Result<Base, Refusal> {
         let is_target = text.ends_with("config") && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         match is_target && !Path::new(text).exists() {
@@ -140,7 +141,7 @@ impl Base {
         let shown = path.display();
         let bad = |why: String| {
             Refusal::new(format!("--{option}: `{shown}` {why}"))
-                .hint("A kernel's configuration is a file like /boot/config-6.12, or a target of the tree's such as `defconfig`")
+                .hint("A kernel's configuration is a file like /boot/config-6.12, or a make target of the tree such as `defconfig`")
         };
         let bytes = fs::read(path).map_err(|e| bad(format!("cannot be read: {e}")))?;
         let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
@@ -163,7 +164,7 @@ impl Base {
         Ok(Base::File { path: path.to_path_buf(), text })
     }
 
-    /// As it is shown.
+    /// The name shown to users.
     pub fn name(&self) -> String {
         match self {
             Base::File { path, .. } => path.display().to_string(),
@@ -171,7 +172,7 @@ impl Base {
         }
     }
 
-    /// Hash of all that decides the configuration, but for the tree.
+    /// Hash of everything except the tree that decides the configuration.
     pub fn sha256(&self, more: &[String]) -> String {
         let base = match self {
             Base::File { text, .. } => text,
@@ -181,7 +182,7 @@ impl Base {
     }
 }
 
-/// The lines that go behind the base; `more` are options that a study needs beside the usual ones.
+/// The lines appended to the base; `more` are options that a study needs in addition to the usual ones.
 pub fn added(more: &[String]) -> String {
     let mut text = String::new();
     for line in SETTLED {
@@ -194,7 +195,7 @@ pub fn added(more: &[String]) -> String {
     text
 }
 
-/// The options that are needed and that `config` has not built in.
+/// The needed options that `config` does not have built in.
 pub fn missing<'a>(config: &str, more: &'a [String]) -> Vec<&'a str> {
     let is_set = |option: &str| {
         config.lines().any(|l| l.strip_prefix("CONFIG_").and_then(|l| l.strip_suffix("=y")) == Some(option))

@@ -1,7 +1,7 @@
-//! The commits between two, in an order in which each holds all before it.
+//! The commits between two commits, in an order in which each contains all before it.
 //!
-//! Invariant: a list is a chain of first parents every one of which has the good commit among its ancestors, so that "before the change" and "after it"
-//! mean the same for kernels as for places in the list.
+//! Invariant: a list is a chain of first parents, each with the good commit among its ancestors, so that "before the change" and
+//! "after the change" mean the same for kernels as for places in the list.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -11,36 +11,37 @@ use serde::{Deserialize, Serialize};
 use super::{complaint, git};
 use bigiron_model::refusal::Refusal;
 
-/// What every kernel's sources have, where bigiron can boot what is built of them.
+/// Files that all kernel sources have from which bigiron can build a bootable kernel.
 const KERNEL: [&str; 3] = ["Makefile", "Kconfig", "arch/x86/Makefile"];
 
-/// A commit, as people know it.
+/// A commit, as shown to users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Commit {
-    /// Whole.
+    /// The full hash.
     pub hash: String,
     pub subject: String,
     /// Name and address.
     pub author: String,
-    /// When it was written, ISO 8601.
+    /// The author date, ISO 8601.
     pub date: String,
-    /// Commits that it joins to the line: more than one of a merge. Those that touch none of the given paths count as well.
+    /// Number of commits that it adds to the line: more than one for a merge. Commits that touch none of the given paths count as
+    /// well.
     pub joins: u32,
 }
 
-/// A git repository of the user's.
+/// The user's git repository.
 #[derive(Clone, Debug)]
 pub struct SourceTree {
-    /// As it was named.
+    /// The folder, as named on the command line.
     dir: PathBuf,
 }
 
 impl SourceTree {
-    /// The repository in `dir`.
+    /// Opens the repository in `dir`.
     ///
     /// # Errors
-    /// No such folder, or none of a repository.
+    /// If the folder does not exist or is not a repository.
     pub fn open(dir: &Path) -> Result<SourceTree, Refusal> {
         let shown = dir.display();
         if !dir.is_dir() {
@@ -56,16 +57,15 @@ impl SourceTree {
             true => format!("--git: `{shown}` is not a git repository"),
             false => format!("--git: `{shown}` cannot be read: {why}"),
         };
-        Err(Refusal::new(message)
-            .hint("A clone of a kernel tree would be right; a folder of builds is given with `--kernels DIR`"))
+        Err(Refusal::new(message).hint("Name a clone of a kernel tree; for a folder of builds use `--kernels DIR`"))
     }
 
-    /// As it was named.
+    /// The folder, as named on the command line.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What git says to `args`.
+    /// Runs git with `args` and returns its output.
     fn ask(&self, args: &[&str]) -> Result<String, Refusal> {
         let output = git(&self.dir, args)?;
         if !output.status.success() {
@@ -81,7 +81,7 @@ impl SourceTree {
         path.canonicalize().map_err(|e| Refusal::new(format!("Cannot find `{}`: {e}", path.display())))
     }
 
-    /// The hash that objects are named by: `sha1` or `sha256`.
+    /// The hash function of object names: `sha1` or `sha256`.
     pub fn format(&self) -> Result<String, Refusal> {
         self.ask(&["rev-parse", "--show-object-format"])
     }
@@ -91,15 +91,15 @@ impl SourceTree {
         self.ask(&["rev-parse", "--show-toplevel"]).ok().filter(|top| !top.is_empty()).map(PathBuf::from)
     }
 
-    /// The commit that a revision means; `option` is what gave it.
+    /// Resolves a revision to a commit; `option` is the option it was given with.
     ///
     /// # Errors
-    /// None of that name, or one without a kernel's sources.
+    /// If there is no such commit, or it has no kernel sources.
     pub fn revision(&self, option: &str, text: &str) -> Result<String, Refusal> {
         let shown = self.dir.display();
         let no = || {
             Refusal::new(format!("--{option}: `{text}` is not a commit of `{shown}`"))
-                .hint("A tag, a branch, a hash, or what `git rev-parse` takes, such as `v6.12`; has it been fetched?")
+                .hint("Name a tag, a branch or a hash, such as `v6.12`, and make sure that it was fetched")
         };
         if text.is_empty() || text.starts_with('-') {
             return Err(no());
@@ -107,17 +107,18 @@ impl SourceTree {
         let hash = self.ask(&["rev-parse", "--verify", "--quiet", &format!("{text}^{{commit}}")]).map_err(|_| no())?;
         for file in KERNEL {
             if self.ask(&["cat-file", "-e", &format!("{hash}:{file}")]).is_err() {
-                let message = format!("`{text}` of `{shown}` is not a kernel's sources for x86-64: it has no {file}");
+                let message =
+                    format!("`{text}` of `{shown}` does not hold kernel sources for x86-64: it has no {file}");
                 return Err(Refusal::new(message));
             }
         }
         Ok(hash)
     }
 
-    /// `good`, the commits after it on the way to `bad` that touch one of `paths` (of no paths: all), and `bad`.
+    /// `good`, the commits after it up to `bad` that touch one of `paths` (all if `paths` is empty), and `bad`.
     ///
     /// # Errors
-    /// They are the same, `good` is not an ancestor of `bad`, or no commit between touches `paths`.
+    /// If they are equal, `good` is not an ancestor of `bad`, or no commit between them touches `paths`.
     pub fn between(&self, good: &str, bad: &str, paths: &[String]) -> Result<Vec<Commit>, Refusal> {
         let shown = self.dir.display();
         let (a, b) = (super::short(good), super::short(bad));
@@ -128,7 +129,7 @@ impl SourceTree {
             git(&self.dir, ["merge-base", "--is-ancestor", x, y]).map(|output| output.status.success())
         };
         if !is_ancestor(good, bad)? {
-            let refusal = Refusal::new(format!("Good, `{a}`, is no ancestor of bad, `{b}`, in `{shown}`"));
+            let refusal = Refusal::new(format!("Good, `{a}`, is not an ancestor of bad, `{b}`, in `{shown}`"));
             if is_ancestor(bad, good)? {
                 return Err(refusal.hint(
                     "Exchange them: a bisection finds a change in either direction, `--good` only names the older side",
@@ -137,7 +138,7 @@ impl SourceTree {
             let base = self.ask(&["merge-base", good, bad]).unwrap_or_default();
             return Err(refusal.hint(match base.is_empty() {
                 true => "They have no commit in common; is the clone a shallow one?".to_owned(),
-                false => format!("Where they part is `{}`, which may be the good one", super::short(&base)),
+                false => format!("Their merge base is `{}`; it may be the good commit", super::short(&base)),
             }));
         }
         let range = format!("{good}..{bad}");
@@ -159,9 +160,7 @@ impl SourceTree {
                     of(last),
                     paths.join(" ")
                 ))
-                .hint(
-                    "Paths are those of the tree, as `git log -- PATH` takes them, from the folder given with `--git`",
-                ));
+                .hint("Paths are as for `git log -- PATH`, relative to the folder given with `--git`"));
             }
             kept
         };
@@ -174,7 +173,7 @@ impl SourceTree {
         Ok(list)
     }
 
-    /// Counts what each commit joins to those before it.
+    /// Counts the commits that each commit adds to those before it.
     fn count(&self, range: &str, list: &mut [Commit]) -> Result<(), Refusal> {
         let text = self.ask(&["rev-list", "--parents", range])?;
         let mut parents: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -185,7 +184,7 @@ impl SourceTree {
         for commit in list.iter_mut().skip(1) {
             let (mut open, mut joins) = (vec![commit.hash.as_str()], 0);
             while let Some(hash) = open.pop() {
-                // Removed: it belongs to the first that holds it.
+                // Removed, because it belongs to the first commit that contains it.
                 if let Some(further) = parents.remove(hash) {
                     joins += 1;
                     open.extend(further);
@@ -196,9 +195,9 @@ impl SourceTree {
         Ok(())
     }
 
-    /// Commits on the line of first parents, the oldest first.
+    /// The first-parent commits, the oldest first.
     fn log(&self, what: &[&str], paths: &[String]) -> Result<Vec<Commit>, Refusal> {
-        // The user's settings of `git log` must not show in what is read by a program.
+        // The user's `git log` settings must not affect output that a program reads.
         let fixed = ["-c", "log.showSignature=false", "-c", "log.follow=false", "log", "--no-color", "--no-decorate"];
         let form =
             ["--first-parent", "--topo-order", "--reverse", "--format=%H%x1f%s%x1f%an <%ae>%x1f%aI", "--no-patch"];
@@ -221,7 +220,7 @@ impl SourceTree {
         Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(commit).collect())
     }
 
-    /// The files in which a commit differs from its first parent, and as it has them.
+    /// The files in which a commit differs from its first parent.
     pub fn files(&self, commit: &str) -> Result<Vec<String>, Refusal> {
         let parents = self.ask(&["rev-parse", &format!("{commit}^@")])?;
         let mut args = vec!["diff-tree", "-r", "--root", "--no-commit-id", "--name-only", "-z"];
@@ -230,16 +229,17 @@ impl SourceTree {
         Ok(self.ask(&args)?.split('\0').filter(|f| !f.is_empty()).map(str::to_owned).collect())
     }
 
-    /// The text of a file as a commit has it; `None` if it has none.
+    /// The text of a file in a commit; `None` if the commit lacks the file.
     pub fn text(&self, commit: &str, file: &str) -> Option<String> {
         self.ask(&["cat-file", "blob", &format!("{commit}:{file}")]).ok()
     }
 
-    /// The lines that match an extended expression in the files of a commit whose paths match `glob`: path, number from 1, text.
+    /// The lines that match an extended regular expression in those files of a commit whose paths match `glob`: path, number from
+    /// 1, text.
     pub fn grep(&self, commit: &str, expression: &str, glob: &str) -> Vec<(String, usize, String)> {
         let pathspec = format!(":(top){glob}");
         let args = ["grep", "--full-name", "--no-color", "-I", "-n", "-E", "-e", expression, commit, "--", &pathspec];
-        // Without a match git calls it a failure.
+        // git exits with an error if nothing matches.
         let text = self.ask(&args).unwrap_or_default();
         let line = |line: &str| {
             let mut parts = line.strip_prefix(commit)?.strip_prefix(':')?.splitn(3, ':');
@@ -254,7 +254,7 @@ impl SourceTree {
         found.pop().ok_or_else(|| Refusal::new(format!("`{hash}` is not a commit of `{}`", self.dir.display())))
     }
 
-    /// The commits that a merge joins, as the two ends of a search among them; `None` if it is not a merge.
+    /// The ends of a search among the commits that a merge joins; `None` if it is not a merge.
     pub fn merged(&self, commit: &str) -> Option<(String, String)> {
         let parents = self.ask(&["rev-parse", &format!("{commit}^@")]).ok()?;
         let [first, second] = parents.lines().collect::<Vec<_>>()[..] else { return None };
@@ -301,7 +301,7 @@ pub(crate) mod tests {
             fs::write(path, text).unwrap();
         }
 
-        /// A commit that writes `file`; its hash.
+        /// Commits a new text of `file`; returns the hash.
         pub(crate) fn commit(&self, file: &str, text: impl AsRef<[u8]>) -> String {
             self.write(file, &text);
             self.git(&["add", "-A"]);
@@ -336,9 +336,9 @@ pub(crate) mod tests {
         assert_eq!(hashes(&all), [&one, &two, &three, &merge, &last]);
         assert_eq!(all.iter().map(|c| c.joins).collect::<Vec<_>>(), [1, 1, 1, 3, 1]);
         assert_eq!((all[1].subject.as_str(), all[1].author.as_str()), ("mm/b: 2", "A <a@b.test>"));
-        // A merge counts as what it brings; the bad end stays though it touches other files.
+        // A merge counts as the commits it adds; the bad end stays although it touches other files.
         assert_eq!(hashes(&list(&one, &last, &["mm"]).unwrap()), [&one, &two, &merge, &last]);
-        // What does not hold the good commit is not a candidate.
+        // A commit that does not contain the good commit is not a candidate.
         assert_eq!(hashes(&list(&side, &last, &[]).unwrap()), [&side, &merge, &last]);
         assert_eq!(tree.merged(&merge), Some((two.clone(), side_too.clone())));
         assert_eq!(tree.merged(&last), None);
@@ -352,7 +352,7 @@ pub(crate) mod tests {
         };
         assert!(said(&one, &one, &[]).contains("the same commit"));
         assert!(said(&last, &one, &[]).contains("Exchange them"));
-        assert!(said(&three, &side, &[]).contains(&format!("Where they part is `{}`", super::super::short(&two))));
+        assert!(said(&three, &side, &[]).contains(&format!("Their merge base is `{}`", super::super::short(&two))));
         assert!(said(&one, &last, &["fs", "net"]).contains("touches fs net"));
         assert_eq!(tree.revision("good", "side").unwrap(), side_too);
         assert!(tree.revision("good", "v9").unwrap_err().message.contains("--good: `v9` is not a commit"));

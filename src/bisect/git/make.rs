@@ -1,6 +1,6 @@
-//! make, and the tools that a kernel's build needs.
+//! make, and the tools that a kernel build needs.
 //!
-//! Invariant: make is never left running: it ends when it is interrupted, and when bigiron dies.
+//! Invariant: no make is left running: make ends when bigiron is interrupted or dies.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -16,16 +16,16 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use bigiron_model::refusal::Refusal;
 use bigiron_sys as sys;
 
-/// How often a running make is looked at.
+/// Interval at which a running make is polled.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long make may take to end once it is told to, before it is killed.
+/// How long an interrupted make may take to end before it is killed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Variables that are bigiron's to set.
+/// Variables that only bigiron sets.
 const OURS: [&str; 3] = ["O", "ARCH", "KBUILD_OUTPUT"];
 
-/// What the bytes of a build must not depend on: when, where, by whom and after how many others it was made.
+/// Fixes everything that would make builds differ: time, place, user and number of the build.
 const SAME: [&str; 5] = [
     "KBUILD_BUILD_TIMESTAMP=Mon Jan  1 00:00:00 UTC 2024",
     "KBUILD_BUILD_VERSION=1",
@@ -34,7 +34,7 @@ const SAME: [&str; 5] = [
     "LOCALVERSION=",
 ];
 
-/// Arguments of make as the user gave them.
+/// The user's arguments for make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments(Vec<String>);
 
@@ -42,44 +42,42 @@ pub struct Arguments(Vec<String>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tool {
     Program(String),
-    /// For the programs that run while the kernel is built.
+    /// For programs that run during the kernel build.
     Header(&'static str),
 }
 
 impl Arguments {
-    /// Checks them.
+    /// Checks the arguments.
     ///
     /// # Errors
-    /// One that is neither an option nor a variable, or one that bigiron sets itself.
+    /// If one is neither an option nor a variable, or is a variable that bigiron sets itself.
     pub fn parse(given: &[String]) -> Result<Arguments, Refusal> {
         for word in given {
             let name = word.split('=').next().unwrap_or_default();
             if OURS.contains(&name) && word.contains('=') {
-                return Err(Refusal::new(format!("--make-arg: `{name}` is bigiron's to set")));
+                return Err(Refusal::new(format!("--make-arg: bigiron sets `{name}` itself")));
             }
             let is_output = word.starts_with("-C") || word.starts_with("-f") || word == "-n";
             if is_output || !(word.starts_with('-') || word.contains('=')) {
-                return Err(Refusal::new(format!(
-                    "--make-arg: `{word}` is neither a variable nor an option for building"
-                ))
-                .hint("Such as `--make-arg=CC=gcc-12` or `--make-arg=-j8`"));
+                return Err(Refusal::new(format!("--make-arg: `{word}` is neither a variable nor a build option"))
+                    .hint("Write for example `--make-arg=CC=gcc-12` or `--make-arg=-j8`"));
             }
         }
         Ok(Arguments(given.to_vec()))
     }
 
-    /// What a variable is set to, the last time.
+    /// The last value of a variable.
     fn variable(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// What may change the kernel's bytes, as opposed to how fast they are made.
+    /// The arguments that may change the kernel's bytes, and not only the speed of the build.
     pub fn for_the_kernel(&self) -> impl Iterator<Item = &str> {
         let speed = |word: &&str| word.starts_with("-j") || word.starts_with("-l") || *word == "-s" || *word == "-k";
         self.0.iter().map(String::as_str).filter(move |word| !speed(word))
     }
 
-    /// The compiler, and that of the programs which run while the kernel is built.
+    /// The compiler, and that of programs that run during the build.
     fn compilers(&self) -> (String, String) {
         let llvm = self.variable("LLVM").filter(|v| *v != "0").map(|_| "clang");
         let usual = llvm.unwrap_or("gcc");
@@ -87,10 +85,10 @@ impl Arguments {
         (of("CC"), of("HOSTCC"))
     }
 
-    /// What a build needs of the machine.
+    /// The tools that a build needs on this machine.
     fn tools(&self) -> Vec<Tool> {
         let (cc, hostcc) = self.compilers();
-        // A compiler may be called through another program: `ccache gcc`.
+        // A compiler may be called through a wrapper: `ccache gcc`.
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let programs =
             ["make", "flex", "bison", "bc"].map(str::to_owned).into_iter().chain(words(&cc)).chain(words(&hostcc));
@@ -104,10 +102,10 @@ impl Arguments {
         tools
     }
 
-    /// Checks that all tools are there.
+    /// Checks that all tools exist.
     ///
     /// # Errors
-    /// Those that are not, with the command that brings them.
+    /// The missing tools, with the command that installs them.
     pub fn check(&self) -> Result<(), Refusal> {
         let (_, hostcc) = self.compilers();
         self.check_with(&|tool| match tool {
@@ -135,10 +133,10 @@ impl Arguments {
             "A kernel cannot be built here: {} missing",
             list(&name, ", ") + if missing.len() == 1 { " is" } else { " are" }
         ))
-        .hint(format!("`apt-get install {}` brings what is missing", list(&package, " "))))
+        .hint(format!("`apt-get install {}` installs what is missing", list(&package, " "))))
     }
 
-    /// The compiler's own name and version: another one makes other bytes.
+    /// The compiler's own name and version: another compiler generates other bytes.
     pub fn compiler(&self) -> String {
         let (cc, _) = self.compilers();
         let mut words = cc.split_whitespace();
@@ -157,7 +155,7 @@ fn includes(compiler: &str, header: &str) -> bool {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let Ok(mut child) = child else { return false };
     if let Some(mut stdin) = child.stdin.take() {
-        // A compiler that does not read what it is given fails by itself.
+        // A compiler that does not read its input fails by itself.
         let _ = writeln!(stdin, "#include <{header}>");
     }
     child.wait().is_ok_and(|status| status.success())
@@ -167,13 +165,13 @@ fn includes(compiler: &str, header: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MakeEnd {
     Done,
-    /// It said that it cannot.
+    /// make reported an error.
     Failed,
-    /// It was told to end.
+    /// make was interrupted.
     Interrupted,
 }
 
-/// A build of a tree in a folder of its own.
+/// A build of a tree in its own folder.
 pub struct Make<'a> {
     pub tree: &'a Path,
     pub build: &'a Path,
@@ -182,7 +180,7 @@ pub struct Make<'a> {
 }
 
 impl Make<'_> {
-    /// Makes `targets`; what it says goes to `log`.
+    /// Builds `targets`; the output goes to `log`.
     pub fn run(&self, targets: &[&str], log: &File) -> io::Result<MakeEnd> {
         if self.cancel.load(Ordering::Relaxed) {
             return Ok(MakeEnd::Interrupted);
@@ -203,7 +201,7 @@ impl Make<'_> {
         let mut told: Option<Instant> = None;
         loop {
             if let Some(status) = child.try_wait()? {
-                // Nobody else has a reason to end it: what a signal ended did not fail.
+                // Only an interruption sends make a signal, so a signal is not a failure of the build.
                 let interrupted = told.is_some() || status.signal().is_some();
                 return Ok(match (interrupted, status.success()) {
                     (true, _) => MakeEnd::Interrupted,
@@ -226,7 +224,7 @@ impl Make<'_> {
     }
 }
 
-/// The path of the boot image below the folder of a build.
+/// The path of the boot image below a build folder.
 pub fn image(build: &Path) -> PathBuf {
     build.join("arch/x86/boot/bzImage")
 }
@@ -251,7 +249,7 @@ mod tests {
         none.check_with(&has_not(&[])).unwrap();
         let refusal = none.check_with(&has_not(&["bison", "gelf.h", "openssl/opensslv.h"])).unwrap_err();
         assert!(refusal.message.contains("`bison`, <gelf.h>, <openssl/opensslv.h> are missing"), "{refusal}");
-        assert_eq!(refusal.hint.unwrap(), "`apt-get install bison libelf-dev libssl-dev` brings what is missing");
+        assert_eq!(refusal.hint.unwrap(), "`apt-get install bison libelf-dev libssl-dev` installs what is missing");
         let refusal = arguments(&["CC=ccache gcc-12"]).unwrap().check_with(&has_not(&["gcc-12"])).unwrap_err();
         assert!(refusal.message.contains("`gcc-12` is missing"), "{refusal}");
         let llvm = arguments(&["LLVM=1"]).unwrap().tools();

@@ -1,6 +1,6 @@
-//! Kernels that are built from the commits of a source tree: which commits lie between two, and how each of them becomes a kernel.
+//! Kernels built from the commits of a source tree: the commits between two, and how each becomes a kernel.
 //!
-//! Invariant: the user's tree is only read. Sources are checked out from it, and built, in a folder of the cache.
+//! Invariant: the user's tree is only read. Sources are checked out and built in a folder of the cache.
 
 pub mod built;
 pub mod config;
@@ -31,7 +31,7 @@ pub fn short(hash: &str) -> &str {
     hash.get(..SHORT).unwrap_or(hash)
 }
 
-/// Runs git in `dir`, free of what the environment may say of another repository.
+/// Runs git in `dir`, ignoring environment variables that point to another repository.
 fn git<S: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = S>) -> Result<Output, Refusal> {
     command("git")
         .arg("-C")
@@ -39,10 +39,10 @@ fn git<S: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = S>) -> Result
         .args(args)
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| Refusal::new(format!("git cannot be run: {e}")).hint("`apt-get install git` brings it"))
+        .map_err(|e| Refusal::new(format!("git cannot be run: {e}")).hint("`apt-get install git` installs it"))
 }
 
-/// A program that sees neither another repository nor another make.
+/// A command without environment variables of another repository or another make.
 fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     let foreign = |name: &str| {
@@ -58,9 +58,9 @@ fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The first line of what a program complained.
+/// The first line of a program's error output.
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let line = text.lines().find(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+    let line = text.lines().find(|l| !l.trim().is_empty()).unwrap_or("no error message");
     line.trim_start_matches("fatal: ").to_owned()
 }

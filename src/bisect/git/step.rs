@@ -1,6 +1,7 @@
-//! The steps by which sources become a kernel, as far as make takes them: the configuration is laid out, then the image is made.
+//! The build steps that make performs: configuring the tree, then building the image.
 //!
-//! Invariant: a step that failed says why in one line, which is the commit's fault or the configuration's, or is an error of another kind.
+//! Invariant: a failed step gives its reason in one line if the fault is the commit's or the configuration's; everything else is
+//! an error.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,10 +13,10 @@ use super::Recipe;
 use super::config::{self, Base};
 use super::make::{Make, MakeEnd};
 
-/// Characters of a complaint that are kept.
+/// Maximum number of characters of a reason.
 const COMPLAINT: usize = 160;
 
-/// How far the making of a kernel came.
+/// How a build step ended.
 pub(super) enum BuildStep {
     Done,
     Failed(Option<String>),
@@ -31,7 +32,7 @@ pub(super) fn made(ended: MakeEnd) -> BuildStep {
     }
 }
 
-/// Lays out the configuration, and looks for what a guest needs in what came of it.
+/// Configures the tree, and checks the result for the options that a guest needs.
 pub(super) fn configure(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow::Result<BuildStep> {
     let path = make.build.join(".config");
     let run = |target: &str| -> anyhow::Result<Option<BuildStep>> {
@@ -65,7 +66,7 @@ pub(super) fn configure(make: &Make<'_>, recipe: &Recipe, log: &File) -> anyhow:
     Ok(BuildStep::Done)
 }
 
-/// Whether the tree knows an option: what came later, or was taken out since, is not missed.
+/// Whether the tree has an option: options added later or removed earlier are not required.
 fn is_option(tree: &Path, option: &str) -> bool {
     let is_declared = |text: &str| {
         let mut words = text.lines().map(|line| line.split_whitespace());
@@ -87,12 +88,12 @@ fn is_option(tree: &Path, option: &str) -> bool {
     false
 }
 
-/// What the log of a failed build says first, in one line.
+/// The first error in the log of a failed build, in one line.
 pub(super) fn reason(log: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(log)?;
     let text = String::from_utf8_lossy(&bytes);
     if text.contains("No space left on device") {
-        bail!("No space left to build in; what was said is in `{}`", log.display());
+        bail!("No space left for the build; the output is in `{}`", log.display());
     }
     let is_error = |line: &&str| line.contains(" error: ") || line.contains("undefined reference");
     let line = text.lines().find(is_error).or_else(|| text.lines().find(|line| line.contains("***")));

@@ -1,6 +1,7 @@
-//! What is told of the commits at which the change was found: the files that each touches, and which of the functions that cost more are in them.
+//! The facts reported about the commits at which the change was found: the files that each touches, and which of the functions
+//! that cost more are in them.
 //!
-//! Invariant: it is kept in the bisection's folder, so that a report can be made again without the tree.
+//! Invariant: they are kept in the bisection's folder, so that a report can be regenerated without the tree.
 
 use std::path::Path;
 
@@ -11,53 +12,53 @@ use crate::bisect::folder::{self, BisectError};
 
 const FILE: &str = "touched.toml";
 
-/// Commits that are looked at, at most: of a longer range nobody reads the files.
+/// Maximum number of commits that are examined: nobody reads the files of a longer range.
 const COMMITS: usize = 16;
 
-/// Files of a commit that are searched for functions, at most.
+/// Maximum number of files of a commit that are searched for functions.
 const SEARCHED: usize = 200;
 
-/// What is known of the place.
+/// The known facts about the place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Touched {
     /// The place: the last commit before it and the first after it.
     pub good: String,
     pub bad: String,
-    /// Functions whose cost was compared between the ends; `None` if that was not profiled.
+    /// Number of functions whose cost was compared between the ends; `None` without a profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub functions: Option<u32>,
     pub commits: Vec<OfCommit>,
 }
 
-/// One commit's part.
+/// The facts about one commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfCommit {
     pub commit: String,
     pub files: Vec<String>,
-    /// Of a merge: where the joined branch parted, and its last commit.
+    /// For a merge: the merge base of the joined branch, and its last commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged: Option<(String, String)>,
-    /// Functions that its files define and that cost otherwise, those that matter most first.
+    /// Functions defined in its files whose cost changed, the largest change first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<Function>,
 }
 
-/// A function that costs otherwise.
+/// A function whose cost changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Function {
     pub name: String,
-    /// Nanoseconds of an operation that it takes more in the bad kernel.
+    /// Additional nanoseconds per operation in the bad kernel.
     pub more_ns: f64,
-    /// Where it is defined.
+    /// The file that defines it.
     #[serde(default)]
     pub file: String,
 }
 
 impl Touched {
-    /// Looks at `commits`, in their order after `good`; `functions` are those that cost otherwise, if that is known.
+    /// Examines `commits`, in their order after `good`; `functions` are those whose cost changed, if known.
     pub fn of(tree: &SourceTree, good: &str, commits: &[&str], functions: Option<&[Function]>) -> Touched {
         let one = |commit: &&str| {
             let files = tree.files(commit).unwrap_or_default();
@@ -86,21 +87,22 @@ impl Touched {
         }
     }
 
-    /// Keeps it in the bisection's folder `dir`.
+    /// Writes the facts to the bisection's folder `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
         folder::write(dir, FILE, self)
     }
 
-    /// What is kept in `dir`.
+    /// Reads the facts in `dir`.
     pub fn read(dir: &Path) -> Result<Option<Touched>, BisectError> {
         folder::read(dir, FILE)
     }
 }
 
-/// Whether C or assembly defines a function, by the way that kernel sources are written: its name stands in a line that is not indented, before its
-/// arguments, and no statement ends there. A system call is defined under its own name by a macro, an assembly function by another.
+/// Whether C or assembly text defines a function, judged by the style of kernel sources: the name stands on an unindented line,
+/// before its arguments, and no statement ends there. A macro defines a system call under its own name; another macro defines an
+/// assembly function.
 fn defines(text: &str, function: &str) -> bool {
-    // The compiler names its variants after the function.
+    // The compiler derives the names of its variants from the function's.
     let name = function.split('.').next().unwrap_or(function);
     if name.is_empty() {
         return false;
@@ -111,7 +113,7 @@ fn defines(text: &str, function: &str) -> bool {
         line.match_indices(name).any(|(at, _)| {
             let (before, after) = (&line[..at], &line[at + name.len()..]);
             !before.ends_with(is_part) && after.starts_with('(') && !before.contains(['(', '=', '#', '*', '"']) || {
-                // A pointer may be returned.
+                // The function may return a pointer.
                 before.ends_with('*') && after.starts_with('(') && !before.contains(['(', '=', '#', '"', '/'])
             }
         })

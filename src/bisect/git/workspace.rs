@@ -1,13 +1,14 @@
-//! Where commits become kernels: sources checked out of the user's objects, and one folder in which they are built one after the other.
+//! The folder where commits become kernels: sources are checked out from the user's objects and built one after the other in a
+//! single build folder.
 //!
 //! ```text
-//! CACHE/git/KEY/repo/      an index of our own over the objects of the user's repository
-//! CACHE/git/KEY/tree/      the sources of the commit at hand
-//! CACHE/git/KEY/build/     what make makes of them; kept from commit to commit, so that only what changed is made again
-//! CACHE/git/KEY/building   there while make runs
-//! CACHE/git/KEY/lock       held by the process that works here, and by the programs that it started
+//! CACHE/git/KEY/repo/      a separate index over the objects of the user's repository
+//! CACHE/git/KEY/tree/      the sources of the current commit
+//! CACHE/git/KEY/build/     make's output; kept between commits, so that only changes are rebuilt
+//! CACHE/git/KEY/building   exists while make runs
+//! CACHE/git/KEY/lock       held by the process that builds here, and by its children
 //! ```
-//! Invariant: nothing is written to the user's repository, and no kernel is made of what a killed build left half done.
+//! Invariant: nothing is written to the user's repository, and no kernel is built from the remains of a killed build.
 
 use std::cell::RefCell;
 use std::fs::{self, File, TryLockError};
@@ -28,9 +29,9 @@ use bigiron_archive::error::doing;
 use bigiron_archive::{Kernel, KernelError, KernelSpec, Store, hash};
 use bigiron_model::refusal::Refusal;
 
-/// Room for sources and what is made of them, as a multiple of the sources' bytes.
+/// Room for sources and build output, as a multiple of the sources' bytes.
 const ROOM: f64 = 1.5;
-/// As for a study's folder: a child that is just being started holds the lock too until it executes its program.
+/// As for a study's folder: a child that is being started also holds the lock until it executes its program.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a build ended.
@@ -38,7 +39,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 pub enum BuildEnd {
     Kernel {
         kernel: Box<Kernel>,
-        /// What make took.
+        /// Duration of make in seconds.
         seconds: f64,
     },
     Failed {
@@ -48,29 +49,29 @@ pub enum BuildEnd {
     Interrupted,
 }
 
-/// What came of laying out a configuration.
+/// The result of configuring a tree.
 #[derive(Debug)]
 pub enum ConfigEnd {
     /// The `.config`.
     Text(String),
-    /// Why it is not available.
+    /// Why there is no configuration.
     Failed(String),
     Interrupted,
 }
 
-/// The folder in which a tree's commits are built, held by this process.
+/// The folder in which a tree's commits are built, locked by this process.
 pub struct Workspace {
     dir: PathBuf,
     lock: File,
-    /// The commit whose sources this process has put into the tree.
+    /// The commit whose sources this process has checked out.
     checked_out: RefCell<String>,
 }
 
 impl Workspace {
-    /// The workspace of `tree` below `cache`.
+    /// Opens the workspace of `tree` below `cache`.
     ///
     /// # Errors
-    /// Another process works there; no room.
+    /// If another process holds it, or there is too little room.
     pub fn open(store: &Store, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<Workspace> {
         let objects = tree.objects()?;
         let key = &hash::of_bytes(objects.as_os_str().as_encoded_bytes())[..SHORT_KEY];
@@ -92,7 +93,7 @@ impl Workspace {
             discard(&sources)?;
             let format = format!("--object-format={}", tree.format()?);
             let made = git(&self.dir, ["init", "-q", "--bare", "--template=", &format, "repo"])?;
-            ensure!(made.status.success(), "Cannot make `{}`: {}", repo.display(), complaint(&made));
+            ensure!(made.status.success(), "Cannot create `{}`: {}", repo.display(), complaint(&made));
         }
         let alternates = repo.join("objects/info/alternates");
         fs::create_dir_all(repo.join("objects/info"))?;
@@ -100,14 +101,14 @@ impl Workspace {
             .with_context(|| format!("Cannot write `{}`", alternates.display()))?;
         fs::create_dir_all(&sources)?;
         if self.at("building").exists() {
-            // Half an object file may be younger than its source.
+            // A half-written object file may be newer than its source.
             discard(&self.at("build"))?;
             fs::remove_file(self.at("building"))?;
         }
         Ok(())
     }
 
-    /// Refuses early if the sources and what is made of them do not fit.
+    /// Refuses early if sources and build output do not fit.
     fn room(&self, commit: &str, store: &Store) -> anyhow::Result<()> {
         if self.at("build").exists() {
             return Ok(());
@@ -122,7 +123,7 @@ impl Workspace {
         let (repo, sources) = (self.at("repo"), self.at("tree"));
         let mut all: Vec<&std::ffi::OsStr> = vec!["--git-dir".as_ref(), repo.as_ref()];
         all.extend(["--work-tree".as_ref(), sources.as_os_str()]);
-        // The user's settings are for the user's own trees: none may change a byte of the sources.
+        // The user's git settings are for the user's own trees: none may change a byte of the sources.
         for setting in
             ["core.autocrlf=false", "core.bare=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null"]
         {
@@ -135,22 +136,22 @@ impl Workspace {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Puts the sources of `commit` into the tree; files that it does not change keep their times.
+    /// Checks out the sources of `commit`; unchanged files keep their times.
     fn check_out(&self, commit: &str) -> anyhow::Result<()> {
         match fs::remove_file(self.at("repo/index.lock")) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e.into()),
             _ => {}
         }
-        // It also brings back what a killed one left otherwise, by the files' times and sizes.
+        // This also repairs what a killed checkout left, judged by the files' times and sizes.
         self.git(&["read-tree", "--reset", "-u", commit])?;
         self.git(&["clean", "-ffdxq"])?;
         Ok(())
     }
 
-    /// Makes a kernel of `commit`, or takes it from the cache; what is said by the way goes to the file `log`.
+    /// Builds a kernel from `commit`, or takes it from the cache; the output goes to the file `log`.
     ///
     /// # Errors
-    /// What is not a fault of the commit's: a full disk, a repository that cannot be read.
+    /// If the cause is not the commit: a full disk, a repository that cannot be read.
     pub fn build(
         &self,
         store: &Store,
@@ -167,7 +168,7 @@ impl Workspace {
         self.room(commit, store)?;
         let begun = Instant::now();
         let ended = self.making(commit, log, &recipe.arguments, cancel, |make, file| {
-            // One that an earlier commit left must not pass for this one's.
+            // The image of an earlier commit must not pass for this one's.
             discard(&image(make.build))?;
             Ok(match configure(make, recipe, file)? {
                 BuildStep::Done => made(make.run(&["bzImage"], file)?),
@@ -180,7 +181,7 @@ impl Workspace {
             BuildStep::Interrupted => return Ok(BuildEnd::Interrupted),
             BuildStep::Failed(Some(why)) => Some(why),
             BuildStep::Failed(None) => Some(reason(log)?),
-            BuildStep::Done if !image(&build).is_file() => Some("make made no arch/x86/boot/bzImage".to_owned()),
+            BuildStep::Done if !image(&build).is_file() => Some("make built no arch/x86/boot/bzImage".to_owned()),
             BuildStep::Done => None,
         };
         if let Some(why) = why {
@@ -197,10 +198,10 @@ impl Workspace {
         Ok(BuildEnd::Kernel { kernel: Box::new(kernel), seconds })
     }
 
-    /// What the Kconfig of `commit` makes of the recipe's configuration; what is said by the way goes to the file `log`.
+    /// Runs the Kconfig of `commit` on the recipe's configuration; the output goes to the file `log`.
     ///
     /// # Errors
-    /// What is not a fault of the configuration's: a full disk, a repository that cannot be read.
+    /// If the cause is not the configuration: a full disk, a repository that cannot be read.
     pub fn configure(
         &self,
         store: &Store,
@@ -219,7 +220,7 @@ impl Workspace {
         })
     }
 
-    /// Lets `work` run make in the sources of `commit`.
+    /// Runs `work` with make in the sources of `commit`.
     fn making(
         &self,
         commit: &str,
@@ -244,17 +245,17 @@ impl Workspace {
         let ended = work(&make, &file);
         fcntl_setfd(&self.lock, FdFlags::CLOEXEC)?;
         let ended = ended.with_context(|| format!("Cannot build {}", short(commit)))?;
-        // make has ended and taken back what it had begun.
+        // make has ended and removed its unfinished targets.
         fs::remove_file(&marker)?;
         Ok(ended)
     }
 
-    /// Where to put what is said while there is no other place.
+    /// A temporary log file.
     pub fn log(&self) -> PathBuf {
         self.at("log")
     }
 
-    /// Removes sources and what was made of them; the kernels stay in the cache.
+    /// Removes sources and build output; the kernels stay in the cache.
     pub fn remove(self) -> io::Result<()> {
         for name in ["build", "tree", "repo", "building", "log"] {
             discard(&self.at(name))?;
@@ -267,7 +268,7 @@ impl Workspace {
 /// Characters of a workspace's name.
 const SHORT_KEY: usize = 12;
 
-/// The kernel of that name, if it is in the cache and whole.
+/// The kernel of that name, if it is in the cache and intact.
 fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
     match store.resolve(&KernelSpec::Named(name.to_owned()), &|_| {}) {
         Ok(kernel) => store.get(&kernel.identity).map(Some),
@@ -299,12 +300,12 @@ fn take(dir: &Path, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<Fi
                     .hint("One search at a time builds from a repository")
                     .into());
                 }
-                note("Waiting for the end of a build that was killed");
+                note("Waiting for a killed build to end");
                 file.lock()?;
             }
             Err(TryLockError::Error(e)) => return Err(KernelError::io("Cannot lock", &path, e).into()),
         }
-        // Its former holder may have removed it.
+        // The previous holder may have removed the file.
         let is_this = fs::metadata(&path).is_ok_and(|there| file.metadata().is_ok_and(|f| f.ino() == there.ino()));
         if is_this {
             file.set_len(0)?;
@@ -332,8 +333,8 @@ mod tests {
     use super::*;
     use bigiron_archive::fixture::bzimage;
 
-    /// Stands for a kernel's Makefile: options are what was asked for but for those in the file `lacks`, the image is the file `image`, and with a file
-    /// `broken` there is none. What is made is told in a file of the build's folder.
+    /// A substitute for the kernel's Makefile: options are set as requested except those in the file `lacks`, the image is the
+    /// file `image`, and with a file `broken` there is none. A file in the build folder records each object that is built.
     const MAKEFILE: &str = "\
 tinyconfig:\n\techo CONFIG_TINY=y > $(O)/.config\n\
 olddefconfig:\n\tif [ -f lacks ]; then grep -v -f lacks $(O)/.config > $(O)/.new; mv $(O)/.new $(O)/.config; fi\n\
@@ -370,7 +371,7 @@ $(O)/object: image\n\
         }
     }
 
-    /// How often make made an object since the folder was begun.
+    /// Number of objects built since the folder was created.
     fn made(at: &Workspace) -> usize {
         fs::read_to_string(at.at("build/made")).unwrap_or_default().lines().count()
     }
@@ -439,7 +440,7 @@ $(O)/object: image\n\
         // No Kconfig of this tree knows EXT4_FS.
         assert!(why(place.build(&at, &lacks).unwrap()).contains("CONFIG_DEVTMPFS cannot be set"));
         assert!(why(place.build(&at, &text).unwrap()).contains("not a usable kernel image"));
-        assert!(why(place.build(&at, &gone).unwrap()).contains("made no arch/x86/boot/bzImage"));
+        assert!(why(place.build(&at, &gone).unwrap()).contains("built no arch/x86/boot/bzImage"));
         assert!(place.build(&at, "0123456789012345678901234567890123456789").is_err());
         assert!(place.store.list().unwrap().is_empty());
     }
@@ -453,7 +454,7 @@ $(O)/object: image\n\
         let said = place.open().err().unwrap().to_string();
         assert!(said.contains("is being built by another bigiron"), "{said}");
         kernel(place.build(&at, &one).unwrap());
-        // As kill -9 in the middle of a checkout and of make leaves them.
+        // The state that kill -9 leaves during a checkout and during make.
         for (name, text) in [("tree/image", "half"), ("tree/left", ""), ("repo/index.lock", ""), ("building", "")] {
             fs::write(at.at(name), text).unwrap();
         }

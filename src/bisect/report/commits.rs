@@ -1,4 +1,4 @@
-//! What is said of commits, beside what is said of all kernels.
+//! The part of a report about commits, in addition to the part about all kernels.
 
 use super::kernels::KernelReporter;
 use super::{BisectReport, CommitDetails};
@@ -8,17 +8,17 @@ use bigiron_model::shell::quote;
 use bigiron_report::sentence::join;
 use bigiron_report::why::ns;
 
-/// Files and functions that are named in a sentence, at most.
+/// Maximum number of files and functions named in a sentence.
 const NAMED: usize = 6;
 
 impl KernelReporter<'_, '_> {
-    /// Commits between two candidates, the second among them.
+    /// Number of commits between two candidates, including the second.
     pub(super) fn joins(&self, good: usize, bad: usize) -> u32 {
         let joins = |i: usize| self.search.bisection.candidates[i].commit.as_ref().map_or(1, |c| c.joins);
         (good + 1..=bad).map(joins).sum()
     }
 
-    /// Describes the commits of a place, and says what to do with them.
+    /// Describes the commits of a place, and suggests next steps.
     pub(super) fn commits(&self, report: &mut BisectReport<'_>, good: usize, bad: usize) {
         let bisection = self.search.bisection;
         let candidates = &bisection.candidates;
@@ -46,18 +46,18 @@ impl KernelReporter<'_, '_> {
         }
         let tree = quote(&source.tree.display().to_string());
         let (a, b) = (short(&first.hash), short(&last.hash));
-        report.next.push("What was changed".to_owned());
+        report.next.push("See the changes".to_owned());
         report.commands.push(match self.joins(good, bad) {
             1 => format!("git -C {tree} show {b}"),
             _ => format!("git -C {tree} log --stat {a}..{b}"),
         });
         for merged in touched.iter().flat_map(|t| &t.commits).filter_map(|c| c.merged.as_ref()) {
             let (base, tip) = (short(&merged.0), short(&merged.1));
-            report.next.push(format!("A merge: which of the commits that it joins, {base}..{tip}"));
+            report.next.push(format!("Bisect the commits that the merge joins, {base}..{tip}"));
             report.commands.push(self.again(base, tip));
         }
         if self.joins(good, bad) > 1 && bad - good == 1 && !source.paths.is_empty() {
-            report.next.push("Which of the commits that touch other paths".to_owned());
+            report.next.push("Bisect the commits that touch other paths".to_owned());
             report.commands.push(self.again(a, b));
         }
     }
@@ -89,7 +89,7 @@ impl KernelReporter<'_, '_> {
 }
 
 impl CommitDetails {
-    /// Lines of its block in the text: heads and what belongs to them.
+    /// Lines of its block in the text: headings and their contents.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let commit = &self.commit;
         let mut lines = vec![
@@ -112,7 +112,7 @@ impl CommitDetails {
             Some(functions) => {
                 let each: Vec<String> = functions
                     .iter()
-                    .map(|f| format!("`{}` in {} takes {} ns more an operation", f.name, f.file, ns(f.more_ns)))
+                    .map(|f| format!("`{}` in {} takes {} ns more per operation", f.name, f.file, ns(f.more_ns)))
                     .collect();
                 lines.push(("why", some(&each)));
             }
@@ -122,7 +122,7 @@ impl CommitDetails {
     }
 }
 
-/// The first of many, and how many more there are.
+/// The first of a list, and the number of the rest.
 pub(super) fn some(all: &[String]) -> String {
     match all.len().saturating_sub(NAMED) {
         0 => all.join(", "),
@@ -130,7 +130,7 @@ pub(super) fn some(all: &[String]) -> String {
     }
 }
 
-/// How the kernels came to be.
+/// How the kernels were built.
 pub(super) fn method(search: &Search<'_>) -> Option<String> {
     let bisection = search.bisection;
     let source = bisection.source.as_ref()?;
@@ -152,8 +152,8 @@ pub(super) fn method(search: &Search<'_>) -> Option<String> {
     let count = bisection.candidates.len();
     if let (Some(bad), Some(commit)) = (&source.bad_config, &source.commit) {
         return Some(format!(
-            "The candidates are {count} configurations of `{}`, from `{config}` to `{bad}`, each with what a guest needs: switched off comes first, what \
-             depends on an option before it, then what is switched on or has another value, an option before what depends on it{made}",
+            "The candidates are {count} configurations of `{}`, from `{config}` to `{bad}`, each with the options that a guest needs. Options that are switched off come first, \
+             dependents before dependencies; then those that are switched on or change value, dependencies before dependents{made}",
             short(commit)
         ));
     }
@@ -163,12 +163,12 @@ pub(super) fn method(search: &Search<'_>) -> Option<String> {
     };
     let configured = match made.is_empty() {
         true => String::new(),
-        false => format!(", configured by `{config}` and what a guest needs"),
+        false => format!(", configured by `{config}` plus the options that a guest needs"),
     };
-    Some(format!("The candidates are the {count} commits of the line of first parents{paths}{made}{configured}"))
+    Some(format!("The candidates are the {count} first-parent commits{paths}{made}{configured}"))
 }
 
-/// A time as people say it.
+/// A time for readers.
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 100.0 => format!("{s:.0} s"),

@@ -1,4 +1,4 @@
-//! What is said of configurations, beside what is said of all kernels.
+//! The part of a report about configurations, in addition to the part about all kernels.
 
 use serde::Serialize;
 
@@ -13,20 +13,20 @@ use bigiron_model::shell::quote;
 use bigiron_report::sentence::join;
 use bigiron_report::why::ns;
 
-/// Options that have lines of their own, at most.
+/// Maximum number of options with their own lines.
 const SHOWN: usize = 8;
 
-/// Options that are named in a sentence, at most.
+/// Maximum number of options named in a sentence.
 const NAMED: usize = 3;
 
-/// What the configurations of a place differ in.
+/// The differences between the configurations of a place.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OptionsAtChange {
-    /// Those first that were switched themselves.
+    /// Those that were switched themselves come first.
     pub options: Vec<Described>,
-    /// Functions that cost more in the bad end than in the good one, those that matter most first; null if that was not profiled.
+    /// Functions that cost more in the bad end than in the good one, the largest increase first; null without a profile.
     pub functions: Option<Vec<Function>>,
-    /// Bytes of the boot images of the two, where they were built.
+    /// Bytes of the two boot images, if they were built.
     pub image_bytes: Option<(u64, u64)>,
 }
 
@@ -42,16 +42,16 @@ impl KernelReporter<'_, '_> {
         })
     }
 
-    /// Says what to do with a place among configurations.
+    /// Suggests next steps for a place among configurations.
     pub(super) fn configs(&self, report: &mut BisectReport<'_>, good: usize, bad: usize) {
-        report.next.push("What Kconfig made of the two".to_owned());
+        report.next.push("Compare the two resolved configurations".to_owned());
         report.commands.push(format!("diff {} {}", self.config(good), self.config(bad)));
         let Some(source) = &self.search.bisection.source else { return };
         let (neither, last) = (self.search.neither(), self.search.bisection.candidates.len() - 1);
-        // A kernel near neither end before the place has a change before it, one after the place a change after it.
+        // A kernel before the place that is near neither end has a change before it; one after the place has a change after it.
         let others = [(0, good, neither.iter().any(|i| *i <= good)), (bad, last, neither.iter().any(|i| *i >= bad))];
         for (from, to, _) in others.into_iter().filter(|(from, to, is_there)| *is_there && to > from) {
-            report.next.push(format!("The other change between `{}` and `{}`", self.name(from), self.name(to)));
+            report.next.push(format!("Find the other change between `{}` and `{}`", self.name(from), self.name(to)));
             report.commands.push(self.between(source, from, to));
         }
     }
@@ -81,7 +81,7 @@ impl KernelReporter<'_, '_> {
             match pair[1] - pair[0] {
                 1 => {
                     let subject = self.search.bisection.candidates[pair[1]].subject().unwrap_or_default();
-                    report.next.push(format!("One change lies between `{a}` and `{b}`, made by {subject}"));
+                    report.next.push(format!("One change lies between `{a}` and `{b}`, caused by {subject}"));
                 }
                 _ => report.commands.push(self.between(source, pair[0], pair[1])),
             }
@@ -109,7 +109,7 @@ impl OptionsAtChange {
         join(&names)
     }
 
-    /// Lines of its block in the text: heads and what belongs to them.
+    /// Lines of its block in the text: headings and their contents.
     pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let value = |value: &str| if value == NOT_SET { "not set".to_owned() } else { value.to_owned() };
         let mut lines = Vec::new();
@@ -137,7 +137,7 @@ impl OptionsAtChange {
             Some(functions) => {
                 let each: Vec<String> = functions
                     .iter()
-                    .map(|f| format!("`{}` takes {} ns more an operation", f.name, ns(f.more_ns)))
+                    .map(|f| format!("`{}` takes {} ns more per operation", f.name, ns(f.more_ns)))
                     .collect();
                 lines.push(("why", format!("from end to end, {}", some(&each))));
             }

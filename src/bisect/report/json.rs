@@ -28,7 +28,7 @@ struct Document<'a> {
     /// The commits of the place, if kernels were built of commits.
     #[serde(skip_serializing_if = "<[CommitDetails]>::is_empty")]
     commits: &'a [CommitDetails],
-    /// What differs in the configurations of the place, if kernels were built in several.
+    /// The differences between the configurations of the place, if kernels were built in several.
     #[serde(skip_serializing_if = "Option::is_none")]
     switched: Option<&'a OptionsAtChange>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What is said of a search among kernels.
+//! The report of a search among kernels.
 
 use super::{
     BisectOutcome, BisectReport, CandidateRow, ChangePlace, FolderExtras, change, changed, metric, nothing,
@@ -10,7 +10,7 @@ use bigiron_model::clock::Clock;
 use bigiron_report::sentence::join;
 
 impl<'a> BisectReport<'a> {
-    /// The report of a search among kernels, commits or configurations, of which `more` tells more.
+    /// The report of a search among kernels, commits or configurations; `more` has further facts.
     pub fn kernels(search: &Search<'a>, more: &FolderExtras<'_>) -> BisectReport<'a> {
         let bisection = search.bisection;
         let known = search.known();
@@ -37,7 +37,7 @@ impl<'a> BisectReport<'a> {
         let marked = told.conclude(&mut report);
         report.rows = (0..known.len()).map(|i| told.row(i, marked == Some(i))).collect();
         if report.outcome == BisectOutcome::Several {
-            // The probabilities are those of one change.
+            // The probabilities assume a single change.
             for row in &mut report.rows {
                 (row.weight, row.shown) = (None, String::new());
             }
@@ -50,7 +50,7 @@ const HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", ""];
 const COMMITS_HEAD: &[&str] = &["commit", "change", "95 %", "boots", "after", "", "subject"];
 const CONFIGS_HEAD: &[&str] = &["kernel", "change", "95 %", "boots", "after", "", "switched"];
 
-/// What is said, of what is known.
+/// Builds the report's sentences from the known facts.
 pub(super) struct KernelReporter<'a, 'b> {
     pub(super) search: &'b Search<'a>,
     known: &'b [KnownKernel],
@@ -66,7 +66,7 @@ impl KernelReporter<'_, '_> {
         indices.map(|i| format!("`{}`", self.name(i))).collect()
     }
 
-    /// Puts the sentences; the kernel at which the change is, if it was found.
+    /// Adds the sentences; returns the kernel at which the change is, if it was found.
     fn conclude(&self, report: &mut BisectReport<'_>) -> Option<usize> {
         let bisection = self.search.bisection;
         let last = bisection.candidates.len() - 1;
@@ -74,11 +74,10 @@ impl KernelReporter<'_, '_> {
             SearchState::Ends => {
                 report
                     .sentences
-                    .push("Unfinished: the two ends are not compared yet; the same command goes on".to_owned());
+                    .push("Unfinished: the two ends are not compared yet; the same command resumes".to_owned());
             }
             SearchState::Test(next) => {
-                let sentence =
-                    format!("Unfinished: {} is to be tested next; the same command goes on", self.name(next));
+                let sentence = format!("Unfinished: {} is the next test; the same command resumes", self.name(next));
                 report.sentences.push(sentence);
             }
             SearchState::Done(SearchResult::Nothing(verdict)) => {
@@ -110,7 +109,7 @@ impl KernelReporter<'_, '_> {
                 ));
                 report.place = Some(self.span(span.good, span.bad, span.probability));
                 report.next.push(
-                    "More tests: the same command with a larger `--steps`, or anew with more `--pairs-per-step`"
+                    "Run more tests: repeat the command with a larger `--steps`, or start again with more `--pairs-per-step`"
                         .to_owned(),
                 );
             }
@@ -118,7 +117,7 @@ impl KernelReporter<'_, '_> {
         None
     }
 
-    /// The change over all, as the ends show it.
+    /// The overall change between the ends.
     fn whole(&self) -> String {
         self.known
             .last()
@@ -149,11 +148,11 @@ impl KernelReporter<'_, '_> {
             _ => None,
         };
         report.sentences.push(match maker {
-            Some(maker) => format!("{what} of {} is made by {maker}{sure}", metric(bisection)),
+            Some(maker) => format!("{what} of {} is caused by {maker}{sure}", metric(bisection)),
             None => format!("{what} of {} lies between `{a}` and `{b}`{sure}", metric(bisection)),
         });
         report.sentences.push(format!(
-            "Over all, `{}` is {} against `{}`",
+            "Overall, `{}` is {} against `{}`",
             self.name(self.known.len() - 1),
             self.whole(),
             self.name(0)
@@ -185,10 +184,10 @@ impl KernelReporter<'_, '_> {
         if let (Some(older), Some(newer)) = (package(good), package(bad))
             && older != newer
         {
-            report.next.push(format!("What changed is in the changelog of `{newer}`, down to `{older}`"));
+            report.next.push(format!("Read the changelog of `{newer}`, down to `{older}`"));
         }
-        report.next.push("Why, function by function".to_owned());
-        // A configuration may have been found to be one that was built under another name.
+        report.next.push("Find the causes by function".to_owned());
+        // A configuration may equal one that was built under another name.
         let built = |index: usize| self.search.builds.get(&index)?.kernel.as_ref().map(|kernel| kernel.spec.clone());
         let arm = |index: usize| built(index).unwrap_or_else(|| bisection.candidates[index].text());
         let why = if bisection.clock == Clock::Exact { " --why 1" } else { "" };
@@ -214,7 +213,7 @@ impl KernelReporter<'_, '_> {
             self.name(last),
             self.whole()
         ));
-        report.next.push("Each part by itself".to_owned());
+        report.next.push("Bisect each part".to_owned());
         let mut ends = vec![0];
         ends.extend(neither);
         ends.push(last);
@@ -238,7 +237,7 @@ impl KernelReporter<'_, '_> {
         }
     }
 
-    /// Kernels with the changes at which they are.
+    /// Kernels with their changes.
     fn at_levels(&self, kernels: &[usize]) -> String {
         let level = |i: &usize| {
             let level =
@@ -266,7 +265,7 @@ impl KernelReporter<'_, '_> {
         let name = self.name(index).to_owned();
         let mut notes: Vec<String> = known.failed.iter().map(|failed| format!("`{name}` {failed}")).collect();
         if let Side::Same(other) = known.side {
-            notes.push(format!("`{name}` is, byte for byte, `{}`: it was not booted", self.name(other)));
+            notes.push(format!("`{name}` is, byte for byte, `{}`: not booted", self.name(other)));
         }
         CandidateRow {
             notes,

@@ -34,18 +34,18 @@ impl<'a> BisectReport<'a> {
     }
 }
 
-/// Puts the sentences; the names of the arms that are the answer.
+/// Adds the sentences; returns the names of the arms that are the answer.
 fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<String> {
     let bisection = search.bisection;
     let (good, bad) = (&bisection.candidates[0], &bisection.candidates[1]);
     let ends = search.studies.first().and_then(|s| s.arms.first());
     let whole = ends.and_then(|arm| arm.estimate).map_or_else(String::new, |e| changed(e.mean, e.ci95));
     let percent = |share: Option<f64>| share.map_or_else(String::new, percent);
-    let over_all = format!("Over all, `{}` is {whole} against `{}`", bad.name, good.name);
+    let over_all = format!("Overall, `{}` is {whole} against `{}`", bad.name, good.name);
     let single = |i: &usize| format!("`{}` ({} of it)", search.name(&[*i]), percent(search.share(&[*i])));
     let found = match search.state() {
         LeverSearchState::Ends | LeverSearchState::Study { .. } => {
-            report.sentences.push("Unfinished: the same command goes on".to_owned());
+            report.sentences.push("Unfinished: the same command resumes".to_owned());
             return Vec::new();
         }
         LeverSearchState::Done(found) => found,
@@ -64,7 +64,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<Stri
         LeverSearchResult::Alone(levers) => {
             report.outcome = BisectOutcome::Found;
             names = levers.iter().map(|i| search.name(&[*i])).collect();
-            let makes = if levers.len() == 1 { "makes" } else { "make, each alone," };
+            let makes = if levers.len() == 1 { "causes" } else { "cause, each alone," };
             let said: Vec<String> = levers.iter().map(single).collect();
             report.sentences.push(format!("{} {makes} the difference of {}", join(&said), metric(bisection)));
             report.sentences.push(over_all);
@@ -75,7 +75,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<Stri
             let said: Vec<String> = set.iter().map(|i| format!("`{}`", search.name(&[*i]))).collect();
             let share = search.share(&set).or((set.len() == search.differences().len()).then_some(1.0));
             report.sentences.push(format!(
-                "{} together make the difference of {} ({} of it); none of them alone makes half",
+                "{} together cause the difference of {} ({} of it); none of them alone causes half",
                 join(&said),
                 metric(bisection),
                 percent(share)
@@ -85,14 +85,14 @@ fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<Stri
         LeverSearchResult::Unexplained => {
             report.outcome = BisectOutcome::Unexplained;
             report.sentences.push(format!(
-                "No lever alone makes half of the difference of {}, and no set that was tried most of it: it takes several",
+                "No lever alone causes half of the difference of {}, and no set that was tried causes most of it: several act together",
                 metric(bisection)
             ));
             report.sentences.push(over_all);
         }
     }
     if matches!(report.outcome, BisectOutcome::Found) {
-        report.next.push("Why, function by function".to_owned());
+        report.next.push("Find the causes by function".to_owned());
         let lever = &names[0];
         let arm = match lever.strip_prefix("without ") {
             Some(_) => bad.text(),
@@ -142,11 +142,11 @@ fn method(search: &LeverSearch<'_>) -> Vec<String> {
     let b = search.bisection;
     vec![
         format!(
-            "Every line is `{}` with these levers set as `{}` has them, against `{}` as it is; {} pairs, {} clock, seed {}",
+            "Every line is `{}` with these levers set as `{}` has them, against `{}` unchanged; {} pairs, {} clock, seed {}",
             b.candidates[0].name, b.candidates[1].name, b.candidates[0].name, b.pairs_per_step, b.clock, b.seed
         ),
         format!(
-            "share: the part of the whole difference, of logarithms; a lever with {} or more is said to make it, several with {} or more",
+            "share: the part of the whole difference, of logarithms; one lever is named as the cause from {} on, several from {} on",
             percent(HALF),
             percent(MOST)
         ),

@@ -1,6 +1,6 @@
 //! The report of a bisection: the place or the levers, everything that was tested, and what to do next.
 //!
-//! Invariant: every format lays out the same [`BisectReport`].
+//! Invariant: every format renders the same [`BisectReport`].
 
 mod commits;
 mod configs;
@@ -25,32 +25,32 @@ pub use configs::OptionsAtChange;
 pub use json::json;
 pub use text::text;
 
-/// What a search's folder holds beside its tests and builds.
+/// The contents of a search's folder besides its tests and builds.
 pub struct FolderExtras<'d> {
-    /// The folder, as it was named.
+    /// The folder, as named on the command line.
     pub dir: &'d Path,
     pub touched: Option<Touched>,
     pub switched: Option<Switched>,
 }
 
-/// Everything that is said of a bisection.
+/// The complete report of a bisection.
 pub struct BisectReport<'a> {
     pub bisection: &'a Bisection,
-    /// One word for programs.
+    /// The outcome as one word, for programs.
     pub outcome: BisectOutcome,
-    /// What was found; the first says it in one sentence.
+    /// The result; the first sentence summarizes it.
     pub sentences: Vec<String>,
     pub place: Option<ChangePlace>,
-    /// The commits at one of which the change is, as far as they are shown.
+    /// The commits at one of which the change is, as far as they are listed.
     pub commits: Vec<CommitDetails>,
     /// The options at one of which the change is.
     pub options: Option<OptionsAtChange>,
-    /// Heads of the table's columns after the first.
+    /// Headings of the table's columns after the first.
     head: &'static [&'static str],
     pub rows: Vec<CandidateRow>,
-    /// What to do with it.
+    /// Suggested next steps.
     pub next: Vec<String>,
-    /// Commands to do it with.
+    /// The command for each next step.
     pub commands: Vec<String>,
     pub method: Vec<String>,
     pub tests: usize,
@@ -62,14 +62,14 @@ pub struct BisectReport<'a> {
 #[serde(rename_all = "kebab-case")]
 pub enum BisectOutcome {
     Found,
-    /// The place is found, but other kernels show further changes; or it takes several levers.
+    /// The place is found, but other kernels show further changes; or several levers act together.
     FoundWithOthers,
     /// No single place.
     Several,
-    /// No lever, nor what was tried of several.
+    /// Neither a single lever nor any set that was tried.
     Unexplained,
     NoDifference,
-    /// The ends were compared, and whether they differ is not settled.
+    /// The comparison of the ends is inconclusive.
     EndsInconclusive,
     Unmeasured,
     Unsettled,
@@ -82,7 +82,7 @@ pub struct ChangePlace {
     pub good: String,
     pub bad: String,
     pub probability: f64,
-    /// Kernels between the two that could not be tested, or are open.
+    /// Kernels between the two that could not be tested, or whose side is open.
     pub between: Vec<String>,
 }
 
@@ -91,10 +91,10 @@ pub struct ChangePlace {
 pub struct CommitDetails {
     #[serde(flatten)]
     pub commit: Commit,
-    /// Why it was not tested, if it is not the first that was seen after the change.
+    /// Why it was not tested, if it is not the first candidate after the change.
     pub untested: Option<String>,
     pub files: Vec<String>,
-    /// Functions that cost otherwise and are defined in these files, those that matter most first; null if that was not profiled.
+    /// Functions whose cost changed and that these files define, the largest change first; null without a profile.
     pub functions: Option<Vec<Function>>,
 }
 
@@ -102,12 +102,12 @@ pub struct CommitDetails {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CandidateRow {
     pub name: String,
-    /// What it booted, where that is known.
+    /// The release that it booted, if known.
     pub release: Option<String>,
     /// The first line of a commit's message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// What came of building it.
+    /// The result of its build.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<Built>,
     /// Relative to the first.
@@ -117,13 +117,13 @@ pub struct CandidateRow {
     pub boots: u32,
     /// Of a kernel: the probability that it lies after the change; of levers: the share of the difference.
     pub weight: Option<f64>,
-    /// The same as it is shown.
+    /// The weight as shown in the text.
     #[serde(skip)]
     shown: String,
     pub word: &'static str,
-    /// Whether the answer begins here.
+    /// Whether the answer begins at this row.
     pub marked: bool,
-    /// What went wrong.
+    /// Errors of this candidate.
     pub notes: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ fn changed(mean: f64, interval: Option<(f64, f64)>) -> String {
     }
 }
 
-/// A probability in per cent; nearly none and nearly all are not rounded to what they are not.
+/// A probability in per cent; values close to 0 or 1 are not rounded to 0 or 1.
 fn probability(p: f64) -> String {
     match p {
         p if p > 0.0 && p < 0.001 => "< 0.1 %".to_owned(),
@@ -163,7 +163,7 @@ fn metric(bisection: &Bisection) -> String {
     format!("`{}:{}`", bisection.workload, bisection.metric.name)
 }
 
-/// The same with the direction that is better.
+/// The same with the better direction.
 fn title(bisection: &Bisection) -> String {
     let arrow = match bisection.metric.better {
         Better::Higher => "↑",
@@ -172,7 +172,7 @@ fn title(bisection: &Bisection) -> String {
     format!("{}:{} {arrow}", bisection.workload, bisection.metric.name)
 }
 
-/// Says of ends that are not known to differ how they compare, and what can be done.
+/// For ends without a proven difference: adds how they compare, and what to do next.
 fn nothing(report: &mut BisectReport<'_>, verdict: Verdict, said: &str) {
     let bisection = report.bisection;
     let [good, .., bad] = &bisection.candidates[..] else { return };
@@ -181,7 +181,7 @@ fn nothing(report: &mut BisectReport<'_>, verdict: Verdict, said: &str) {
         Verdict::Same => (
             BisectOutcome::NoDifference,
             format!("Nothing to bisect: {compared}"),
-            "A change within the margin is none; `--margin KIND=PERCENT` sets a smaller one",
+            "Set a smaller margin: `--margin KIND=PERCENT`",
         ),
         Verdict::Invalid => (
             BisectOutcome::EndsInconclusive,
@@ -190,8 +190,8 @@ fn nothing(report: &mut BisectReport<'_>, verdict: Verdict, said: &str) {
         ),
         _ => (
             BisectOutcome::EndsInconclusive,
-            format!("Whether the ends differ is not settled: {compared}"),
-            "More pairs may settle it: `--pairs N`",
+            format!("It is not settled whether the ends differ: {compared}"),
+            "Run more pairs: `--pairs N`",
         ),
     };
     report.outcome = outcome;
@@ -199,7 +199,7 @@ fn nothing(report: &mut BisectReport<'_>, verdict: Verdict, said: &str) {
     report.next.push(next.to_owned());
 }
 
-/// The sentence of ends of which one gave no values.
+/// The sentence for ends one of which gave no values.
 fn unmeasured(bisection: &Bisection, failed: &[(&str, &Option<String>)]) -> String {
     let said: Vec<String> =
         failed.iter().filter_map(|(name, failed)| failed.as_ref().map(|failed| format!("`{name}` {failed}"))).collect();

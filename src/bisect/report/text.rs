@@ -7,10 +7,10 @@ use crate::bisect::SearchKind;
 use bigiron_report::table::{Line, clip, table, wrap};
 use bigiron_report::text::{command, list};
 
-/// Stands for a blank that no line may be broken at, until lines are.
+/// Replaces a space at which no line may be broken, until the lines are broken.
 const GLUE: &str = "\u{1f}";
 
-/// Lines of at most 100 columns, in which a figure stays with its unit.
+/// Wraps to at most 100 columns and keeps each number with its unit.
 fn lines(text: &str, first: &str, rest: &str) -> String {
     let glued = text
         .replace(" %", &format!("{GLUE}%"))
@@ -107,13 +107,13 @@ fn rows(report: &BisectReport<'_>) -> String {
 /// Widest subject of a commit in the table.
 const SUBJECT: usize = 27;
 
-/// The same of the options of a configuration, whose name is shorter than a commit's.
+/// The same for the options of a configuration, whose name is shorter than a commit's.
 const SWITCHED: usize = 32;
 
-/// Rows of a table of commits that are always shown together with the first and the last.
+/// Tables of commits up to this many rows are always shown in full.
 const SHORT: usize = 24;
 
-/// Whether a row of a long table says nothing: a commit that was not tested, beside others.
+/// Whether a row of a long table is omitted: a commit that was not tested, between others.
 fn is_passed_over(report: &BisectReport<'_>, index: usize) -> bool {
     let says = |i: usize| {
         let row = &report.rows[i];
@@ -130,7 +130,7 @@ fn is_passed_over(report: &BisectReport<'_>, index: usize) -> bool {
         && !(from..=(index + 1).min(report.rows.len() - 1)).any(says)
 }
 
-/// A line for rows that were passed over, if any were.
+/// A line that counts omitted rows, if there are any.
 fn gap(passed: &mut usize) -> Option<Line> {
     let count = std::mem::take(passed);
     (count > 0).then(|| Line::Heading(format!("  … {count} more that were not tested")))

@@ -1,4 +1,4 @@
-//! What a bisection asks: the workload and the metric, the design, and the options with which to ask again.
+//! The question of a bisection: the workload and the metric, the design, and the options that repeat the question.
 
 use crate::registry;
 use bigiron_model::host::HostKind;
@@ -27,22 +27,22 @@ use bigiron_model::setting::Setting;
 use bigiron_model::shell::quote;
 use bigiron_model::suggest;
 
-/// A question that was understood.
+/// A question after parsing and checking.
 pub(super) struct BisectQuestion {
-    /// What all studies ask, without arms and seed.
+    /// The question of all studies, without arms and seed.
     pub base: Question,
     pub script: Option<Script>,
-    /// The question of all arms, in which all that can be wrong with them was looked for.
+    /// The resolved question of all arms, which has been checked for errors.
     pub resolved: ResolvedQuestion,
     pub workload: String,
     pub metric: MetricDef,
-    /// The programs that run trials here.
+    /// The programs that run trials on this machine.
     pub here: Provenance,
-    /// That the workload is told to measure this metric alone.
+    /// The setting that makes the workload measure this metric alone.
     alone: Option<Setting>,
 }
 
-/// Understands what is asked of `arms`.
+/// Parses and checks the question of `arms`.
 pub(super) fn ask(
     common: &BisectCommon,
     what: &str,
@@ -58,7 +58,7 @@ pub(super) fn ask(
             None => format!("it can be {}", suggest::list(names)),
         };
         return Err(Refusal::new(format!("`{name}` is not a workload; {right}"))
-            .hint("What is bisected is WORKLOAD:METRIC, such as `micro:fork-exit`")
+            .hint("Name the metric to bisect as WORKLOAD:METRIC, such as `micro:fork-exit`")
             .into());
     };
     let mut base = compare::question(&[], &common.design)?;
@@ -73,7 +73,7 @@ pub(super) fn ask(
     let resolved = all(&base)?;
     let metric = find(&resolved.workloads[0].metrics, name, metric)?;
     if resolved.clock == Clock::None {
-        return Err(Refusal::new("The clock `none` measures nothing that could be bisected")
+        return Err(Refusal::new("The clock `none` measures nothing to bisect")
             .hint("`--clock exact` works without KVM, on any machine")
             .into());
     }
@@ -87,7 +87,7 @@ pub(super) fn ask(
     Ok(BisectQuestion { base, script, resolved, workload: name.to_owned(), metric, here, alone })
 }
 
-/// The question of two arms or more whose pairs are evidence among others.
+/// The question of one test, whose pairs are combined with other evidence.
 pub(super) fn step(base: &Question, arms: Vec<ArmText>, pairs: u32, seed: u64) -> Question {
     Question { arms, pairs: Some(pairs), step: true, seed: Some(seed), ..base.clone() }
 }
@@ -114,7 +114,7 @@ fn find(metrics: &[MetricDef], workload: &str, name: Option<&str>) -> Result<Met
 }
 
 impl BisectQuestion {
-    /// Hash of what is asked.
+    /// Hash of the question.
     pub fn sha256(&self, what: SearchKind, error: f64, pairs_per_step: u32) -> String {
         let asked = format!(
             "{} {what:?} {error} {:?} {pairs_per_step} {}",
@@ -125,7 +125,7 @@ impl BisectQuestion {
         Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The description of a new bisection; `repeat` makes the command of the options that all parts share.
+    /// The description of a new bisection; `repeat` builds the command line from the options that all kinds share.
     pub fn describe(
         &self,
         common: &BisectCommon,
@@ -167,17 +167,17 @@ impl BisectQuestion {
     }
 }
 
-/// What a description is made of beside the question.
+/// The parts of a description besides the question.
 pub(super) struct DescriptionParts {
     pub question_sha256: String,
     pub error: f64,
     pub pairs_per_step: u32,
     pub steps: u32,
-    /// Where commits are built from.
+    /// The source of the commits to build.
     pub source: Option<Source>,
 }
 
-/// A design as it is typed.
+/// The options that express a design on the command line.
 fn options(design: &Design, clock: Clock, seed: u64) -> Vec<String> {
     let mut words = Vec::new();
     let mut option = |name: &str, value: Option<String>| {
@@ -207,7 +207,7 @@ fn options(design: &Design, clock: Clock, seed: u64) -> Vec<String> {
     words
 }
 
-/// The seed of a part of a bisection: another for each, so that no two boots of the baseline are the same.
+/// The seed of one study of a bisection: different for each, so that no two boots of the baseline are the same.
 pub(super) fn seed_of(seed: u64, part: &str) -> u64 {
     let digest = Sha256::digest(format!("{seed} {part}"));
     digest.iter().take(8).fold(0, |word, byte| word << 8 | u64::from(*byte)) % SEED_LIMIT

@@ -1,4 +1,4 @@
-//! A search among configurations of one source tree, each of which is built when its turn comes.
+//! A search among configurations of one source tree, which are built as they are needed.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -36,13 +36,13 @@ use bigiron_model::store::folder::write_whole;
 const GOOD: &str = "good";
 const BAD: &str = "bad";
 
-/// Most differences of which all links are laid out before the first boot: each takes make a second or two.
+/// Maximum number of differences for which all links are configured before the first boot: make takes a second or two for each.
 const LAID_OUT: usize = 64;
 
-/// Options of a place that are looked up in the tree, at most.
+/// Maximum number of options of a place that are looked up in the tree.
 const LOOKED_UP: usize = 24;
 
-/// What is searched: configurations of a commit.
+/// The configurations of a commit that are searched.
 pub(super) struct Links {
     pub commit: String,
     pub chain: Chain,
@@ -103,13 +103,13 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
         None => {
             if links.chain.is_empty() {
                 let message = format!(
-                    "In this tree `{}` and `{}` are the same configuration: there is nothing to be found",
+                    "In this tree `{}` and `{}` are the same configuration: there is nothing to find",
                     good.name(),
                     bad.name()
                 );
                 builder.done(args.keep_build);
                 return Err(Refusal::new(message)
-                    .hint("Both are laid out by `make olddefconfig`, with what a guest needs built in")
+                    .hint("Both are processed by `make olddefconfig`, with what a guest needs built in")
                     .into());
             }
             let source = Source {
@@ -149,7 +149,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     if !super::is_finished(&work.dir, &work.bisection, &work.cancel)? {
         builder.workspace()?;
     }
-    // A simulated search lays configurations out, and builds none.
+    // A simulated search configures the links but builds none.
     let layer = if is_simulated { Some(builder) } else { work.builder.replace(builder) };
     work.search(&environment)?;
     if let Some(builder) = work.builder.as_ref().or(layer.as_ref()) {
@@ -165,7 +165,7 @@ fn arm(name: &str, kernel: String) -> ArmText {
     ArmText { name: Some(name.to_owned()), kernel, settings: Vec::new() }
 }
 
-/// The command line that asks the same again.
+/// The command line that repeats the question.
 fn repeat(args: &BisectConfig, options: &str) -> String {
     let mut words = vec!["bigiron bisect config".to_owned()];
     let mut option = |name: &str, value: &str| words.push(format!("--{name} {}", quote(value)));
@@ -181,12 +181,12 @@ fn repeat(args: &BisectConfig, options: &str) -> String {
     words.join(" ")
 }
 
-/// The file that keeps the configuration of a candidate, below the bisection's folder.
+/// The file with the configuration of a candidate, below the bisection's folder.
 fn file(dir: &Path, name: &str) -> PathBuf {
     dir.join(built::FOLDER).join(format!("{name}.config"))
 }
 
-/// The configuration of a candidate, if it is laid out.
+/// The configuration of a candidate, if its file exists.
 fn read(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
     let path = file(dir, name);
     match fs::read_to_string(&path) {
@@ -208,41 +208,41 @@ fn parsed(text: &str) -> anyhow::Result<ConfigOptions> {
 }
 
 impl Builder {
-    /// Lays out both ends.
+    /// Configures both ends.
     fn ends(&self, commit: &str, good: &Recipe, bad: &Recipe) -> anyhow::Result<(String, String)> {
         let one = |option: &str, recipe: &Recipe| match self.configured(commit, recipe)? {
             Ok(text) => Ok(text),
             Err(why) => Err(anyhow::Error::new(Refusal::new(format!(
-                "--{option}: `{}` cannot be laid out in `{}`: {why}",
+                "--{option}: `{}` cannot be configured in `{}`: {why}",
                 recipe.base.name(),
                 self.tree.dir().display()
             )))),
         };
-        output::note("Both configurations are laid out");
+        output::note("Both configurations are processed");
         Ok((one(GOOD, good)?, one(BAD, bad)?))
     }
 
-    /// What Kconfig makes of a recipe's configuration, or why it does not.
+    /// Runs Kconfig on a recipe's configuration; returns its result or its error.
     fn configured(&self, commit: &str, recipe: &Recipe) -> anyhow::Result<Result<String, String>> {
         let workspace = self.workspace()?;
         match workspace.configure(&self.store, commit, recipe, &workspace.log(), &self.cancel)? {
             ConfigEnd::Text(text) => Ok(Ok(text)),
             ConfigEnd::Failed(why) => Ok(Err(why)),
-            ConfigEnd::Interrupted => bail!("Interrupted; the same command goes on"),
+            ConfigEnd::Interrupted => bail!("Interrupted; the same command resumes"),
         }
     }
 
-    /// The links that are candidates, with their configurations as far as they are laid out: of few differences all are.
+    /// The links that are candidates, with the configurations known so far; with few differences, all of them.
     fn lay_out(&self, links: &Links) -> anyhow::Result<Vec<(ChainLink, Option<String>)>> {
         let chain = &links.chain;
         let all = chain.switches().len();
         if all > LAID_OUT {
             return Ok(candidates::all(chain).into_iter().map(|link| (link, None)).collect());
         }
-        output::note(&format!("{all} differences are laid out one by one"));
+        output::note(&format!("Configuring {all} differences one by one"));
         let mut laid = Candidates::new(chain);
         for count in 1..all {
-            // What cannot be laid out by itself goes with what comes next.
+            // A difference that cannot be configured alone is joined with the next.
             if let Ok(text) = self.configured(&links.commit, &self.recipe.link(count, chain.text(count)))? {
                 let options = parsed(&text)?;
                 laid.add(count, text, options);
@@ -268,7 +268,7 @@ impl Builder {
         }
     }
 
-    /// The configuration of a candidate as Kconfig made it, or why it did not; kept in the bisection's folder.
+    /// The configuration of a candidate after Kconfig, or Kconfig's error; kept in the bisection's folder.
     fn resolved(&self, work: &BisectionRun<'_>, index: usize) -> anyhow::Result<Result<String, String>> {
         let candidate = &work.bisection.candidates[index];
         let (Some(link), Some(links)) = (&candidate.link, &self.links) else { bail!("A candidate is not a link") };
@@ -282,7 +282,8 @@ impl Builder {
         Ok(made)
     }
 
-    /// What is known of a candidate by its options alone: that it is another one which is built, or that it cannot be tested.
+    /// The result for a candidate that its options alone decide: it equals another candidate that is built, or it cannot be
+    /// tested.
     pub(super) fn decided_by_options(&self, work: &BisectionRun<'_>, index: usize) -> anyhow::Result<Option<Built>> {
         let all = &work.bisection.candidates;
         let name = &all[index].name;
@@ -310,12 +311,12 @@ impl Builder {
         let stranger = self.links.as_ref().and_then(|links| links.chain.stranger(&options));
         Ok(stranger.map(|option| {
             let value = options.value(&option);
-            let why = format!("it has CONFIG_{option}={value}, as neither end has it");
+            let why = format!("it has CONFIG_{option}={value}, which neither end has");
             new(BuildOutcome::Failed, Some(why), None)
         }))
     }
 
-    /// Removes what is built in, unless it is to be kept.
+    /// Removes the build folder, unless it is to be kept.
     fn done(self, is_kept: bool) {
         if !is_kept {
             self.remove();
@@ -324,7 +325,7 @@ impl Builder {
 }
 
 impl BisectionRun<'_> {
-    /// Keeps what is to be told of the options at which the change was found.
+    /// Stores the facts to report about the options at which the change was found.
     fn tell_of_options(&self, builder: &Builder, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
         let SearchState::Done(SearchResult::Place(span)) = search.state() else { return Ok(()) };
@@ -337,7 +338,7 @@ impl BisectionRun<'_> {
         let count = |index: usize| of(index).link.as_ref().map_or(0, |link| link.switched);
         let options = |index: usize| -> anyhow::Result<ConfigOptions> {
             let text = builder.resolved(self, index)?;
-            parsed(&text.map_err(|why| anyhow::anyhow!("`{}` cannot be laid out again: {why}", of(index).name))?)
+            parsed(&text.map_err(|why| anyhow::anyhow!("`{}` cannot be configured again: {why}", of(index).name))?)
         };
         let switched: HashSet<&str> = links.chain.switches()[count(span.good)..count(span.bad)]
             .iter()

@@ -1,4 +1,4 @@
-//! A search among the commits of a source tree, each of which is built when its turn comes.
+//! A search among the commits of a source tree, which are built as they are needed.
 
 use crate::commands::output::Terminal;
 use crate::conduct;
@@ -33,7 +33,7 @@ use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 
-/// Where a machine keeps the configurations of its kernels.
+/// The folder with the configurations of installed kernels.
 const BOOT: &str = "/boot";
 
 pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
@@ -137,7 +137,7 @@ fn arm(commit: &Commit, kernel: String) -> ArmText {
     ArmText { name: Some(short(&commit.hash).to_owned()), kernel, settings: Vec::new() }
 }
 
-/// Options that the study's workloads and file system need beside those of all guests.
+/// Options that the study's workloads and file system need in addition to those of all guests.
 pub(super) fn options(resolved: &ResolvedQuestion) -> Vec<String> {
     let filesystem = image::module(&resolved.machine.filesystem);
     let of_workloads = resolved.arms.iter().flat_map(|arm| arm.parsed.needs()).flat_map(|needs| needs.modules);
@@ -147,7 +147,7 @@ pub(super) fn options(resolved: &ResolvedQuestion) -> Vec<String> {
     options
 }
 
-/// The command line that asks the same again.
+/// The command line that repeats the question.
 fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     let mut words = vec!["bigiron".to_owned(), "bisect".to_owned()];
     let mut option = |name: &str, value: Option<&str>| {
@@ -168,14 +168,14 @@ fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     words.join(" ")
 }
 
-/// What turns candidates into kernels.
+/// Builds kernels from candidates.
 pub(super) struct Builder {
     pub store: Store,
     pub tree: SourceTree,
     pub recipe: Recipe,
-    /// Opened when there is something to be built.
+    /// Opened for the first build.
     pub workspace: OnceCell<Workspace>,
-    /// What is searched, if it is configurations of one commit.
+    /// The links to search, if the candidates are configurations of one commit.
     pub links: Option<Links>,
     pub cancel: Arc<AtomicBool>,
 }
@@ -186,10 +186,10 @@ impl Builder {
             let opened = Workspace::open(&self.store, &self.tree, &output::note)?;
             let _ = self.workspace.set(opened);
         }
-        self.workspace.get().context("The folder for building is not open")
+        self.workspace.get().context("The build folder is not open")
     }
 
-    /// Sees that the kernels of a test are in the cache; whether anything is known now that was not before.
+    /// Ensures that the kernels of a test are in the cache; returns whether this yielded new results.
     pub(super) fn build(&self, work: &BisectionRun<'_>, search: &Search<'_>, kernel: usize) -> anyhow::Result<bool> {
         let mut is_new = false;
         for index in [0, kernel] {
@@ -208,7 +208,7 @@ impl Builder {
                     built.log.map_or_else(String::new, |log| format!("; the log is {}", work.dir.join(log).display()))
                 );
             }
-            // One that was built anew is known already.
+            // A candidate that is merely built again is not new.
             is_new |= search.builds.get(&index) != Some(&built);
             built.write(&work.dir)?;
         }
@@ -216,7 +216,7 @@ impl Builder {
         Ok(is_new)
     }
 
-    /// Refuses ends that are one kernel.
+    /// Refuses ends that build to the same kernel.
     fn differ(&self, work: &BisectionRun<'_>) -> anyhow::Result<()> {
         let [good, .., bad] = &work.bisection.candidates[..] else { return Ok(()) };
         let is_configs = self.links.is_some();
@@ -231,16 +231,17 @@ impl Builder {
         }
         let refusal = Refusal::new(match is_configs {
             true => {
-                "The two configurations make the same kernel, byte for byte: no option that differs is in it".to_owned()
+                "The two configurations make the same kernel, byte for byte: none of the options that differ affects it"
+                    .to_owned()
             }
             false => format!(
-                "`{}` and `{}` are built to the same bytes: none of the commits between them is in this kernel",
+                "`{}` and `{}` build to the same bytes: none of the commits between them affects this kernel",
                 good.name, bad.name
             ),
         });
         Err(match is_configs {
-            true => refusal.hint("Only the boot image is made; what the configurations have as modules is not in it"),
-            false => refusal.hint("What they change may not be configured: `--config FILE`"),
+            true => refusal.hint("Only the boot image is built; modules of the configurations are not in it"),
+            false => refusal.hint("The configuration may lack what they change; give another with `--config FILE`"),
         }
         .into())
     }
@@ -256,7 +257,7 @@ impl Builder {
     /// Builds one candidate.
     fn one(&self, work: &BisectionRun<'_>, index: usize) -> anyhow::Result<Built> {
         let candidate = &work.bisection.candidates[index];
-        let key = candidate.build().context("A candidate is not one that is built")?;
+        let key = candidate.build().context("A candidate is not buildable")?;
         let log = Built::log(key);
         fs::create_dir_all(work.dir.join(built::FOLDER))?;
         let subject = candidate.subject().filter(|subject| !subject.is_empty());
@@ -270,7 +271,7 @@ impl Builder {
                 }
                 (links.commit.as_str(), self.recipe.link(link.switched, links.chain.text(link.switched)))
             }
-            _ => bail!("`{}` is nothing that can be built", candidate.name),
+            _ => bail!("`{}` cannot be built", candidate.name),
         };
         let workspace = self.workspace()?;
         let done = workspace.build(&self.store, commit, &recipe, &path, &self.cancel, &|_| {})?;
@@ -284,7 +285,7 @@ impl Builder {
             kernel: None,
         };
         Ok(match done {
-            BuildEnd::Interrupted => bail!("Interrupted; the same command goes on"),
+            BuildEnd::Interrupted => bail!("Interrupted; the same command resumes"),
             BuildEnd::Failed { why, seconds } => {
                 output::note(&format!("{} cannot be built: {why}", candidate.name));
                 Built { why: Some(why), log: Some(log), ..new(BuildOutcome::Failed, seconds) }
@@ -300,18 +301,18 @@ impl Builder {
         })
     }
 
-    /// Removes what is built in.
+    /// Removes the build folder.
     pub(super) fn remove(self) {
         if let Some(workspace) = self.workspace.into_inner()
             && let Err(e) = workspace.remove()
         {
-            output::line(format_args!("warning: The folder for building cannot be removed: {e}"));
+            output::line(format_args!("warning: The build folder cannot be removed: {e}"));
         }
     }
 }
 
 impl BisectionRun<'_> {
-    /// Keeps what is to be told of the commits at which the change was found.
+    /// Stores the facts to report about the commits at which the change was found.
     fn tell(&self, tree: &SourceTree, environment: &Environment<'_>) -> anyhow::Result<()> {
         let search = search(&self.dir, &self.bisection, studies(&self.dir, &self.bisection, &self.cancel)?)?;
         let SearchState::Done(SearchResult::Place(span)) = search.state() else { return Ok(()) };
@@ -326,7 +327,7 @@ impl BisectionRun<'_> {
         Ok(())
     }
 
-    /// The functions that make the difference between the ends, where instructions can be counted.
+    /// The functions that cause the difference between the ends, if instructions can be counted.
     fn functions(&self, search: &Search<'_>, environment: &Environment<'_>) -> anyhow::Result<Option<Vec<Function>>> {
         if self.builder.is_none() || self.bisection.clock != Clock::Exact {
             return Ok(None);
@@ -339,7 +340,7 @@ impl BisectionRun<'_> {
         Ok(functions(&looked, &self.bisection.metric.name))
     }
 
-    /// The same; that they cannot be had is only said.
+    /// The same; an error becomes a warning.
     pub(super) fn functions_or_not(
         &self,
         search: &Search<'_>,
@@ -347,7 +348,7 @@ impl BisectionRun<'_> {
     ) -> anyhow::Result<Option<Vec<Function>>> {
         match self.functions(search, environment) {
             Err(e) if !self.cancel.load(std::sync::atomic::Ordering::Relaxed) => {
-                output::line(format_args!("warning: What costs more is not known: {e:#}"));
+                output::line(format_args!("warning: Cannot name the functions that cost more: {e:#}"));
                 Ok(None)
             }
             functions => functions,
@@ -355,10 +356,10 @@ impl BisectionRun<'_> {
     }
 }
 
-/// A function that makes less of the difference is not named.
+/// Smallest share of the difference for which a function is named.
 const LEAST_SHARE: f64 = 0.005;
 
-/// The functions of a study's causes that go the way of the difference and make something of it.
+/// The functions among a study's causes that change in the direction of the difference and have at least the least share.
 fn functions(looked: &conduct::Conducted, metric: &str) -> Option<Vec<Function>> {
     let causes = looked.why.causes.iter().find(|causes| causes.metric == metric)?;
     let difference = causes.b - causes.a;

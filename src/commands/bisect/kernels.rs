@@ -20,7 +20,7 @@ use bigiron_model::shell::quote;
 
 pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let (Some(what), common) = (&args.what, &args.common) else {
-        return Err(Refusal::new("Nothing is named to be bisected; it is WORKLOAD:METRIC").into());
+        return Err(Refusal::new("No metric to bisect; name one as WORKLOAD:METRIC").into());
     };
     check_error(args.bounds.error)?;
     let store = Store::open().map_err(refuse)?;
@@ -28,11 +28,11 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let end = |text: &Option<String>| text.as_deref().map(|text| arm(text, &named)).transpose();
     let (good, bad) = (end(&args.good)?, end(&args.bad)?);
     let given = list::parse(&args.kernels, &named)?;
-    // Of a list that was given every kernel is looked at before the first boot; of Debian's, each is fetched when its turn comes.
+    // All kernels of a given list are inspected before the first boot; those of Debian's list are fetched as they are needed.
     let fetched_first = !given.is_empty();
     let kernels = match (&good, &bad) {
         (Some(good), Some(bad)) if given.is_empty() => {
-            // What is wrong with the rest is said before the archive is asked.
+            // Other errors are reported before the archive is queried.
             let ends = list::named(&[good.clone(), bad.clone()]);
             ask::ask(
                 common,
@@ -98,15 +98,15 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     work.finish()
 }
 
-/// Refuses what is not a probability of an error.
+/// Refuses a value that is not an error probability.
 pub(super) fn check_error(error: f64) -> Result<(), Refusal> {
     match error > 0.0 && error < 0.5 {
         true => Ok(()),
-        false => Err(Refusal::new(format!("--error: {error} is no such probability; it is above 0 and below 0.5"))),
+        false => Err(Refusal::new(format!("--error: {error} is out of range; it must be above 0 and below 0.5"))),
     }
 }
 
-/// The bounds of the search that are not the usual ones, as they are typed.
+/// The bounds of the search that differ from the defaults, as options.
 pub(super) fn bounds(error: f64, steps: u32) -> impl Iterator<Item = String> {
     let all = [("error", error, 0.05), ("steps", f64::from(steps), 50.0)];
     all.into_iter().filter(|(_, value, usual)| value != usual).map(|(name, value, _)| format!("--{name} {value}"))
@@ -115,13 +115,13 @@ pub(super) fn bounds(error: f64, steps: u32) -> impl Iterator<Item = String> {
 fn arm(text: &str, named: &[String]) -> Result<ArmText, Refusal> {
     let kernel = text.split(',').next().unwrap_or(text);
     if !looks_like_kernel(kernel, named) {
-        return Err(Refusal::new(format!("`{kernel}` names no kernel"))
+        return Err(Refusal::new(format!("`{kernel}` is not a kernel"))
             .hint("A kernel is `debian:VERSION`, a path, `running`, or a name given by `bigiron kernel add`"));
     }
     ArmText::parse(text)
 }
 
-/// The command line that asks the same again.
+/// The command line that repeats the question.
 fn repeat(args: &Bisect, what: &str, options: &str) -> String {
     let mut words = vec!["bigiron".to_owned(), "bisect".to_owned()];
     let ends = [("--good", &args.good), ("--bad", &args.bad)];
@@ -152,7 +152,7 @@ impl BisectionRun<'_> {
             if let Some(builder) = &self.builder
                 && builder.build(self, &search, kernel)?
             {
-                // What was built may say by itself that there is nothing to be tested.
+                // The build results alone may show that nothing is left to test.
                 continue;
             }
             output::note(&self.progress(&search, kernel));
@@ -165,7 +165,7 @@ impl BisectionRun<'_> {
         }
     }
 
-    /// What the study in `folder`, of the good kernel and another, asks.
+    /// The question of the study in `folder`, which compares the good kernel with another.
     pub(super) fn question(&self, folder: &str, kernel: usize) -> Question {
         let arms: Vec<ArmText> = [0, kernel].map(|i| self.arm(i)).to_vec();
         let seed = self.bisection.seed;
@@ -180,7 +180,7 @@ impl BisectionRun<'_> {
         ArmText { name: Some(name), kernel, settings }
     }
 
-    /// The baseline's kernel and the candidate's, fetched if need be.
+    /// The baseline's kernel and the candidate's, fetched if necessary.
     pub(super) fn kernels(
         &self,
         search: &Search<'_>,
@@ -199,7 +199,7 @@ impl BisectionRun<'_> {
         Ok(identities)
     }
 
-    /// What is known, and what comes next.
+    /// A line that says what is known and what comes next.
     fn progress(&self, search: &Search<'_>, kernel: usize) -> String {
         let name = |index: usize| &self.bisection.candidates[index].name;
         let kind = match self.bisection.what {
@@ -209,7 +209,7 @@ impl BisectionRun<'_> {
         };
         let Some(posterior) = search.posterior() else {
             return format!(
-                "{} {kind}; first the ends, `{}` and `{}`",
+                "{} {kind}; testing the ends first, `{}` and `{}`",
                 self.bisection.candidates.len(),
                 name(0),
                 name(kernel)

@@ -21,7 +21,7 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     let (a, b) = (ArmText::parse(&args.a)?, ArmText::parse(&args.b)?);
     if a.kernel != b.kernel {
         return Err(Refusal::new(format!(
-            "Two kernels, `{}` and `{}`; levers are bisected on one",
+            "Two kernels, `{}` and `{}`; a bisection of levers needs one",
             a.kernel, b.kernel
         ))
         .hint("`bigiron bisect --good KERNEL --bad KERNEL` searches among kernels")
@@ -29,20 +29,20 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     }
     let differ = differences(&a.settings, &b.settings);
     match differ.len() {
-        0 => return Err(Refusal::new("The two arms have the same levers: there is nothing to be found").into()),
+        0 => return Err(Refusal::new("The two arms have the same levers: there is nothing to find").into()),
         1 => {
-            let message = format!("The two arms differ in one lever only, `{}`", differ[0].name());
-            return Err(Refusal::new(message).hint("`bigiron compare` says what it does").into());
+            let message = format!("The two arms differ in only one lever, `{}`", differ[0].name());
+            return Err(Refusal::new(message).hint("`bigiron compare` measures its effect").into());
         }
         n if n > LIMIT => {
-            return Err(Refusal::new(format!("The two arms differ in {n} levers; {LIMIT} are the most")).into());
+            return Err(Refusal::new(format!("The two arms differ in {n} levers; the maximum is {LIMIT}")).into());
         }
         _ => {}
     }
     let pairs = common.pairs_per_step.unwrap_or(SCREENING_PAIRS);
     if pairs < SCREENING_PAIRS {
         let message =
-            format!("--pairs-per-step: {pairs} pairs say too little of a lever; ask for {SCREENING_PAIRS} or more");
+            format!("--pairs-per-step: {pairs} pairs are too few to test a lever; use {SCREENING_PAIRS} or more");
         return Err(Refusal::new(message).into());
     }
     let ends = list::named(&[a.clone(), b]);
@@ -105,7 +105,7 @@ impl BisectionRun<'_> {
                 LeverSearch { bisection: &self.bisection, studies: studies(&self.dir, &self.bisection, &self.cancel)? };
             let (folder, question) = match search.state() {
                 LeverSearchState::Ends => {
-                    output::note("First the two arms as they are");
+                    output::note("Comparing the two arms first");
                     (ENDS.to_owned(), ask::ends(&self.base, arms.clone(), self.bisection.seed))
                 }
                 LeverSearchState::Study { folder, sets } => {
@@ -130,10 +130,10 @@ impl BisectionRun<'_> {
         }
     }
 
-    /// The one kernel of all arms.
+    /// The kernel of all arms.
     fn one_kernel(&self, question: &Question) -> anyhow::Result<Vec<Identity>> {
         let identity = self.bisection.candidates[0].identity.clone();
-        let identity = identity.ok_or_else(|| anyhow::anyhow!("The bisection does not say which kernel it is of"))?;
+        let identity = identity.ok_or_else(|| anyhow::anyhow!("The bisection does not name its kernel"))?;
         Ok(vec![identity; question.arms.len()])
     }
 }

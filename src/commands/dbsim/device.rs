@@ -8,17 +8,18 @@ use std::path::Path;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size::print_bytes;
 
-/// What a place is.
+/// The kind of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Directory,
     Device,
 }
 
-/// Looks at a place where a file of this many bytes is to be.
+/// Checks a place for a file of this many bytes.
 ///
 /// # Errors
-/// If it is neither a directory nor a free block device that is named by its path under /dev (which is where a job has to consent).
+/// If it is neither a directory nor a free block device named by its path under /dev (a job must name a device this way to
+/// consent to its loss).
 pub(super) fn look_at(place: &Path, file_bytes: u64) -> Result<Kind, Refusal> {
     let shown = place.display();
     let meta = fs::metadata(place).map_err(|e| Refusal::new(format!("`{shown}` is not a place for files: {e}")))?;
@@ -31,19 +32,19 @@ pub(super) fn look_at(place: &Path, file_bytes: u64) -> Result<Kind, Refusal> {
     if !place.starts_with("/dev") {
         return Err(Refusal::new(format!("`{shown}` is a device; name it by its path under /dev")));
     }
-    // The kernel gives a device that is mounted, swapped to or part of another one to nobody exclusively.
+    // The kernel refuses exclusive access to a device that is mounted, used as swap or part of another device.
     let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL).open(place);
     let mut device = opened.map_err(|e| match e.kind() {
         ErrorKind::ResourceBusy => {
-            Refusal::new(format!("`{shown}` is in use: mounted, swapped to, or part of another device"))
-                .hint("A device that a job overwrites must be nobody else's")
+            Refusal::new(format!("`{shown}` is in use: mounted, used as swap, or part of another device"))
+                .hint("A job overwrites its device, so nothing else may use it")
         }
         _ => Refusal::new(format!("`{shown}` cannot be opened: {e}")),
     })?;
     let has = device.seek(SeekFrom::End(0)).map_err(|e| Refusal::new(format!("`{shown}` has no size: {e}")))?;
     if has < file_bytes {
         let (has, needs) = (print_bytes(has), print_bytes(file_bytes));
-        return Err(Refusal::new(format!("`{shown}` has {has}, and a data file takes {needs}")));
+        return Err(Refusal::new(format!("`{shown}` has {has}; a data file takes {needs}")));
     }
     Ok(Kind::Device)
 }

@@ -1,4 +1,4 @@
-//! The line on a terminal that shows how far a run is. Nothing is shown where nobody looks.
+//! The line on a terminal that shows a run's progress. Without a terminal, nothing is shown.
 
 use std::io::{IsTerminal, Write};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use bigiron_dbsim::IntervalSample;
 
-/// What was done since the last time, as the child says it.
+/// What the child did since its last report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct LiveSample {
@@ -68,7 +68,7 @@ impl Display {
         Display { on: std::io::stderr().is_terminal() && !dumb, since: LiveSample::default() }
     }
 
-    /// Whether anybody looks.
+    /// Whether standard error is a terminal.
     pub(super) fn is_on(&self) -> bool {
         self.on
     }
@@ -81,7 +81,7 @@ impl Display {
         }
     }
 
-    /// Once a second is enough to read.
+    /// Updates at most once a second, which is enough to read.
     pub(super) fn sample(&mut self, sample: &LiveSample) {
         self.since.add(sample);
         if self.since.interval_ns >= 950_000_000 {
@@ -90,7 +90,7 @@ impl Display {
         }
     }
 
-    /// Leaves an empty line behind.
+    /// Clears the line.
     pub(super) fn clear(&mut self) {
         self.write("");
     }
@@ -98,7 +98,7 @@ impl Display {
     fn write(&mut self, text: &str) {
         if self.on {
             let mut err = std::io::stderr().lock();
-            // Back to the start of the line, and nothing left of what stood there.
+            // Return to the start of the line and erase it.
             let _ = write!(err, "\r\x1b[K{text}").and_then(|()| err.flush());
         }
     }

@@ -20,10 +20,10 @@ pub(super) struct RunResult<'a> {
     pub text: &'a str,
     #[serde(flatten)]
     pub tables: &'a Tables,
-    /// Whether everything was checked and right; absent if nobody asked.
+    /// Whether all checks passed; absent without `--validate`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub valid: Option<bool>,
-    /// The first thing that was wrong.
+    /// The first error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wrong: Option<&'a str>,
 }
@@ -32,7 +32,7 @@ fn ns(value: f64) -> String {
     Quantity::metric(value, Unit::Ns, 0.0).to_string()
 }
 
-/// Facts that stand in a table already.
+/// Facts that a table already shows.
 const TABLED: &[&str] = &["requests.", "wait.", "transaction.", "phase.", "series.", "wait-identity", "stage-"];
 
 impl RunResult<'_> {
@@ -68,16 +68,16 @@ impl RunResult<'_> {
             let share = format!("{:.2} %", w.share_percent);
             vec![w.class.clone(), w.event.clone(), w.count.to_string(), ns(mean), ns(w.total_ns as f64), share]
         });
-        table(&mut out, &["Who waits", "for", "count", "mean", "in all", "of the time"], rows);
+        table(&mut out, &["Class", "Waits for", "count", "mean", "in all", "of the time"], rows);
         if let Some(look) = &t.close_look {
             close_look(&mut out, look);
         }
         let facts = t.facts.iter().filter(|(name, _)| !TABLED.iter().any(|t| name.starts_with(t)));
         table(&mut out, &["Fact", ""], facts.map(|(name, value)| vec![name.clone(), value.clone()]));
         match (self.valid, self.wrong) {
-            (Some(true), _) => out.push_str("\nValid: all data and redo were read, and are what was acknowledged\n"),
+            (Some(true), _) => out.push_str("\nValid: all data and redo match the acknowledgements\n"),
             (Some(false), wrong) => {
-                let _ = writeln!(out, "\nINVALID: {}", wrong.unwrap_or("not said why"));
+                let _ = writeln!(out, "\nINVALID: {}", wrong.unwrap_or("no reason given"));
             }
             (None, _) => {}
         }
@@ -94,7 +94,7 @@ fn close_look(out: &mut String, look: &CloseLook) {
     let share = |part: u64| percent(part as f64, whole);
     let _ = writeln!(
         out,
-        "\n{} transactions were looked at closely: {} waiting, {} on a CPU, {} ready without one",
+        "\n{} transactions were examined closely: {} waiting, {} on a CPU, {} ready without one",
         look.transactions,
         share(look.waits_ns),
         share(look.cpu_ns),

@@ -28,7 +28,7 @@ use bigiron_model::size;
 use bigiron_sys::process::Exit;
 use bigiron_workload::{Configured as _, Needs};
 
-/// How long the child may be silent before a Ctrl-C is looked for.
+/// Interval at which a silent child is checked for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
@@ -50,7 +50,7 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
     let order = RunOrder { job: &job, seed, work: &place.work(), validate: args.validate, live: display.is_on() };
     let outcome = attend(&order, &cancel, &mut display);
     drop(display);
-    // What became of the run comes first, what became of its directories second.
+    // An error of the run takes precedence over an error of the cleanup.
     let tidied = if args.keep && outcome.is_ok() {
         let kept: Result<Vec<_>, _> = std::iter::once(place).chain(others).map(RunDirectory::keep).collect();
         kept.map(|kept| output::note(&format!("Kept: {}", kept[0].display())))
@@ -79,12 +79,12 @@ fn warn_of_left_over(dir: &Path) {
     for (path, bytes) in run_directory::left_over(dir) {
         let (path, bytes) = (path.display(), size::print_bytes(bytes.next_multiple_of(1 << 20)));
         output::line(format_args!(
-            "warning: `{path}` with {bytes} is left of a run that was killed; remove it if nobody needs it"
+            "warning: `{path}` with {bytes} is left over from a killed run; remove it if you do not need it"
         ));
     }
 }
 
-/// Gives the job directories of its own in the places that it names. Devices are taken as they are, if nothing else uses them.
+/// Creates a directory for the job in each place that it names. Devices are used directly, if nothing else uses them.
 fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<RunDirectory>> {
     let mut made = Vec::new();
     let count = job.data.places.len();
@@ -107,17 +107,17 @@ fn elsewhere(job: &mut Job) -> anyhow::Result<Vec<RunDirectory>> {
     Ok(made)
 }
 
-/// What a run found, and whether it was right if that was asked.
+/// What a run found, and whether it was valid if that was checked.
 struct RunFindings {
     tables: Tables,
     valid: Option<bool>,
     wrong: Option<String>,
 }
 
-/// Runs a child, shows how far it is, and hears what it found.
+/// Runs a child, shows its progress and receives its findings.
 fn attend(order: &RunOrder<'_>, cancel: &Arc<AtomicBool>, display: &mut Display) -> anyhow::Result<RunFindings> {
     let (sender, receiver) = mpsc::channel();
-    // The child is forked before there is a second thread.
+    // The child is forked before a second thread exists.
     let runner = Runner::start(order, |from| {
         std::thread::spawn(move || {
             for event in runner::events(from) {
@@ -157,11 +157,11 @@ fn attend(order: &RunOrder<'_>, cancel: &Arc<AtomicBool>, display: &mut Display)
 pub(super) fn verify(dir: &Path, acks: Option<&Path>) -> anyhow::Result<u8> {
     let job = run_directory::job_of(dir)?;
     let work = run_directory::work(dir);
-    // Neither seed nor clock matter to what is on disk.
+    // Neither seed nor clock affects what is on disk.
     let cx = JobContext { dir: &work, seed: 0, clock: Clock::Wall, network: None, progress: &|_| {}, live: None };
     match dbsim::examine(&job, &cx, acks.map_or(AckSource::Ledger, AckSource::Stream)) {
         Ok(verdict) if verdict.passed() => {
-            let mut text = "Valid: all data and redo were read, and are what was acknowledged\n".to_owned();
+            let mut text = "Valid: all data and redo match the acknowledgements\n".to_owned();
             for (name, n) in verdict.facts {
                 text.push_str(&format!("  {name} {n}\n"));
             }

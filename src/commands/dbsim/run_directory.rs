@@ -1,7 +1,7 @@
-//! The directory of one run: made below the one that was asked for, removed at the end.
+//! The directory of one run: created below `--dir`, removed at the end.
 //!
-//! Invariant: a run's directory is locked as long as the run lives; one that is not locked belongs to nobody and is named, never
-//! removed, by the next run.
+//! Invariant: a run's directory is locked as long as the run lives; the next run reports a directory that is not locked as left
+//! over, and never removes it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,43 +16,43 @@ use bigiron_model::size;
 use bigiron_workload::Needs;
 
 const PREFIX: &str = "bigiron-dbsim-";
-/// The file in a run's directory that the run holds a lock on.
+/// The file in a run's directory that the run locks.
 const LOCK: &str = "lock";
-/// Where data files and journals lie.
+/// The subdirectory for data files and journals.
 const WORK: &str = "work";
-/// The job of a run, with everything decided.
+/// The complete job of a run.
 const JOB: &str = "job.toml";
-/// Says that a directory was left on purpose.
+/// Marks a directory that was kept on purpose.
 const KEPT: &str = "kept";
 
-/// Part of a file system's free space that a run leaves alone.
+/// Free space on a file system that a run leaves unused.
 const SPARE: u64 = 16 << 20;
 
-/// The directory of a run that is under way.
+/// The directory of a run in progress.
 pub(super) struct RunDirectory {
     dir: TempDir,
     _lock: File,
 }
 
 impl RunDirectory {
-    /// Makes a directory below `parent` for a run that `needs` so much.
+    /// Creates a directory below `parent` for a run with these `needs`.
     ///
     /// # Errors
-    /// If `parent` is not a directory to write to, or there is too little room.
+    /// If `parent` is not a writable directory, or there is too little room.
     pub(super) fn make(parent: &Path, needs: &Needs) -> anyhow::Result<Self> {
         check_space(parent, needs)?;
         let refuse = |e: std::io::Error| {
-            Refusal::new(format!("A directory cannot be made in `{}`: {e}", parent.display()))
-                .hint("`--dir` names a directory on the file system to be tested")
+            Refusal::new(format!("A directory cannot be created in `{}`: {e}", parent.display()))
+                .hint("`--dir` names a directory on the file system to test")
         };
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).map_err(refuse)?;
-        let lock = File::create(dir.path().join(LOCK)).context("Cannot make the lock of the run")?;
+        let lock = File::create(dir.path().join(LOCK)).context("Cannot create the lock of the run")?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).context("Cannot lock the run's directory")?;
-        fs::create_dir(dir.path().join(WORK)).context("Cannot make the run's directory")?;
+        fs::create_dir(dir.path().join(WORK)).context("Cannot create the run's directory")?;
         Ok(RunDirectory { dir, _lock: lock })
     }
 
-    /// Writes down what is run here, for people who find the directory.
+    /// Writes the job to the directory, for people who find it.
     pub(super) fn describe(&self, job: &str, seed: u64) -> anyhow::Result<()> {
         let path = self.dir.path().join(JOB);
         fs::write(&path, format!("# Run with seed {seed}.\n{job}"))
@@ -63,13 +63,13 @@ impl RunDirectory {
         work(self.dir.path())
     }
 
-    /// Removes everything; what cannot be removed is an error.
+    /// Removes everything; returns an error if something cannot be removed.
     pub(super) fn remove(self) -> anyhow::Result<()> {
         let path = self.dir.path().to_owned();
         self.dir.close().with_context(|| format!("Cannot remove `{}`", path.display()))
     }
 
-    /// Leaves everything where it is, on purpose.
+    /// Keeps everything, on purpose.
     pub(super) fn keep(self) -> anyhow::Result<PathBuf> {
         let path = self.dir.path().join(KEPT);
         File::create(&path).with_context(|| format!("Cannot write `{}`", path.display()))?;
@@ -80,7 +80,7 @@ impl RunDirectory {
 /// The job of the run whose directory is `dir`.
 ///
 /// # Errors
-/// If there is none, or the run is still under way.
+/// If there is none, or the run is still in progress.
 pub(super) fn job_of(dir: &Path) -> Result<Job, Refusal> {
     let path = dir.join(JOB);
     let name = path.display().to_string();
@@ -89,17 +89,17 @@ pub(super) fn job_of(dir: &Path) -> Result<Job, Refusal> {
             .hint("`bigiron dbsim run JOB --keep` leaves one")
     })?;
     if !is_free(&dir.join(LOCK)) {
-        return Err(Refusal::new(format!("The run in `{}` is still under way", dir.display())));
+        return Err(Refusal::new(format!("The run in `{}` is still in progress", dir.display())));
     }
     Draft::parse(&name, &text)?.job()
 }
 
-/// Where data files and journals lie in a run's directory.
+/// The subdirectory of data files and journals in a run's directory.
 pub(super) fn work(dir: &Path) -> PathBuf {
     dir.join(WORK)
 }
 
-/// Directories below `parent` that runs which were killed have left, with their bytes.
+/// Directories below `parent` left over from killed runs, with their bytes.
 pub(super) fn left_over(parent: &Path) -> Vec<(PathBuf, u64)> {
     let Ok(entries) = fs::read_dir(parent) else { return Vec::new() };
     let ours = |path: &Path| path.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(PREFIX));
@@ -132,18 +132,18 @@ fn bytes(dir: &Path) -> u64 {
 fn check_space(parent: &Path, needs: &Needs) -> Result<(), Refusal> {
     let Ok(stat) = rustix::fs::statvfs(parent) else {
         return Err(Refusal::new(format!("`{}` is not a directory", parent.display()))
-            .hint("`--dir` names a directory on the file system to be tested"));
+            .hint("`--dir` names a directory on the file system to test"));
     };
     let (free, wanted) = (stat.f_bavail * stat.f_frsize, needs.storage_bytes.unwrap_or(0) + SPARE);
     if free >= wanted {
         return Ok(());
     }
     let mib = |bytes: u64| size::print_bytes(bytes.next_multiple_of(1 << 20));
-    Err(Refusal::new(format!("The job needs {} in `{}`, where {} are free", mib(wanted), parent.display(), mib(free)))
+    Err(Refusal::new(format!("The job needs {} in `{}`, which has {} free", mib(wanted), parent.display(), mib(free)))
         .hint("Name another directory with `--dir`, or make the data smaller: `--set data.size=SIZE`"))
 }
 
-/// Refuses a job that needs more memory than this machine has to give.
+/// Refuses a job that needs more memory than is available.
 pub(super) fn check_memory(needs: &Needs) -> Result<(), Refusal> {
     let Ok(info) = fs::read_to_string("/proc/meminfo") else { return Ok(()) };
     let Some(free) = available(&info) else { return Ok(()) };
@@ -152,7 +152,7 @@ pub(super) fn check_memory(needs: &Needs) -> Result<(), Refusal> {
     }
     let mib = |bytes: u64| size::print_bytes(bytes.next_multiple_of(1 << 20));
     Err(Refusal::new(format!(
-        "The job needs {} of memory, and this machine has {} to give",
+        "The job needs {} of memory, but only {} is available",
         mib(needs.memory_bytes),
         mib(free)
     ))

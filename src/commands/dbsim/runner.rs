@@ -1,8 +1,8 @@
-//! The child that runs a job, and the way its parent hears of it.
+//! The child process that runs a job, and its messages to the parent.
 //!
-//! A process of its own: the parent shows how far it is, answers Ctrl-C, and tidies up whatever becomes of the child.
+//! A separate process, so that the parent can show progress, answer Ctrl-C, and clean up however the child ends.
 //!
-//! Invariant: when [`Runner`] is dropped, the child and every process that it started are gone.
+//! Invariant: when [`Runner`] is dropped, the child and every process that it started have ended.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +24,7 @@ use bigiron_sys::process;
 use bigiron_sys::process::{Child, Exit};
 use bigiron_workload::Progress;
 
-/// What the child says.
+/// A message of the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum RunnerEvent {
@@ -37,18 +37,18 @@ pub(super) enum RunnerEvent {
     Result(Box<Tables>),
     /// Everything was verified.
     Verified,
-    /// Lost or wrong data, or syncs that reach no device.
+    /// Data are lost or wrong, or syncs do not reach the device.
     Wrong(String),
     Failed(String),
 }
 
-/// What is to be run, and where.
+/// What to run, and where.
 pub(super) struct RunOrder<'a> {
     pub job: &'a Job,
     pub seed: u64,
     pub work: &'a Path,
     pub validate: bool,
-    /// Whether anybody looks on.
+    /// Whether progress is shown.
     pub live: bool,
 }
 
@@ -59,13 +59,13 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// Starts a child. `heard` gets what it says, the last of it when it has ended.
+    /// Starts a child. `heard` receives the pipe of its messages, which ends when the child does.
     pub(super) fn start(order: &RunOrder<'_>, heard: impl FnOnce(File)) -> anyhow::Result<Self> {
-        // Orphans of the run are then this process's to reap.
+        // This process then reaps the orphans of the run.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).context("Cannot become a reaper")?;
-        let (from, to) = pipe_with(PipeFlags::CLOEXEC).context("Cannot make a pipe")?;
+        let (from, to) = pipe_with(PipeFlags::CLOEXEC).context("Cannot create a pipe")?;
         let child = process::fork_child(|| {
-            // A group of its own: a Ctrl-C at the terminal reaches the parent alone.
+            // In its own process group: a Ctrl-C at the terminal reaches only the parent.
             if rustix::process::setpgid(None, None).is_err() {
                 return 1;
             }
@@ -75,7 +75,7 @@ impl Runner {
         })
         .context("Cannot start a process")?;
         let group = child.pid();
-        // Either of the two may come first.
+        // Parent and child race; whichever comes first sets the group.
         let _ = rustix::process::setpgid(Some(group), Some(group));
         drop(to);
         heard(File::from(from));
@@ -95,16 +95,17 @@ impl Drop for Runner {
         if let Some(child) = self.child.take() {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
             drop(child);
-            // The run's processes die with their supervisors, and those with the child: all come to us, and then there is none left.
+            // The run's processes die with their supervisors, and the supervisors with the child: all are reparented to this
+            // process, which reaps them until none is left.
             while matches!(rustix::process::wait(WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
         }
     }
 }
 
-/// Reads what a child says, line by line, until it has ended.
+/// Reads the child's messages, line by line, until it ends.
 pub(super) fn events(from: File) -> impl Iterator<Item = anyhow::Result<RunnerEvent>> {
     BufReader::new(from).lines().map(|line| {
-        serde_json::from_str(&line?).context("The process that runs the job said something else than an event")
+        serde_json::from_str(&line?).context("The process that runs the job sent a line that is not an event")
     })
 }
 
@@ -112,7 +113,7 @@ fn work(order: &RunOrder<'_>, to: File) {
     let say = |event: &RunnerEvent| {
         let mut line = serde_json::to_vec(event).expect("events have string keys only");
         line.push(b'\n');
-        // If the parent is gone, so is this process.
+        // If the parent has ended, this process ends too.
         let _ = (&to).write_all(&line);
     };
     let step = |p: Progress<'_>| say(&RunnerEvent::Step { step: p.step.to_owned(), done: p.done, of: p.of });
@@ -137,7 +138,7 @@ fn work(order: &RunOrder<'_>, to: File) {
         Err(e) => return say(&RunnerEvent::Failed(format!("{e:#}"))),
     };
     if order.validate {
-        // Data that is right now, and may not be after a power failure, is not durable: a run of the kind is no pass.
+        // Data that are correct now but may not survive a power failure are not durable: such a run does not pass.
         let durable = sync.map_or(Ok(()), |honesty| honesty.validate().map_err(anyhow::Error::from));
         match dbsim::verify(order.job, &cx).and(durable) {
             Ok(()) => say(&RunnerEvent::Verified),

@@ -1,4 +1,4 @@
-//! What a run found, in rows: made where the run was, printed where it was asked for.
+//! What a run found, as rows: the child builds them, the parent prints them.
 //!
 //! Invariant: times are nanoseconds and belong to the window.
 
@@ -22,16 +22,16 @@ pub(super) struct Tables {
     pub processes: usize,
     pub metrics: BTreeMap<String, f64>,
     pub latencies: Vec<Latency>,
-    /// The commit path, in the order in which a commit goes through it.
+    /// The commit path, in the order of its stages.
     pub stages: Vec<Stage>,
     pub waits: Vec<Wait>,
-    /// Of the transactions that were looked at closely.
+    /// The transactions that were examined closely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub close_look: Option<CloseLook>,
     pub facts: BTreeMap<String, String>,
 }
 
-/// Latencies of one thing.
+/// Latencies of one kind of operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Latency {
@@ -64,7 +64,7 @@ pub(super) struct Wait {
     pub share_percent: f64,
 }
 
-/// Time of transactions that were looked at closely: it is waits, CPU and run queue together.
+/// Time of the closely examined transactions: the sum of waits, CPU and run queue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct CloseLook {
@@ -79,7 +79,7 @@ impl Tables {
     /// The rows of a run of `job`.
     ///
     /// # Errors
-    /// If a metric that the job promises could not be measured.
+    /// If a metric that the job declares could not be measured.
     pub(super) fn new(job: &Job, outcome: &JobOutcome) -> anyhow::Result<Self> {
         let found = result(job, outcome)?;
         let mut latencies: Vec<Latency> =

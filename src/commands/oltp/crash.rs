@@ -1,6 +1,6 @@
-//! `bigiron oltp crash-test`: a machine whose power is taken, again and again.
+//! `bigiron oltp crash-test`: a machine that loses its power repeatedly.
 //!
-//! Invariant: whatever is lost is the first line of the result.
+//! Invariant: any loss is the first line of the result.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -29,39 +29,39 @@ use bigiron_oltp::job::Job;
 use bigiron_oltp::ledger;
 use bigiron_oltp::scale::DISTRICTS;
 
-/// A kill comes up to so long after the commit that was drawn.
+/// Maximum delay of the kill after the drawn commit.
 const AFTER_MS: u64 = 50;
-/// Times that a boot that the host spoilt is tried.
+/// Attempts for a boot that the host spoils.
 const TRIES: u32 = 3;
 
-/// What came of it.
+/// The result of the test.
 #[derive(Serialize)]
 struct Tested {
     bigiron: &'static str,
     kernel: String,
     seed: u64,
-    /// `lying` where a disk was rehearsed that does not flush.
+    /// `lying` if a disk without real flushes was rehearsed.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<&'static str>,
-    /// Settings under which commits may be lost by right.
+    /// Settings that permit the loss of commits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     weakened: Vec<String>,
     rounds: Vec<Round>,
-    /// What is lost, half-done or failed.
+    /// What was lost, half-done or failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<String>,
 }
 
-/// One loss of power, and what came back after it.
+/// One power loss, and what survived it.
 #[derive(Serialize)]
 struct Round {
     round: u32,
-    /// Transactions that write, acknowledged since the boot before.
+    /// Acknowledged write transactions since the previous boot.
     acknowledged: u64,
-    /// What became of the disk's writes; nothing where the disk kept all.
+    /// What happened to the disk's writes; `None` if the disk kept all.
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<Lost>,
-    /// What was proved of this round and all before.
+    /// What was verified for this and all earlier rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     proved: Option<String>,
 }
@@ -103,7 +103,7 @@ pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
     Ok(if tested.failed.is_some() { FAILED } else { 0 })
 }
 
-/// A plan of one boot, made as that of a comparison of an arm with itself.
+/// A plan of one boot, made like that of a comparison of an arm with itself.
 fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(Plan, Kernel)> {
     let design = Design {
         clock: Some("none".to_owned()),
@@ -117,7 +117,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(
     };
     let words = [args.arm.clone(), args.arm.clone(), "oltp".to_owned()];
     let mut question = compare::question(&words, &design)?;
-    // It ends when it is killed.
+    // The run has no planned end; the kill ends it.
     for (name, value) in [("oltp.ramp", "1"), ("oltp.length", "1000000000")] {
         question.settings.retain(|(lever, _)| lever != name);
         question.settings.push((name.to_owned(), value.to_owned()));
@@ -141,9 +141,9 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut CrashMachine<'_>, tested:
         loop {
             tries += 1;
             match machine.live(end, &cancel, &|_| {}) {
-                Err(HostError::Void(why)) if tries < TRIES => output::note(&format!("Once more, since {why}")),
+                Err(HostError::Void(why)) if tries < TRIES => output::note(&format!("Trying again: {why}")),
                 Err(HostError::Cancelled) => {
-                    anyhow::bail!("Interrupted; everything that was started is stopped and removed")
+                    anyhow::bail!("Interrupted; all processes are stopped and all files removed")
                 }
                 other => return Ok(other?),
             }
@@ -167,7 +167,7 @@ fn test(args: &OltpCrashTest, job: &Job, machine: &mut CrashMachine<'_>, tested:
     Ok(())
 }
 
-/// Takes in what a boot has shown of the round before; whether there is to be another.
+/// Records what a boot has shown about the round before; returns whether to go on.
 fn judge(cycle: &PowerCycle, tested: &mut Tested) -> bool {
     if let (Some(round), Some(facts)) = (tested.rounds.last_mut(), &cycle.proved) {
         round.proved =
@@ -176,8 +176,8 @@ fn judge(cycle: &PowerCycle, tested: &mut Tested) -> bool {
     let Some((failure, message)) = &cycle.failure else { return true };
     let rounds = tested.rounds.len();
     tested.failed = Some(match failure {
-        Failure::VerifyFailed => format!("DATA LOST after loss of power number {rounds}: {message}"),
-        other => format!("FAILED after {rounds} losses of power: the guest {}: {message}", other.verb()),
+        Failure::VerifyFailed => format!("DATA LOST after power loss {rounds}: {message}"),
+        other => format!("FAILED after {rounds} power losses: the guest {}: {message}", other.verb()),
     });
     false
 }
@@ -196,14 +196,14 @@ fn text(tested: &Tested) -> String {
         None => {
             let _ = writeln!(
                 out,
-                "NOTHING LOST in {rounds} loss{} of power: all {told} acknowledged transactions are there, nothing is half-done",
+                "NOTHING LOST in {rounds} power loss{}: all {told} acknowledged transactions are there, none is half-done",
                 if rounds == 1 { "" } else { "es" }
             );
         }
     }
     let _ = writeln!(out, "Kernel {}, seed {}", tested.kernel, tested.seed);
     if tested.disk.is_some() {
-        let _ = writeln!(out, "Rehearsed: a disk that does not do the flushes that it acknowledges");
+        let _ = writeln!(out, "Rehearsed: a disk that acknowledges flushes but does not do them");
     }
     for weak in &tested.weakened {
         let _ = writeln!(out, "Weakened: {weak}");
@@ -225,7 +225,7 @@ fn text(tested: &Tested) -> String {
     out
 }
 
-/// The machine's folder, gone at the end unless it is to be kept.
+/// The machine's folder, removed at the end unless it is to be kept.
 enum Folder {
     Gone(tempfile::TempDir),
     Kept(PathBuf),
@@ -234,7 +234,7 @@ enum Folder {
 impl Folder {
     fn make(args: &OltpCrashTest) -> anyhow::Result<Self> {
         let made = tempfile::Builder::new().prefix("crash-").tempdir_in(&args.dir);
-        let dir = made.with_context(|| format!("Cannot make a folder in {}", args.dir.display()))?;
+        let dir = made.with_context(|| format!("Cannot create a folder in {}", args.dir.display()))?;
         Ok(if args.keep { Self::Kept(dir.keep()) } else { Self::Gone(dir) })
     }
 

@@ -1,6 +1,6 @@
 //! The grid as one HTML page, with a link to each row's own report.
 //!
-//! Invariant: as for the report of a study: no network, no script, every string from outside escaped.
+//! Invariant: as for the report of a study: no network, no script, every external string escaped.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -40,7 +40,7 @@ pub fn html(report: &NightReport) -> String {
         h2 { "How to repeat it" }
         pre { (report.night.repeat) }
         p class="note" {
-            "Made by bigiron " (report.night.bigiron) " from the night's studies; " code { "bigiron report DIR" } " makes it again."
+            "Made by bigiron " (report.night.bigiron) " from the night's studies; " code { "bigiron report DIR" } " regenerates it."
         }
     };
     page(&report.title(), "", &html! { (report.design()) }, &body)
@@ -92,7 +92,7 @@ fn changed(row: &ReportRow, changed: &[Changed]) -> Markup {
             details {
                 summary { (row.yes(changed)) }
                 @for (i, one) in changed.iter().enumerate() {
-                    // maud would leave the slash out.
+                    // maud would omit the slash.
                     @if i > 0 { (PreEscaped("<br/>")) }
                     (minus(&one.text()))
                 }

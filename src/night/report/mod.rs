@@ -1,6 +1,6 @@
 //! The report of a night: the grid, and tonight's kernels against the previous night's.
 //!
-//! Invariant: every format lays out the same [`ReportRow`] rows.
+//! Invariant: every format renders the same [`ReportRow`] rows.
 
 mod html;
 mod json;
@@ -24,19 +24,19 @@ pub use html::html;
 pub use json::json;
 pub use text::text;
 
-/// Everything that is said of a night.
+/// The complete report of a night.
 pub struct NightReport {
     pub night: Night,
     pub grid: Grid,
     pub previous: Vec<Previous>,
-    /// What the history is given.
+    /// The entries for the history.
     pub entries: Vec<HistoryEntry>,
-    /// What it cost here; differs from run to run, and is no part of any format.
+    /// The cost on this machine; it differs from run to run and is not part of any format.
     pub boots: usize,
     pub cpu_s: f64,
 }
 
-/// A row as every format shows it.
+/// A row, as in every format.
 pub struct ReportRow {
     pub name: String,
     pub outcome: &'static str,
@@ -52,7 +52,7 @@ pub struct ReportRow {
     pub verdict: Option<Verdict>,
     /// The row's own report, below the night's folder.
     pub report: String,
-    /// What went wrong.
+    /// Errors of this row.
     pub notes: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ impl ReportRow {
         }
     }
 
-    /// `Y` or `N`, as the grids of 2003 had it; empty where nothing was compared.
+    /// `Y` or `N`, as in the grids of 2003; empty if nothing was compared.
     fn yes(&self, changed: &[Changed]) -> String {
         match changed.len() {
             0 if self.metric.is_none() => String::new(),
@@ -170,10 +170,7 @@ impl NightReport {
             part(names(&|r| r.outcome.starts_with("Fail")), "boots failed in"),
             part(names(&|r| primary(r, false)), "regressed in"),
             part(names(&|r| primary(r, true)), "improved in"),
-            part(
-                names(&|r| matches!(r.verdict, Some(Verdict::Inconclusive | Verdict::Invalid))),
-                "nothing can be said of",
-            ),
+            part(names(&|r| matches!(r.verdict, Some(Verdict::Inconclusive | Verdict::Invalid))), "no verdict on"),
             part(names(&|r| r.outcome == "unfinished"), "unfinished are"),
         ]
         .into_iter()
@@ -220,8 +217,8 @@ impl NightReport {
         ];
         if self.night.pairs < power::SMALLEST_DESIGN {
             all.push(
-                "A screening: so few boots have no exact interval; Student's takes for granted that boots vary normally. What it finds is to \
-                 be confirmed by a full night, or by `bigiron compare` of the row's workload"
+                "A screening: so few boots have no exact interval; Student's assumes that boots vary normally. Confirm its findings \
+                 with a full night, or with `bigiron compare` of the row's workload"
                     .to_owned(),
             );
         }
@@ -230,7 +227,7 @@ impl NightReport {
         all.push("A row passes if all its boots completed and verified their data".to_owned());
         if self.grid.rows.iter().any(|r| r.together) {
             all.push(
-                "Rows that shared a boot which failed were run again, each alone: `together` is what became of the shared boots"
+                "If a shared boot failed, its rows were run again, each alone: `together` reports the shared boots"
                     .to_owned(),
             );
         }

@@ -7,13 +7,13 @@ use bigiron_report::quantity::Quantity;
 use bigiron_report::table::{Line, clip, table, wrap};
 use bigiron_report::text::{command, list};
 
-/// Metrics named for each row, the largest changes; all are in the page and in JSON.
+/// Maximum number of metrics named for each row, the largest changes first; the page and the JSON have all.
 const NAMED: usize = 10;
 
-/// Columns of a folder's name; the names of rows are not to give way for it.
+/// Maximum width of a folder's name, so that the names of rows are not cut.
 const FOLDER: usize = 12;
 
-/// Stands for a blank that no line may be broken at, until lines are.
+/// Replaces a space at which no line may be broken, until the lines are broken.
 const GLUE: &str = "\u{1f}";
 
 /// The whole report of a night.
@@ -47,7 +47,7 @@ pub fn text(report: &NightReport) -> String {
 fn grid(out: &mut String, rows: &[ReportRow]) {
     let head = ["row", "pass", "improved", "regressed", "result A", "result B", "change", "verdict", "report"];
     let shown = |q: &Option<Quantity>| q.as_ref().map_or_else(String::new, ToString::to_string);
-    // A report's folder is enough to find it by.
+    // A report's folder suffices to find it.
     let folder = |row: &ReportRow| clip(row.report.trim_end_matches("/report.html"), FOLDER);
     let mut lines = vec![Line::Cells(head.map(str::to_owned).to_vec())];
     for row in rows {

@@ -1,6 +1,6 @@
-//! Whether the machine that was asked for has room for the work: its memory, and CPUs that can be timed.
+//! Whether the requested machine has room for the work: its memory, and CPUs that can be timed.
 //!
-//! Invariant: what is refused here would fail, hang or measure something else in a guest.
+//! Invariant: every machine refused here would fail, hang or measure something else in a guest.
 
 use super::{Capabilities, ResolvedQuestion};
 use bigiron_lab::lever;
@@ -13,7 +13,7 @@ use bigiron_model::storage;
 use bigiron_model::storage::StorageProfile;
 use bigiron_model::version::major_minor;
 
-/// Memory of a guest's kernel with its modules, and of the initramfs with this executable, beside what workloads need.
+/// Memory of a guest's kernel with its modules, and of the initramfs with this executable, in addition to the workloads' memory.
 const KERNEL_MEMORY: u64 = 160 << 20;
 
 /// Memory that was not asked for is whole steps: a little more that workloads need does not make every study another machine's.
@@ -22,7 +22,7 @@ const MEMORY_STEP: u64 = 256 << 20;
 impl ResolvedQuestion {
     /// Memory that the workloads of this study need at least.
     fn memory_needed(&self) -> u64 {
-        // Of memory and storage, for each workload: the most that it needs on an arm.
+        // Memory and storage for each workload: the largest need of any arm.
         let mut needs = vec![(0, 0); self.workloads.len()];
         for arm in &self.arms {
             for ((memory, storage), own) in needs.iter_mut().zip(arm.parsed.needs()) {
@@ -30,7 +30,7 @@ impl ResolvedQuestion {
                 *storage = own.storage_bytes.unwrap_or(0).max(*storage);
             }
         }
-        // Workloads run one after the other, but what they wrote stays.
+        // Workloads run one after the other, but their files stay.
         let working = needs.iter().map(|(memory, _)| *memory).max().unwrap_or(0);
         let in_memory = storage::find(&self.machine.storage).is_none_or(StorageProfile::is_in_memory);
         let stored: u64 = if in_memory { needs.iter().map(|(_, storage)| *storage).sum() } else { 0 };
@@ -67,14 +67,16 @@ impl ResolvedQuestion {
         let bytes = self.machine.memory_bytes;
         let refuse = |message| self.places.refuse("machine.memory", message);
         if !bytes.is_multiple_of(1 << 20) {
-            return Err(refuse(format!("A guest's memory is whole MiB, not {bytes} bytes; write one such as `1G`")));
+            return Err(refuse(format!(
+                "A guest's memory must be whole MiB, not {bytes} bytes; write for example `1G`"
+            )));
         }
         let needed = self.least_memory();
         if bytes < needed {
             let names = self.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(", ");
             let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));
             return Err(refuse(format!(
-                "{has} of memory are too little for a kernel with {names}; give at least {least}"
+                "{has} of memory is too little for a kernel with {names}; give at least {least}"
             )));
         }
         Ok(())
@@ -92,7 +94,7 @@ impl ResolvedQuestion {
         Ok(())
     }
 
-    /// Instruction counting with more than one CPU live-locks QEMU before 8.1 in kernels before 6.12.
+    /// Before QEMU 8.1, instruction counting with more than one CPU live-locks in kernels before 6.12.
     pub(super) fn check_live_lock(
         &self,
         arm: usize,
@@ -112,6 +114,6 @@ impl ResolvedQuestion {
         Err(self
             .places
             .refuse(&format!("arms.{arm}"), message)
-            .hint("Ask for one CPU, for kernels from 6.12 on, or install QEMU 8.1 or newer"))
+            .hint("Use one CPU or kernels from 6.12 on, or install QEMU 8.1 or newer"))
     }
 }

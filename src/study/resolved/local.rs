@@ -1,6 +1,6 @@
 //! A study on this machine itself.
 //!
-//! Invariant: whatever belongs to guests is refused, not passed over.
+//! Invariant: settings that only guests have are refused, not ignored.
 
 use crate::study::question::Question;
 use crate::study::resolved::Capabilities;
@@ -9,7 +9,7 @@ use bigiron_lab::lever::runtime;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::TypedSetting;
 
-/// What a study on this machine itself cannot choose.
+/// Refuses settings that a study on this machine itself cannot choose.
 pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusal> {
     let refuse = |place: &str, message: String| Err(q.places.refuse(place, message));
     for (i, arm) in q.arms.iter().enumerate() {
@@ -21,7 +21,7 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
             return Err(q
                 .places
                 .refuse(&format!("arms.{i}"), message)
-                .hint("Kernels are compared in guests: leave `--on local` out"));
+                .hint("Kernels are compared in guests: leave out `--on local`"));
         }
     }
     let given = [
@@ -32,7 +32,7 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
     ];
     for (place, what, is_given) in given {
         if is_given {
-            return refuse(place, format!("With `--on local` the machine has {what} of its own; leave it out"));
+            return refuse(place, format!("With `--on local` the machine already has {what}; leave it out"));
         }
     }
     let of_arms =
@@ -47,12 +47,12 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
             return refuse(
                 &place,
                 format!(
-                    "Lever `{lever}` acts on a guest; with `--on local` there are options of workloads and levers of the running \
+                    "Lever `{lever}` acts on a guest; with `--on local` use options of workloads and levers of the running \
                      kernel (`bigiron lever list`)"
                 ),
             );
         }
-        // What a scheduler has to tune is there when it is chosen.
+        // A scheduler's tunables exist only while it is chosen.
         if lever.starts_with("block.iosched.") && is_scheduled(q, &place) {
             continue;
         }

@@ -1,6 +1,6 @@
-//! Arms and workloads as they were typed, read once: levers as the shape of the machine, options as workloads.
+//! Arms and workloads parsed once: levers as the shape of the machine, options as workloads.
 //!
-//! Invariant: after this nothing reads an option's text but to write it down.
+//! Invariant: afterwards an option's text is only written, never parsed.
 
 use std::fmt;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ use crate::registry;
 use crate::study::arm;
 use crate::study::question::Question;
 
-/// What an arm's settings mean.
+/// The parsed settings of an arm.
 #[derive(Clone, Default)]
 pub struct ParsedSettings {
     pub shape: MachineShape,
@@ -42,23 +42,23 @@ impl ParsedSettings {
         self.workloads.iter().map(|workload| workload.needs())
     }
 
-    /// What the workloads want of raw disks, the most of all; `None` if none works on such.
+    /// The workloads' needs of raw disks, the maximum of all; `None` if none uses raw disks.
     pub fn raw_needs(&self) -> Option<RawNeeds> {
         let needs = self.workloads.iter().filter_map(|workload| workload.raw_disks());
         needs.reduce(|a, b| RawNeeds { count: a.count.max(b.count), bytes: a.bytes.max(b.bytes) })
     }
 
-    /// The longest time for which a workload shows no progress, though all is well. On this machine itself time is not a guest's, and a
-    /// run may be as long as its options say.
+    /// The longest time for which a healthy workload shows no progress. On this machine itself time is not virtual, and a run may
+    /// be as long as its options require.
     pub fn silence(&self) -> Duration {
         self.workloads.iter().map(|workload| workload.silence()).max().unwrap_or_default()
     }
 }
 
-/// Reads the workloads and the arms of a question.
+/// Parses the workloads and the arms of a question.
 ///
 /// # Errors
-/// The first that is wrong, with its place.
+/// The first error, with its place.
 pub(super) fn read(q: &Question) -> Result<(Vec<PlannedWorkload>, Vec<ResolvedArm>), Refusal> {
     let workloads = workloads(q)?;
     let mut arms = arms(q);
@@ -89,7 +89,7 @@ fn workloads(q: &Question) -> Result<Vec<&'static dyn Workload>, Refusal> {
     Ok(found)
 }
 
-/// Arms with what is set on all of them, options of workloads excepted: those belong to the workloads.
+/// Arms with the settings of all arms, except options of workloads: those belong to the workloads.
 fn arms(q: &Question) -> Vec<ResolvedArm> {
     let common: Vec<Setting> =
         q.settings.iter().filter(|(lever, _)| lever::scope(lever) != Scope::Workload).cloned().collect();
@@ -109,7 +109,7 @@ fn arms(q: &Question) -> Vec<ResolvedArm> {
         .collect()
 }
 
-/// A workload as all arms have it; each arm gets its own reading of it.
+/// A workload with the options common to all arms; each arm gets its own parsed copy.
 fn planned(
     q: &Question,
     workload: &'static dyn Workload,
@@ -136,7 +136,7 @@ fn planned(
     Ok(PlannedWorkload { name: name.to_owned(), options, metrics })
 }
 
-/// Puts the text of files that an arm's options name into their place: a plan holds all that it needs.
+/// Replaces the names of files in an arm's options by the files' texts: a plan holds everything that it needs.
 fn embed(workload: &dyn Workload, arm: &mut ResolvedArm) -> Result<(), String> {
     for (lever, value) in &mut arm.settings {
         if let Some(name) = lever.strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('.')) {
@@ -167,7 +167,7 @@ fn difference<'m>(a: &'m [MetricDef], b: &'m [MetricDef]) -> Option<&'m str> {
     a.iter().find(|d| lacks(b, d)).or(b.iter().find(|d| lacks(a, d))).map(|d| d.name.as_str())
 }
 
-/// Refuses options of workloads that are not run.
+/// Refuses options of workloads that are not in the study.
 fn check_reach(q: &Question, workloads: &[&'static dyn Workload]) -> Result<(), Refusal> {
     let of_arms = q.arms.iter().enumerate().flat_map(|(i, a)| a.settings.iter().map(move |s| (format!("arms.{i}"), s)));
     for (place, (lever, _)) in q.settings.iter().map(|s| ("set".to_owned(), s)).chain(of_arms) {

@@ -1,6 +1,6 @@
-//! Machines and disks whose shape an arm asks for: what cannot be built is refused before anything boots.
+//! The machine and disks that an arm requires: shapes that cannot be built are refused before any boot.
 //!
-//! Invariant: what passes here gives QEMU whole cores and whole MiB for every node.
+//! Invariant: accepted shapes give QEMU whole cores and whole MiB for every node.
 
 use std::num::NonZero;
 
@@ -14,10 +14,10 @@ use bigiron_model::storage;
 use bigiron_model::storage::Medium;
 use bigiron_model::suggest;
 
-/// Least memory of a node: less, and the kernel leaves it out or has no room for what it keeps on each.
+/// Least memory of a node: with less, the kernel leaves the node out or has no room for its per-node data.
 const NODE_MEMORY: u64 = 64 << 20;
 
-/// What the kernel keeps for a SCSI disk: queue, tags, requests of the scheduler.
+/// The kernel's memory for a SCSI disk: queue, tags, requests of the scheduler.
 const DISK_MEMORY: u64 = 256 << 10;
 
 impl ResolvedQuestion {
@@ -37,14 +37,12 @@ impl ResolvedQuestion {
         let (cpus, nodes) = (self.machine.cpus, shape.nodes);
         if cpus > nodes && !cpus.is_multiple_of(nodes) {
             let (fewer, more) = (cpus / nodes * nodes, cpus.next_multiple_of(nodes));
-            return Err(format!(
-                "Lever `{NUMA}={nodes}` deals {cpus} CPUs unevenly; {fewer} or {more} CPUs would be right"
-            ));
+            return Err(format!("Lever `{NUMA}={nodes}` divides {cpus} CPUs unevenly; use {fewer} or {more} CPUs"));
         }
         let least = NODE_MEMORY * u64::from(nodes);
         if nodes > 1 && self.machine.memory_bytes < least {
             return Err(format!(
-                "Lever `{NUMA}={nodes}` leaves each node less than {}; give at least {} of memory",
+                "Lever `{NUMA}={nodes}` leaves each node less than {}; give the guest at least {} of memory",
                 size::print_bytes(NODE_MEMORY),
                 size::print_bytes(least)
             ));
@@ -63,7 +61,7 @@ impl ResolvedQuestion {
             0 => whole.to_string(),
             fewer => format!("{fewer} or {}", fewer + whole),
         };
-        Err(format!("Lever `{THREADS}={threads}` makes no whole cores of {cpus} CPUs{of}; {right} CPUs would be right"))
+        Err(format!("Lever `{THREADS}={threads}` does not divide {cpus} CPUs{of} into whole cores; use {right} CPUs"))
     }
 
     fn check_disks(&self, shape: &MachineShape, arm: &ResolvedArm) -> Result<(), String> {
@@ -72,18 +70,16 @@ impl ResolvedQuestion {
         if shape.block_bytes != MachineShape::default().block_bytes && !matches!(medium, Some(Medium::Modelled { .. }))
         {
             return Err(format!(
-                "Lever `{BLOCK_SIZE}={}` has nothing to act on: storage `{storage}` has blocks of 512 bytes; `nvme` or `ssd` would be right",
+                "Lever `{BLOCK_SIZE}={}` has nothing to act on: storage `{storage}` has blocks of 512 bytes; use `nvme` or `ssd`",
                 shape.block_bytes
             ));
         }
         let Some(disks) = NonZero::new(shape.disks) else { return Ok(()) };
         if !matches!(medium, Some(Medium::Modelled { .. } | Medium::Ram)) {
-            return Err(format!(
-                "Lever `{DISKS}={disks}` has disks of flash: storage `nvme`, `ssd` or `ram` would be right"
-            ));
+            return Err(format!("Lever `{DISKS}={disks}` needs flash disks: use storage `nvme`, `ssd` or `ram`"));
         }
         let needs = arm.parsed.raw_needs().ok_or_else(|| {
-            format!("Lever `{DISKS}={disks}` has nothing to act on: of this study's workloads none works on raw disks; `dbsim` does")
+            format!("Lever `{DISKS}={disks}` has nothing to act on: no workload of this study works on raw disks; `dbsim` does")
         })?;
         if needs.count > disks.get() as usize {
             let (files, option) = (needs.count, "dbsim.data.files");
@@ -100,17 +96,15 @@ impl ResolvedQuestion {
         let filesystem = fs::kind(&arm.settings, &self.machine.filesystem);
         if journal::mount_option(filesystem).is_none() {
             let right = suggest::list(journal::filesystems());
-            return Err(format!(
-                "{lever} is not for {filesystem}: {right} can have their journal on a disk of its own"
-            ));
+            return Err(format!("{lever} is not for {filesystem}: {right} can have their journal on a separate disk"));
         }
         profile.goes_with(self.clock).map_err(|why| {
             let right = suggest::list(storage::names(self.clock));
-            format!("{lever} is not available: {why}; {right} would be right")
+            format!("{lever} is not available: {why}; use {right}")
         })?;
         if shape.disks > 0 {
             return Err(format!(
-                "{lever} is about the disk of a file system, and with `{DISKS}={}` the data lies on raw ones; leave one of the two out",
+                "{lever} applies to the disk of a file system, but with `{DISKS}={}` the data is on raw disks; leave out one of the two",
                 shape.disks
             ));
         }
@@ -120,7 +114,7 @@ impl ResolvedQuestion {
         }
     }
 
-    /// Memory of raw disks, of the arm that has most.
+    /// Memory of raw disks, of the arm with the most.
     pub(super) fn disk_memory(&self) -> u64 {
         let of = |arm: &ResolvedArm| {
             let each = arm.parsed.raw_needs().map_or(0, |needs| needs.bytes + DISK_MEMORY);

@@ -6,7 +6,7 @@ use super::*;
 use crate::study::arm::ArmText;
 use crate::study::{file, repeat};
 
-/// A machine as it is told to be.
+/// A simulated machine.
 struct Here {
     qemu: Option<(u32, u32)>,
     kvm: bool,
@@ -84,9 +84,9 @@ fn pairs_rise_with_the_number_of_verdicts() {
 #[test]
 fn a_design_that_can_decide_nothing_is_refused() {
     let pairs = |pairs| Question { pairs: Some(pairs), workloads: vec!["micro".into()], ..two() };
-    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; ask for 8 or more");
-    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; ask for 8 or more");
-    refused(&pairs(9), &OLD, "9 pairs cannot be balanced, with each arm first as often as last; ask for 8 or 10");
+    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; use 8 or more");
+    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; use 8 or more");
+    refused(&pairs(9), &OLD, "9 pairs cannot be balanced, with each arm first as often as last; use 8 or 10");
     refused(&pairs(1002), &OLD, "too many");
     let resolved = resolve(&Question { pairs: Some(8), ..two() }, &OLD).unwrap();
     assert!(resolved.warning.unwrap().starts_with("8 pairs cannot carry 2 verdicts at once"));
@@ -117,7 +117,7 @@ fn the_machine_is_checked() {
     refused(&Question { cpus: Some(256), ..two() }, &OLD, "from 1 to 255 CPUs, not 256");
     refused(&Question { cpus: Some(4), ..two() }, &KVM, "4 CPUs cannot be timed on the 2 of this machine");
     refused(&Question { memory_bytes: Some(64 << 30), ..two() }, &OLD, "A guest of 64G does not fit into this machine");
-    refused(&Question { memory_bytes: Some(32 << 20), ..two() }, &OLD, "32M of memory are too little");
+    refused(&Question { memory_bytes: Some(32 << 20), ..two() }, &OLD, "32M of memory is too little");
     refused(&Question { memory_bytes: Some((1 << 30) + 1), ..two() }, &OLD, "whole MiB");
     refused(&Question { storage: Some("floppy".into()), ..two() }, &OLD, "`nvme`");
     refused(&Question { filesystem: Some("ext5".into()), ..two() }, &OLD, "`ext4`, `xfs`, `ext2`");
@@ -145,7 +145,7 @@ fn storage_is_what_the_clock_can_have() {
     let models = "With the clock `exact` storage is `nvme`, `ssd`, `hdd`, `hdd-15k` or `ram`";
     assert_eq!(refusal.hint.unwrap(), models);
     let refusal = refused(&with(None, "host-file"), &OLD, "let the host's time into the clock `exact`");
-    assert!(refusal.hint.unwrap().contains("if none is asked for"));
+    assert!(refusal.hint.unwrap().contains("default clock"));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn only_the_wall_clock_idles() {
     assert_eq!(gap(&with(Clock::Wall, Some(0))), 0);
     assert_eq!(gap(&with(Clock::Exact, None)), 0);
     assert_eq!(gap(&with(Clock::Exact, Some(0))), 0);
-    refused(&with(Clock::Exact, Some(5)), &KVM, "which the clock `exact` does not feel");
+    refused(&with(Clock::Exact, Some(5)), &KVM, "which does not affect the clock `exact`");
     refused(&with(Clock::Wall, Some(9999)), &KVM, "at most 3600 seconds, not 9999");
 }
 
@@ -255,20 +255,24 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     let with = |arm: &str, more: Question| Question { arms: question(&[arm, "debian:6.12"]).arms, ..more };
     let dbsim = || Question { workloads: vec!["dbsim".into()], ..Question::default() };
     let cpus = |cpus| Question { cpus: Some(cpus), ..dbsim() };
-    refused(&with("debian:6.12,vm.numa=2", cpus(3)), &OLD, "deals 3 CPUs unevenly; 2 or 4 CPUs would be right");
-    refused(&with("debian:6.12,vm.numa=32", dbsim()), &OLD, "less than 64M; give at least 2G of memory");
+    refused(&with("debian:6.12,vm.numa=2", cpus(3)), &OLD, "divides 3 CPUs unevenly; use 2 or 4 CPUs");
+    refused(&with("debian:6.12,vm.numa=32", dbsim()), &OLD, "less than 64M; give the guest at least 2G of memory");
     resolve(&with("debian:6.12,vm.numa=2", cpus(1)), &OLD).unwrap();
-    refused(&with("debian:6.12,vm.threads=2", cpus(3)), &OLD, "no whole cores of 3 CPUs; 2 or 4 CPUs would be right");
-    refused(&with("debian:6.12,vm.threads=2", cpus(1)), &OLD, "no whole cores of 1 CPUs; 2 CPUs would be right");
+    refused(
+        &with("debian:6.12,vm.threads=2", cpus(3)),
+        &OLD,
+        "does not divide 3 CPUs into whole cores; use 2 or 4 CPUs",
+    );
+    refused(&with("debian:6.12,vm.threads=2", cpus(1)), &OLD, "does not divide 1 CPUs into whole cores; use 2 CPUs");
     let both = "debian:6.12,vm.numa=2,vm.threads=2";
-    refused(&with(both, cpus(2)), &OLD, "no whole cores of 2 CPUs on 2 nodes; 4 CPUs would be right");
+    refused(&with(both, cpus(2)), &OLD, "does not divide 2 CPUs on 2 nodes into whole cores; use 4 CPUs");
     resolve(&with(both, cpus(4)), &OLD).unwrap();
     let four = "debian:6.12,vm.disks=4";
     refused(&with(four, dbsim()), &OLD, "10 data files do not fit onto 4 disks, one on each; set `dbsim.data.files=4`");
     let micro = Question { workloads: vec!["micro".into()], ..Question::default() };
-    refused(&with(four, micro), &OLD, "none works on raw disks; `dbsim` does");
+    refused(&with(four, micro), &OLD, "no workload of this study works on raw disks; `dbsim` does");
     let on = |storage: &str| Question { storage: Some(storage.into()), ..dbsim() };
-    refused(&with("debian:6.12,vm.disks=16", on("hdd")), &OLD, "`nvme`, `ssd` or `ram` would be right");
+    refused(&with("debian:6.12,vm.disks=16", on("hdd")), &OLD, "use storage `nvme`, `ssd` or `ram`");
     refused(&with("debian:6.12,vm.block-size=4096", on("hdd")), &OLD, "storage `hdd` has blocks of 512 bytes");
     resolve(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
     // 1,000 disks of 12 MiB, and what the kernel keeps for each.
@@ -278,7 +282,7 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
     refused(&journal("nvme,fs.type=btrfs"), &OLD, "not for btrfs: `ext3`, `ext4` or `xfs` can");
     refused(&journal("host-file"), &OLD, "let the host's time into the clock `exact`; `nvme`, `ssd`, ");
-    refused(&journal("ssd,vm.disks=16"), &OLD, "with `vm.disks=16` the data lies on raw ones");
+    refused(&journal("ssd,vm.disks=16"), &OLD, "with `vm.disks=16` the data is on raw disks");
     let chat = Question { workloads: vec!["chat".into()], ..Question::default() };
     refused(&with("debian:6.12,fs.journal=nvme", chat), &OLD, "no workload of this study has a disk");
     resolve(&Question { storage: Some("hdd".into()), ..journal("nvme,fs.type=xfs") }, &OLD).unwrap();

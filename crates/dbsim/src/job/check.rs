@@ -1,6 +1,6 @@
-//! What is wrong with a job as a whole, though each of its values could be right.
+//! Errors of a job as a whole, although each of its values may be valid.
 //!
-//! Invariant: depends on the job alone; no file, device or kernel is asked.
+//! Invariant: depends only on the job, not on files, devices or the kernel.
 
 use super::keys::{COUNT, blocks as blocks_in_each};
 use super::{
@@ -11,7 +11,7 @@ use crate::block::BLOCK;
 use bigiron_model::size::print_bytes;
 use bigiron_workload::units::Pace;
 
-/// A job cannot run: the dotted name of the key that is to blame, and what would be right.
+/// A job cannot run: the dotted name of the key at fault, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     pub at: String,
@@ -26,7 +26,7 @@ fn ensure(fine: bool, at: impl Into<String>, message: impl FnOnce() -> String) -
     if fine { Ok(()) } else { complain(at, message()) }
 }
 
-/// Refuses what could not run on any machine.
+/// Refuses jobs that could not run on any machine.
 pub fn check(job: &Job) -> Result<(), Complaint> {
     check_processes(job)?;
     check_transactions(job)?;
@@ -45,27 +45,30 @@ fn key(class: &ClassSpec, key: &str) -> String {
     format!("process.{}.{key}", class.name)
 }
 
-/// The classes of processes, and which need which.
+/// The classes of processes, and their dependencies.
 fn check_processes(job: &Job) -> Result<(), Complaint> {
     ensure(!job.classes.is_empty(), "process", || {
-        "A job has at least one process; add a table such as `[process.foreground]`".to_owned()
+        "A job needs at least one process; add a table such as `[process.foreground]`".to_owned()
     })?;
     let total: usize = job.classes.iter().map(|c| c.count).sum();
     let tcp = |c: &ClassSpec| matches!(c.kind, ClassKind::Client { transport: Transport::Tcp, .. });
     ensure(job.run.network == Wire::Loopback || job.classes.iter().any(tcp), "run.network", || {
-        "Nobody in the job talks over a network; give a process of kind `client` `transport = \"tcp\"`".to_owned()
+        "No process of the job uses a network; give a process of kind `client` `transport = \"tcp\"`".to_owned()
     })?;
     ensure(total <= *COUNT.end() as usize, "process", || {
-        format!("{total} processes are too many; a job has at most {}", COUNT.end())
+        format!("{total} processes are too many; the maximum is {}", COUNT.end())
     })?;
     for (word, what) in [("log-writer", "log writer"), ("checkpointer", "checkpointer"), ("archiver", "archiver")] {
         let mut classes = of_kind(job, word);
         let first = classes.next();
         if let Some(second) = classes.next() {
-            return complain(key(second, "kind"), format!("A job has one {what}, and `{}` is another", second.name));
+            return complain(
+                key(second, "kind"),
+                format!("A job has only one {what}, but `{}` is another", second.name),
+            );
         }
         if let Some(class) = first.filter(|c| c.count > 1) {
-            return complain(key(class, "count"), format!("A job has one {what}, not {}", class.count));
+            return complain(key(class, "count"), format!("A job has only one {what}, not {}", class.count));
         }
     }
     let transactor = job.classes.iter().find(|c| c.kind.transacts());
@@ -89,14 +92,14 @@ fn check_processes(job: &Job) -> Result<(), Complaint> {
             needs(word, "log-writer", "a commit waits until its redo is on disk")?;
         }
     }
-    needs("log-writer", "database-writer", "a journal is used again when the blocks it covers are in the data files")?;
-    needs("checkpointer", "database-writer", "nobody would write what it asks for")?;
+    needs("log-writer", "database-writer", "a journal is reused when the blocks it covers are in the data files")?;
+    needs("checkpointer", "database-writer", "nothing would write the blocks of its checkpoints")?;
     needs("archiver", "log-writer", "there is nothing to copy")?;
     if let (None, Some(writer)) = (transactor, of_kind(job, "log-writer").chain(of_kind(job, "database-writer")).next())
     {
         return complain(
             key(writer, "kind"),
-            format!("Process `{}` has nothing to write: no process does transactions", writer.name),
+            format!("Process `{}` has nothing to write: no process executes transactions", writer.name),
         );
     }
     Ok(())
@@ -107,13 +110,16 @@ fn check_transactions(job: &Job) -> Result<(), Complaint> {
         (0, Some(t)) => {
             return complain(
                 format!("transaction.{}", t.name),
-                format!("Nobody does the transaction `{}`; add a process of kind `foreground` or `client`", t.name),
+                format!(
+                    "No process executes the transaction `{}`; add a process of kind `foreground` or `client`",
+                    t.name
+                ),
             );
         }
         (1.., None) => {
             return complain(
                 "process",
-                "Nothing says what the transactions are; add a table such as `[transaction.update]` with `steps`",
+                "The job has no transactions; add a table such as `[transaction.update]` with `steps`",
             );
         }
         _ => {}
@@ -123,8 +129,8 @@ fn check_transactions(job: &Job) -> Result<(), Complaint> {
 
 fn check_transaction(t: &TransactionSpec) -> Result<(), Complaint> {
     let at = || format!("transaction.{}.steps", t.name);
-    ensure(!t.steps.is_empty(), at(), || format!("Transaction `{}` does nothing; give it steps", t.name))?;
-    // Blocks got since the last change, and whether something is not yet committed.
+    ensure(!t.steps.is_empty(), at(), || format!("Transaction `{}` has no steps; add some", t.name))?;
+    // Blocks got since the last change, and whether there are uncommitted changes.
     let (mut got, mut open) = (0, false);
     for step in &t.steps {
         match step {
@@ -156,25 +162,29 @@ fn check_length(job: &Job) -> Result<(), Complaint> {
         return Ok(());
     }
     let endless = |c: &&ClassSpec| match &c.kind {
-        // Where some are counted, the others are load beside them.
+        // If some classes are counted, the others are background load.
         ClassKind::Requests(r) => r.count.is_none() && !crate::requests::counted(job),
         ClassKind::Sorter { .. } | ClassKind::Loader { .. } | ClassKind::Backup { .. } => false,
         _ => true,
     };
     match (job.run.length, job.classes.iter().find(endless)) {
-        (Length::Transactions(_), _) => {
-            complain("run.transactions", "Nobody does transactions; say how long the window is with `run.time`")
-        }
+        (Length::Transactions(_), _) => complain(
+            "run.transactions",
+            "No process executes transactions; set the length of the window with `run.time`",
+        ),
         (Length::Auto, Some(class)) => {
             let total = if matches!(class.kind, ClassKind::Requests(_)) { " or `total`" } else { "" };
             complain(
                 format!("process.{}", class.name),
-                format!("Process `{}` would never end: nobody does transactions; give `run.time`{total}", class.name),
+                format!(
+                    "Process `{}` would never end: no process executes transactions; set `run.time`{total}",
+                    class.name
+                ),
             )
         }
         _ => match job.run.ramp {
             Some(Length::Transactions(n)) if n > 0 => {
-                complain("run.ramp", "Nobody does transactions; the ramp is a time, such as `5s`")
+                complain("run.ramp", "No process executes transactions; the ramp must be a time, such as `5s`")
             }
             _ => Ok(()),
         },
@@ -195,7 +205,11 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
     let divides = |name: &str, request: usize| {
         let file = job.data.bytes / job.data.files as u64;
         ensure(file.is_multiple_of(request as u64), key(class, name), || {
-            format!("A data file of {} is no multiple of `{name}`, {}", print_bytes(file), print_bytes(request as u64))
+            format!(
+                "A data file of {} is not a multiple of `{name}`, {}",
+                print_bytes(file),
+                print_bytes(request as u64)
+            )
         })
     };
     match &class.kind {
@@ -204,7 +218,7 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
             check_engine(class, engine, job.journal.direct, "journal.direct")?;
             ensure(engine.depth == 1, key(class, "depth"), || {
                 format!(
-                    "The log is written in order, one write after the other; `depth` is 1 for process `{}`",
+                    "The log is written in order, one write after the other; `depth` must be 1 for process `{}`",
                     class.name
                 )
             })?;
@@ -226,21 +240,20 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
             blocks("request", *request)?;
             divides("request", *request)?;
             ensure(*work == WorkShare::Free || job.transactors() > 0, key(class, "work"), || {
-                "Nobody does transactions; the scanner's work can only be `free`".to_owned()
+                "No process executes transactions; the scanner's work can only be `free`".to_owned()
             })
         }
         ClassKind::Archiver { request, .. } => ensure(request.is_multiple_of(4096), key(class, "request"), || {
-            "An archiver's `request` is a multiple of 4K".to_owned()
+            "An archiver's `request` must be a multiple of 4K".to_owned()
         }),
         ClassKind::Sorter { bytes, memory, request } => {
             ensure(request.is_multiple_of(4096), key(class, "request"), || {
-                "A sorter's `request` is a multiple of 4K".to_owned()
+                "A sorter's `request` must be a multiple of 4K".to_owned()
             })?;
             ensure(memory <= bytes, key(class, "memory"), || {
-                "With as much `memory` as there is to sort nothing would be spilled; make it less than `size`"
-                    .to_owned()
+                "With `memory` for the whole sort nothing would be spilled; make it less than `size`".to_owned()
             })?;
-            // Merging takes a buffer for each run and one for the output.
+            // Merging needs a buffer for each run and one for the output.
             let runs = bytes.div_ceil(*memory);
             let least = (runs + 1) * *request as u64;
             ensure(*memory >= least, key(class, "memory"), || {
@@ -263,7 +276,7 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
             divides("request", *request)
         }
         ClassKind::Idle { touch, .. } => ensure(*touch <= job.buffers(), key(class, "touch"), || {
-            format!("The cache has {} buffers; `touch` is at most that many", job.buffers())
+            format!("The cache has {} buffers; `touch` can be at most that many", job.buffers())
         }),
         ClassKind::Client { .. } => ensure(!class.threads, key(class, "threads"), || {
             "A client and its server are processes; `threads` is not possible".to_owned()
@@ -275,7 +288,7 @@ fn check_class(job: &Job, class: &ClassSpec) -> Result<(), Complaint> {
 fn check_engine(class: &ClassSpec, engine: &Engine, direct: bool, direct_key: &str) -> Result<(), Complaint> {
     let name = &class.name;
     ensure(engine.method != Method::Null || matches!(class.kind, ClassKind::Requests(_)), key(class, "io"), || {
-        format!("`null` keeps nothing; process `{name}` needs an engine that does I/O")
+        format!("`null` stores nothing; process `{name}` needs an engine that does I/O")
     })?;
     // A database writer hands over a batch, in flight or not.
     let batches = matches!(class.kind, ClassKind::DatabaseWriter { .. });
@@ -285,15 +298,15 @@ fn check_engine(class: &ClassSpec, engine: &Engine, direct: bool, direct_key: &s
         )
     })?;
     ensure(engine.batch <= engine.depth, key(class, "submit"), || {
-        format!("Process `{name}` has {} requests in flight at most; `submit` cannot be {}", engine.depth, engine.batch)
+        format!("Process `{name}` has at most {} requests in flight; `submit` cannot be {}", engine.depth, engine.batch)
     })?;
     for (set, word) in [(engine.registered, "registered"), (engine.sqpoll, "sqpoll"), (engine.iopoll, "iopoll")] {
         ensure(!set || engine.method == Method::Uring, key(class, word), || {
-            format!("`{word}` is a thing of io_uring; give process `{name}` `io = \"uring\"` or leave it away")
+            format!("`{word}` exists only in io_uring; give process `{name}` `io = \"uring\"` or omit it")
         })?;
     }
     ensure(!engine.iopoll || direct, key(class, "iopoll"), || {
-        format!("Only direct I/O can be polled for; make `{direct_key}` `on`, or leave `iopoll` away")
+        format!("Only direct I/O can be polled; make `{direct_key}` `on`, or omit `iopoll`")
     })
 }
 
@@ -307,21 +320,21 @@ fn check_requests(job: &Job, class: &ClassSpec, r: &RequestSpec) -> Result<(), C
     ensure(
         writes || !(r.dsync || r.fdatasync_every > 0),
         key(class, if r.dsync { "dsync" } else { "fdatasync" }),
-        || format!("Process `{}` writes nothing that could be synced; make `read` less than 100%", class.name),
+        || format!("Process `{}` writes nothing to sync; make `read` less than 100%", class.name),
     )?;
     ensure(!(r.engine.iopoll && r.fdatasync_every > 0), key(class, "fdatasync"), || {
         "A polled ring does not sync; use `dsync` with `iopoll`".to_owned()
     })?;
     ensure(!writes || job.transactors() == 0, key(class, "read"), || {
         format!(
-            "Plain writes of process `{}` would destroy the blocks that foregrounds work on; make `read` 100%, or leave them out",
+            "Plain writes of process `{}` would destroy the blocks that foregrounds work on; make `read` 100%, or omit them",
             class.name
         )
     })?;
     let open = matches!(class.pace, Pace::Open { .. });
     ensure(!open || r.engine.depth == 1, key(class, "depth"), || {
         format!(
-            "Process `{}` has a rate, so that each of its processes has one request in flight; more processes keep more",
+            "Process `{}` has a rate, so each of its processes has one request in flight; use more processes for more",
             class.name
         )
     })?;
@@ -337,7 +350,7 @@ fn check_requests(job: &Job, class: &ClassSpec, r: &RequestSpec) -> Result<(), C
         })?;
     }
     ensure(!r.verify || r.engine.method != Method::Null || r.read_percent == 0, key(class, "verify"), || {
-        "`null` keeps nothing that could be verified; it can only write".to_owned()
+        "`null` stores nothing to verify; it can only write".to_owned()
     })
 }
 
@@ -349,7 +362,7 @@ fn verifier(job: &Job) -> Option<(&ClassSpec, &RequestSpec)> {
     })
 }
 
-/// Redo of one change at its worst: header, changed bytes, and the rest of the redo block it may be the last of.
+/// Maximum redo of one change: header, changed bytes, and the padding of the redo block that it may end.
 const CHANGE: u64 = 1024;
 
 fn check_sizes(job: &Job) -> Result<(), Complaint> {
@@ -362,7 +375,7 @@ fn check_sizes(job: &Job) -> Result<(), Complaint> {
         )
     })?;
     ensure(!job.journal.place.as_ref().is_some_and(|p| p.starts_with("/dev")), "journal.place", || {
-        "Journals are files; `journal.place` is a directory".to_owned()
+        "Journals are files; `journal.place` must be a directory".to_owned()
     })?;
     if processes == 0 {
         return Ok(());
@@ -395,7 +408,7 @@ fn check_sizes(job: &Job) -> Result<(), Complaint> {
         let redo = redo_max(t, job.journal.block as u64);
         ensure(redo <= buffer, format!("transaction.{}.steps", t.name), || {
             format!(
-                "Transaction `{}` may need {redo} bytes of the log buffer, which has {buffer}; make fewer changes or less redo before each `commit`",
+                "Transaction `{}` may need {redo} bytes of the log buffer, which has {buffer}; use fewer changes or less redo before each `commit`",
                 t.name
             )
         })?;
@@ -403,7 +416,7 @@ fn check_sizes(job: &Job) -> Result<(), Complaint> {
     Ok(())
 }
 
-/// Bytes of log buffer that a transaction may have reserved between two commits.
+/// Maximum bytes of log buffer that a transaction reserves between two commits.
 fn redo_max(t: &TransactionSpec, block: u64) -> u64 {
     let (mut most, mut sum, mut got) = (0, 0, 0);
     for step in &t.steps {

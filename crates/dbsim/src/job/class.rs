@@ -1,6 +1,6 @@
 //! The tables `[process.NAME]`.
 //!
-//! Invariant: a kind reads the keys that [`KINDS`] gives it, and no other.
+//! Invariant: a kind reads only the keys that [`KINDS`] gives it.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use bigiron_model::suggest;
 use bigiron_workload::keys;
 use bigiron_workload::units::Pace;
 
-/// Transactions for each request of a scanner, if nothing is said.
+/// Default number of transactions for each request of a scanner.
 const TRANSACTIONS_PER_SCAN: u64 = 32;
 
-/// Every key that a class of some kind has.
+/// All keys of classes of any kind.
 pub fn keys() -> Vec<&'static str> {
     let own = KINDS.iter().flat_map(|kind| keys::names(kind.own));
     let mut keys: Vec<_> =
@@ -26,20 +26,20 @@ pub fn keys() -> Vec<&'static str> {
     keys
 }
 
-/// Whether the kind of that word does I/O through an engine.
+/// Whether the kind with this word does I/O through an engine.
 pub fn has_engine(kind: &str) -> bool {
     KINDS.iter().any(|k| k.word() == kind && k.has_engine())
 }
 
-/// What a class takes from the rest of the job.
+/// Settings of a class that depend on the rest of the job.
 pub struct ClassContext {
     /// `data.direct`.
     pub direct: bool,
-    /// Whether any class does transactions.
+    /// Whether any class executes transactions.
     pub transacts: bool,
 }
 
-/// The class that `table` describes; `None` if it has no processes. `name` is the class's.
+/// The class described by `table`; `None` if it has no processes. `name` is the class's.
 pub fn read(name: &str, table: &Table, around: &ClassContext) -> Result<Option<ClassSpec>, Refusal> {
     let words = || KINDS.iter().map(|kind| kind.word());
     let Some(value) = table.get("kind") else {

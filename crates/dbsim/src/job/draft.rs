@@ -1,6 +1,6 @@
-//! A job file on its way to a [`Job`]: read, overridden key by key, and then built.
+//! A job file before it becomes a [`Job`]: parsed, overridden key by key, and then built.
 //!
-//! Invariant: every key is known and every value of the right kind, or the draft is refused with the line; nothing is passed over.
+//! Invariant: every key is known and every value has the right kind, or the draft is refused with the line; nothing is ignored.
 
 use super::check::check;
 use super::class::{self, ClassContext};
@@ -21,7 +21,7 @@ pub const VERSION: u64 = 1;
 
 const ROOT: &[&str] = &["dbsim", "name", "about", "run", "phase", "cache", "data", "journal", "transaction", "process"];
 
-/// Tables with keys of their own, and those keys.
+/// Tables with fixed keys, and those keys.
 fn tables() -> [(&'static str, Vec<&'static str>); 4] {
     [
         ("run", keys::names(RUN)),
@@ -36,7 +36,7 @@ fn named() -> [(&'static str, Vec<&'static str>); 3] {
     [("phase", keys::names(PHASE)), ("transaction", keys::names(TRANSACTION)), ("process", class::keys())]
 }
 
-/// The cache if nothing is said, in a job whose processes do transactions or do none.
+/// The default cache, for a job with or without transactions.
 pub fn default_cache(transacts: bool) -> CacheSpec {
     read_cache(&Table::empty("cache"), transacts).expect("every key has a default")
 }
@@ -49,7 +49,7 @@ fn read_cache(table: &Table, transacts: bool) -> Result<CacheSpec, Refusal> {
     Ok(cache)
 }
 
-/// The journals if nothing is said but whether data files bypass the page cache.
+/// The default journals, which depend on whether data files bypass the page cache.
 pub fn default_journal(data_direct: bool) -> JournalSpec {
     read_journal(&Table::empty("journal"), data_direct).expect("every key has a default")
 }
@@ -60,14 +60,14 @@ fn read_journal(table: &Table, direct: bool) -> Result<JournalSpec, Refusal> {
     Ok(journal)
 }
 
-/// A job file, read but not yet built.
+/// A job file, parsed but not yet built.
 #[derive(Clone, Debug)]
 pub struct Draft {
     root: Table,
     file: String,
 }
 
-/// Whether some job has a key of that dotted name; the error says what would be right.
+/// Whether jobs have a key of that dotted name; the error says what would be right.
 pub fn check_key(dotted: &str) -> Result<(), String> {
     let one_of = |key: &str, keys: &[&str], home: String| {
         if keys.contains(&key) {
@@ -91,7 +91,7 @@ pub fn check_key(dotted: &str) -> Result<(), String> {
         return if is_name(name) {
             one_of(key, keys, format!("{table}.{name}"))
         } else {
-            Err(format!("NAME is {A_NAME}"))
+            Err(format!("NAME must be {A_NAME}"))
         };
     }
     let all = &ROOT[3..];
@@ -104,35 +104,35 @@ pub fn check_key(dotted: &str) -> Result<(), String> {
 }
 
 impl Draft {
-    /// Reads the text of the job file called `file`.
+    /// Parses the text of the job file called `file`.
     pub fn parse(file: &str, text: &str) -> Result<Self, Refusal> {
         let root = document::parse(file, text, "a job")?;
         let Some(version) = root.get("dbsim") else {
-            let message = format!("This is not a dbsim job: it does not say `dbsim = {VERSION}`");
+            let message = format!("This is not a dbsim job: it lacks the line `dbsim = {VERSION}`");
             return Err(Refusal::new(message).at(Some(format!("{file}:1"))));
         };
         if version.integer::<u64>()? != VERSION {
-            return Err(version.cannot_be(format!("{VERSION}, the version of the language that this bigiron reads")));
+            return Err(version.cannot_be(format!("{VERSION}, the version of the language that this bigiron supports")));
         }
         root.only(ROOT)?;
         Ok(Draft { root, file: file.to_owned() })
     }
 
-    /// What the job says of itself.
+    /// The job's description of itself.
     pub fn about(&self) -> Option<String> {
         self.root.get("about")?.string().ok()
     }
 
-    /// The name that the file's own gives the job, unless the text says one.
+    /// The job's name from the file's name, unless the text gives one.
     pub fn name_or_stem(&self) -> Result<Option<String>, Refusal> {
         if self.root.get("name").is_some() { Ok(None) } else { self.name().map(Some) }
     }
 
-    /// Lays a value over the key of that dotted name. A complaint calls it `said`.
+    /// Overrides the key of that dotted name. Errors call it `said`.
     pub fn set(&mut self, dotted: &str, value: &str, said: &str) -> Result<(), Refusal> {
         check_key(dotted).map_err(|right| Refusal::new(format!("No job has a key `{dotted}`; {right}")))?;
         let path: Vec<&str> = dotted.split('.').collect();
-        // The window is work or time: saying one unsays the other.
+        // The window is work or time: setting one removes the other.
         if let [.., "time" | "transactions"] = path[..] {
             let home = match path[..] {
                 ["run", _] => self.root.table_mut("run"),
@@ -147,28 +147,28 @@ impl Draft {
         self.root.lay(&path, value, said)
     }
 
-    /// Takes a class away.
+    /// Removes a class.
     pub fn remove_process(&mut self, name: &str) {
         if let Some(processes) = self.root.table_mut("process") {
             processes.remove(name);
         }
     }
 
-    /// Takes a key of a class away.
+    /// Removes a key of a class.
     pub fn remove_process_key(&mut self, name: &str, key: &str) {
         if let Some(table) = self.root.table_mut("process").and_then(|processes| processes.table_mut(name)) {
             table.remove(key);
         }
     }
 
-    /// Names and kinds of the classes that the draft has by now.
+    /// Names and kinds of the draft's present classes.
     pub fn processes(&self) -> Vec<(String, String)> {
         let Ok(Some(processes)) = self.root.table("process") else { return Vec::new() };
         let kind = |value: &Value| value.table().ok()?.get("kind")?.string().ok();
         processes.items().iter().filter_map(|(key, value)| Some((key.text.clone(), kind(value)?))).collect()
     }
 
-    /// Names and steps of the transactions that the draft has by now.
+    /// Names and steps of the draft's present transactions.
     pub fn transactions(&self) -> Vec<(String, Vec<String>)> {
         let Ok(Some(transactions)) = self.root.table("transaction") else { return Vec::new() };
         let steps = |value: &Value| value.table().ok()?.get("steps")?.texts().ok();
@@ -178,10 +178,10 @@ impl Draft {
         transactions.items().iter().filter_map(named).collect()
     }
 
-    /// The job.
+    /// Builds the job.
     ///
     /// # Errors
-    /// If a key is unknown, a value is not what it can be, or the job could not run on any machine.
+    /// If a key is unknown, a value is not allowed, or the job could not run on any machine.
     pub fn job(&self) -> Result<Job, Refusal> {
         let job = self.unchecked()?;
         check(&job).map_err(|complaint| {
@@ -191,7 +191,7 @@ impl Draft {
         Ok(job)
     }
 
-    /// The job that the values describe, whether or not they go together.
+    /// The job that the values describe, without checking their combination.
     pub(super) fn unchecked(&self) -> Result<Job, Refusal> {
         let classes = self.classes()?;
         let transacts = classes.iter().any(|c| c.kind.transacts());
@@ -220,7 +220,7 @@ impl Draft {
         Ok(if is_name(name) { name.to_owned() } else { "job".to_owned() })
     }
 
-    /// The table `name`; an empty one if it is not there.
+    /// The table `name`; an empty one if it does not exist.
     fn table(&self, name: &str) -> Result<Table, Refusal> {
         Ok(self.root.table(name)?.cloned().unwrap_or_else(|| Table::empty(name)))
     }
@@ -231,7 +231,7 @@ impl Draft {
         keys::read_table(RUN, &table, &mut run)?;
         if let (Some(value), Some(first)) = (length(&table)?, run.phases.first()) {
             return Err(value.refuse(format!(
-                "A job with phases is as long as they are together; leave `{}` away and say how long `phase.{}` is",
+                "The length of a job with phases is the sum of theirs; omit `{}` and set the length of `phase.{}`",
                 value.key(),
                 first.name
             )));
@@ -254,7 +254,7 @@ impl Draft {
             };
             let sort = |phase: &PhaseSpec| std::mem::discriminant(&phase.length);
             if phase.length == Length::Auto || phases.first().is_some_and(|first| sort(first) != sort(&phase)) {
-                return Err(value.refuse("All phases are a `time`, or all are a number of `transactions`"));
+                return Err(value.refuse("Either all phases have a `time`, or all have a number of `transactions`"));
             }
             phases.push(phase);
         }
@@ -268,7 +268,7 @@ impl Draft {
         let consent = table.get("overwrite").map_or(Ok(false), Value::switch)?;
         if let Some(device) = data.places.iter().find(|p| p.starts_with("/dev")).filter(|_| !consent) {
             return Err(Refusal::new(format!(
-                "Everything on `{}` would be lost; say `overwrite = true` in `[data]` if that is meant",
+                "Everything on `{}` would be lost; set `overwrite = true` in `[data]` to allow that",
                 device.display()
             ))
             .at(self.root.place_of(&["data", "places"])));
@@ -288,7 +288,7 @@ impl Draft {
             }
             all.push(transaction);
         }
-        // As with the processes of a class, none of a kind is a way of leaving it out.
+        // As with the processes of a class, a weight of 0 leaves a transaction out.
         all.retain(|transaction| transaction.weight > 0);
         Ok(all)
     }
@@ -339,12 +339,12 @@ fn is_name(text: &str) -> bool {
 /// The value of `time` or `transactions` of a table.
 fn length(table: &Table) -> Result<Option<&Value>, Refusal> {
     match (table.get("transactions"), table.get("time")) {
-        (Some(_), Some(time)) => Err(time.refuse("A window is a `time` or a number of `transactions`, not both")),
+        (Some(_), Some(time)) => Err(time.refuse("A window has a `time` or a number of `transactions`, not both")),
         (work, time) => Ok(work.or(time)),
     }
 }
 
-/// How long phases of one sort are together.
+/// The total length of phases of one sort.
 fn together(phases: &[PhaseSpec]) -> Length {
     let time: std::time::Duration =
         phases.iter().filter_map(|p| if let Length::Time(t) = p.length { Some(t) } else { None }).sum();

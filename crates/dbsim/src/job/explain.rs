@@ -1,6 +1,7 @@
-//! A job in words: its processes, which of them wait for which, what is durable when, what it needs, and what it does not test.
+//! A job in words: its processes, their waits for each other, when writes become durable, what the job needs, and what it does
+//! not test.
 //!
-//! Invariant: every sentence follows from the job; none is about what jobs are like.
+//! Invariant: every sentence follows from the job; none is about jobs in general.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use bigiron_workload::units::print_duration;
 const PAGE: u64 = 4096;
 const ENTRY: u64 = 8;
 
-/// The job in words; `about` is what it says of itself, and `needs` what it takes.
+/// The job in words; `about` is its own description, and `needs` its requirements.
 pub fn explain(job: &Job, about: Option<&str>, needs: &Needs) -> String {
     let mut out = format!("Job {}", job.name);
     if let Some(about) = about {
@@ -32,7 +33,7 @@ pub fn explain(job: &Job, about: Option<&str>, needs: &Needs) -> String {
         let sum: u64 = job.transactions.iter().map(|t| u64::from(t.weight)).sum();
         section(&mut out, "Transactions", job.transactions.iter().map(|t| transaction(t, sum)));
     }
-    section(&mut out, "Who waits for whom", waits(job));
+    section(&mut out, "Waits", waits(job));
     section(&mut out, "Durable when", durable(job));
     section(&mut out, "Length", length(job));
     section(&mut out, "Takes", takes(job, needs));
@@ -69,7 +70,7 @@ fn engine(e: &Engine) -> String {
     for (set, word) in [
         (e.registered, "registered buffers and files"),
         (e.sqpoll, "submissions taken by a kernel thread"),
-        (e.iopoll, "completions polled for"),
+        (e.iopoll, "completions polled"),
     ] {
         if set {
             let _ = write!(text, ", {word}");
@@ -80,31 +81,32 @@ fn engine(e: &Engine) -> String {
 
 fn class(job: &Job, c: &ClassSpec) -> String {
     let what = match &c.kind {
-        ClassKind::Foreground => format!("does transactions; reads by pread, one at a time{}", pace(c.pace)),
+        ClassKind::Foreground => format!("executes transactions; reads with pread, one at a time{}", pace(c.pace)),
         ClassKind::LogWriter { engine: e, group_bytes, group_wait, wake } => {
-            let mut text = format!("writes redo by {}, up to {} at once", engine(e), print_bytes(*group_bytes as u64));
+            let mut text =
+                format!("writes redo with {}, up to {} at once", engine(e), print_bytes(*group_bytes as u64));
             if !group_wait.is_zero() {
-                let _ = write!(text, ", after waiting {} for company", print_duration(*group_wait));
+                let _ = write!(text, ", after waiting {} for other commits", print_duration(*group_wait));
             }
             if *wake == Wake::Poll {
-                text.push_str("; those who wait for it look again and again");
+                text.push_str("; waiting processes poll");
             }
             text
         }
         ClassKind::DatabaseWriter { engine: e, batch, sorted } => format!(
-            "writes dirty blocks by {}, up to {batch} at once, {}",
+            "writes dirty blocks with {}, up to {batch} at once, {}",
             engine(e),
-            if *sorted { "sorted by place" } else { "as they come" }
+            if *sorted { "sorted by address" } else { "unsorted" }
         ),
-        ClassKind::Checkpointer { percent } => format!("asks for a checkpoint whenever a journal is {percent} % full"),
+        ClassKind::Checkpointer { percent } => format!("requests a checkpoint whenever a journal is {percent} % full"),
         ClassKind::Scanner { engine: e, request, direct, work } => {
             let work = match work {
-                WorkShare::Free => "as fast as it can".to_owned(),
+                WorkShare::Free => "as fast as possible".to_owned(),
                 WorkShare::PerTransactions(n) => format!("one request for every {n} transactions"),
             };
             let path = if *direct { "past the page cache" } else { "through the page cache" };
             format!(
-                "reads the data files from end to end, {} at a time by {}, {path}, {work}",
+                "reads the data files from end to end, {} at a time with {}, {path}, {work}",
                 print_bytes(*request as u64),
                 engine(e)
             )
@@ -121,7 +123,7 @@ fn class(job: &Job, c: &ClassSpec) -> String {
         ),
         ClassKind::Loader { engine: e, request, bytes } => {
             format!(
-                "appends {} to a file of its own, {} at a time by {}",
+                "appends {} to its own file, {} at a time with {}",
                 print_bytes(*bytes),
                 print_bytes(*request as u64),
                 engine(e)
@@ -131,7 +133,7 @@ fn class(job: &Job, c: &ClassSpec) -> String {
             format!("copies the data files, {} at a time{}", print_bytes(*request as u64), limit(*bytes_per_second))
         }
         ClassKind::Idle { touch, every } => {
-            format!("has looked at {touch} blocks of the cache, and wakes every {}", print_duration(*every))
+            format!("has touched {touch} blocks of the cache, and wakes every {}", print_duration(*every))
         }
         ClassKind::Client { transport, request, reply } => {
             let way = match transport {
@@ -144,7 +146,7 @@ fn class(job: &Job, c: &ClassSpec) -> String {
                 },
             };
             format!(
-                "client and server in pairs over {way}, {} to ask and {} to answer; the server does the transactions{}",
+                "client and server in pairs over {way}, {} per request and {} per reply; the server executes the transactions{}",
                 print_bytes(*request as u64),
                 print_bytes(*reply as u64),
                 pace(c.pace)
@@ -159,16 +161,16 @@ fn class(job: &Job, c: &ClassSpec) -> String {
 fn pace(pace: Pace) -> String {
     match pace {
         Pace::Closed { think } if think.is_zero() => String::new(),
-        Pace::Closed { think } => format!("; {} to think between two", print_duration(think)),
+        Pace::Closed { think } => format!("; {} think time between two", print_duration(think)),
         Pace::Open { per_second, poisson } => format!(
-            "; {per_second} a second for all of them together{}, latency counted from the intended start",
+            "; {per_second} per second for all together{}, latency counted from the intended start",
             if poisson { ", at random times" } else { "" }
         ),
     }
 }
 
 fn limit(bytes_per_second: Option<u64>) -> String {
-    bytes_per_second.map_or_else(String::new, |n| format!(", at most {} a second", print_bytes(n)))
+    bytes_per_second.map_or_else(String::new, |n| format!(", at most {} per second", print_bytes(n)))
 }
 
 fn requests(job: &Job, r: &RequestSpec) -> String {
@@ -178,7 +180,7 @@ fn requests(job: &Job, r: &RequestSpec) -> String {
         p => format!("requests, {p} % of them reads,"),
     };
     let place = match (r.random, r.choice) {
-        (false, _) => "one behind the other".to_owned(),
+        (false, _) => "in sequence".to_owned(),
         (true, Choice::Uniform) => "anywhere".to_owned(),
         (true, choice) => format!("by {choice}"),
     };
@@ -189,7 +191,7 @@ fn requests(job: &Job, r: &RequestSpec) -> String {
         Some((first, last)) => format!("data files {first} to {last}"),
     };
     let mut text =
-        format!("{what} of {} {place} in {files} by {}, {path}", print_bytes(r.bytes as u64), engine(&r.engine));
+        format!("{what} of {} {place} in {files} with {}, {path}", print_bytes(r.bytes as u64), engine(&r.engine));
     if r.dsync {
         text.push_str(", each write durable");
     }
@@ -197,10 +199,10 @@ fn requests(job: &Job, r: &RequestSpec) -> String {
         let _ = write!(text, ", fdatasync after every {} writes", r.fdatasync_every);
     }
     if r.verify {
-        text.push_str(", checked when read");
+        text.push_str(", verified when read");
     }
     if let Some(n) = r.count {
-        let _ = write!(text, ", {n} in all");
+        let _ = write!(text, ", {n} in total");
     }
     text
 }
@@ -214,7 +216,7 @@ fn transaction(t: &TransactionSpec, sum: u64) -> String {
 fn step(step: &Step) -> String {
     let share = |p: &u32| format!("change each of them with a probability of {p} %");
     match step {
-        Step::Read { count, choice: Choice::Uniform } => format!("get {count} blocks anywhere"),
+        Step::Read { count, choice: Choice::Uniform } => format!("get {count} blocks at random"),
         Step::Read { count, choice } => format!("get {count} blocks by {choice}"),
         Step::Dirty(Amount::Count(n)) => format!("change {n} of them"),
         Step::Dirty(Amount::Percent(p)) => share(p),
@@ -249,13 +251,13 @@ fn waits(job: &Job) -> Vec<String> {
     let reads = steps(job).any(|s| matches!(s, Step::Read { .. }));
     let dirties = steps(job).any(|s| matches!(s, Step::Dirty(_)));
     if has(job, "client") {
-        lines.push("a client waits for its server's answer, a server for its client's next request".to_owned());
+        lines.push("a client waits for its server's reply, a server for its client's next request".to_owned());
     }
     if steps(job).any(|s| matches!(s, Step::Commit)) && !log_writer.is_empty() {
         lines.push(format!("{transactors}: a commit waits until {log_writer} has made its redo durable"));
     }
     if reads && job.cache.bytes < job.data.bytes {
-        lines.push(format!("{transactors}: a get of a block that is not in the cache waits for its read"));
+        lines.push(format!("{transactors}: a get of a block outside the cache waits for its read"));
     }
     if dirties && !writers.is_empty() {
         if job.cache.bytes < job.data.bytes {
@@ -265,7 +267,7 @@ fn waits(job: &Job) -> Vec<String> {
     }
     if !log_writer.is_empty() {
         lines.push(format!(
-            "{log_writer}: a journal is used again when {writers} has reached the checkpoint that makes it superfluous"
+            "{log_writer}: a journal is reused when {writers} has reached the checkpoint that makes it superfluous"
         ));
         if has(job, "archiver") {
             lines.push(format!(
@@ -280,7 +282,7 @@ fn waits(job: &Job) -> Vec<String> {
     }
     let paced = names(job, |k| matches!(k, ClassKind::Scanner { work: WorkShare::PerTransactions(_), .. }));
     if !paced.is_empty() {
-        lines.push(format!("{paced}: waits until this many transactions have been done"));
+        lines.push(format!("{paced}: waits until this many transactions have completed"));
     }
     lines
 }
@@ -293,7 +295,7 @@ fn durable(job: &Job) -> Vec<String> {
             LogSync::RwfDsync => "redo: when its write returns (RWF_DSYNC on each)".to_owned(),
             LogSync::Fdatasync => "redo: after fdatasync of the journal, for each write".to_owned(),
             LogSync::Fsync => "redo: after fsync of the journal, for each write".to_owned(),
-            LogSync::Linked => "redo: after an fdatasync that is linked to its write (io_uring)".to_owned(),
+            LogSync::Linked => "redo: after an fdatasync linked to its write (io_uring)".to_owned(),
         });
         lines.push(match job.data.sync {
             DataSync::Dsync => "blocks: when their write returns (data files opened O_DSYNC)".to_owned(),
@@ -307,7 +309,7 @@ fn durable(job: &Job) -> Vec<String> {
     for (c, r) in plain {
         lines.push(match (r.dsync, r.fdatasync_every) {
             (true, _) => format!("{}: each write when it returns (RWF_DSYNC)", c.name),
-            (false, 0) => format!("{}: never; nothing asks for it", c.name),
+            (false, 0) => format!("{}: never", c.name),
             (false, n) => format!("{}: after every {n} writes (fdatasync)", c.name),
         });
     }
@@ -322,7 +324,7 @@ fn length(job: &Job) -> Vec<String> {
         return job.run.phases.iter().map(phase).chain([ramp(job)]).collect();
     }
     let window = match job.run.length {
-        Length::Auto if job.transactors() == 0 => "until everybody has done its work".to_owned(),
+        Length::Auto if job.transactors() == 0 => "until all processes have done their work".to_owned(),
         Length::Auto => format!(
             "{} transactions, or {} by the wall clock",
             job.transactions(Clock::Exact).unwrap_or(0),
@@ -335,7 +337,7 @@ fn length(job: &Job) -> Vec<String> {
 
 fn span(length: Length) -> String {
     match length {
-        Length::Auto => "as many transactions as suit the clock".to_owned(),
+        Length::Auto => "a number of transactions that suits the clock".to_owned(),
         Length::Transactions(n) => format!("{n} transactions"),
         Length::Time(time) => print_duration(time),
     }
@@ -343,7 +345,7 @@ fn span(length: Length) -> String {
 
 fn ramp(job: &Job) -> String {
     match job.run.ramp {
-        None => "ramp before it: a quarter as much".to_owned(),
+        None => "ramp before it: a quarter of its length".to_owned(),
         Some(Length::Time(Duration::ZERO) | Length::Transactions(0)) => "no ramp before it".to_owned(),
         Some(length) => format!("ramp before it: {}", span(length)),
     }
@@ -352,7 +354,7 @@ fn ramp(job: &Job) -> String {
 fn takes(job: &Job, needs: &Needs) -> Vec<String> {
     let mib = |bytes: u64| print_bytes(bytes.next_multiple_of(1 << 20));
     let mut lines = vec![format!(
-        "storage: {}: {} data files of {}, {} journals of {}, and what belongs to them",
+        "storage: {}: {} data files of {}, {} journals of {}, and related files",
         mib(needs.storage_bytes.unwrap_or(0)),
         job.data.files,
         print_bytes(job.data.bytes / job.data.files as u64),
@@ -374,8 +376,8 @@ fn takes(job: &Job, needs: &Needs) -> Vec<String> {
     };
     if job.transactors() > 0 {
         let which = match job.cache.prefault {
-            true => "for each process, which touches all of the cache before its first transaction",
-            false => "for each process that has touched all of the cache",
+            true => "for each process, which touches the whole cache before its first transaction",
+            false => "for each process that has touched the whole cache",
         };
         lines.push(format!(
             "page tables: up to {} bytes {which}, in pages of {}",
@@ -402,7 +404,7 @@ fn not_tested(job: &Job) -> Vec<String> {
         }
     };
     let transacts = job.transactors() > 0;
-    lacks(transacts, "dependencies: nobody waits for anybody, as nobody does transactions");
+    lacks(transacts, "dependencies: no process waits for another, because none executes transactions");
     if transacts {
         lacks(steps(job).any(|s| matches!(s, Step::Dirty(_))), "changes: no block is ever written");
         lacks(steps(job).any(|s| matches!(s, Step::Commit)), "commits");
@@ -410,7 +412,7 @@ fn not_tested(job: &Job) -> Vec<String> {
         lacks(has(job, "scanner") || has(job, "backup"), "large sequential reads beside the transactions");
         lacks(has(job, "archiver"), "archiving of journals");
         lacks(has(job, "checkpointer"), "checkpoints between log switches");
-        lacks(has(job, "client"), "clients: those who do transactions are not asked for them by another process");
+        lacks(has(job, "client"), "clients: no other process requests the transactions");
         lacks(steps(job).any(|s| matches!(s, Step::Rollback)), "rollback");
     }
     let bypassed = if transacts {
@@ -419,6 +421,6 @@ fn not_tested(job: &Job) -> Vec<String> {
         job.classes.iter().all(|c| !matches!(&c.kind, ClassKind::Requests(r) if !r.direct))
     };
     lacks(!bypassed, "the page cache: data files bypass it");
-    lacks(false, "locks of rows, SQL, networks beyond this machine");
+    lacks(false, "row locks, SQL, networks beyond this machine");
     lines
 }

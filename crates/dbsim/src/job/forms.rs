@@ -1,4 +1,4 @@
-//! The forms of values that only jobs of dbsim have.
+//! The forms of values specific to dbsim jobs.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ pub fn pace() -> Form<Pace> {
     printed(units::A_PACE, units::pace, |pace| units::print_pace(*pace))
 }
 
-/// Most bytes for each second.
+/// Maximum bytes per second.
 pub fn limit() -> Form<Option<u64>> {
-    let values = "an amount for each second, such as `200M/s`";
+    let values = "an amount per second, such as `200M/s`";
     optional(printed(values, units::bytes_per_second, |bytes| format!("{}/s", print_bytes(*bytes))))
 }
 
@@ -35,7 +35,7 @@ pub fn share() -> Form<WorkShare> {
         }
         _ => None,
     };
-    printed("`free`, or a request for this many transactions: `per 32 transactions`", read, |share| match share {
+    printed("`free`, or one request per number of transactions: `per 32 transactions`", read, |share| match share {
         WorkShare::Free => "free".to_owned(),
         WorkShare::PerTransactions(n) => format!("per {n} transactions"),
     })
@@ -77,7 +77,7 @@ pub fn stretch() -> Form<Length> {
     })
 }
 
-/// A length as either, and nothing is one.
+/// A length in either form; an empty text is also valid.
 pub fn ramp() -> Form<Option<Length>> {
     let values = format!("a number of transactions, or {}", units::A_TIME);
     let right = values.clone();

@@ -1,6 +1,6 @@
 //! The keys of a job file, table by table.
 //!
-//! Invariant: a key that is not here does not exist.
+//! Invariant: keys not listed here do not exist.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use bigiron_workload::keys::{Described, Explanation, Key, key};
 /// Processes of a class.
 pub const COUNT: RangeInclusive<u64> = 0..=20_000;
 const MIB: u64 = EXTENT as u64;
-/// Of a cache, of all data files, at most.
+/// Maximum size of a cache, and of all data files.
 const BYTES_MAX: u64 = 1 << 40;
 
 fn depth() -> Form<usize> {
@@ -29,12 +29,12 @@ fn message() -> Form<usize> {
     bytes(1..=1 << 20, 1)
 }
 
-/// From a sector to what one request of a block device is at most.
+/// From a sector to the maximum of one request of a block device.
 fn request() -> Form<usize> {
     bytes(512..=4 << 20, 512)
 }
 
-/// What is sorted or appended.
+/// The amount to sort or append.
 fn bulk() -> Form<u64> {
     bytes(1 << 20..=1 << 40, 4096)
 }
@@ -42,28 +42,29 @@ fn bulk() -> Form<u64> {
 pub const RUN: &[Key<RunSpec>] = &[
     key!(RunSpec, "transactions": length, work(), "Transactions in the window, all processes together")
         .or_given("`auto`: 3000, or 60000 by the wall clock"),
-    key!(RunSpec, "time": length, stretch(), "Length of the window, in the place of `transactions`"),
-    key!(RunSpec, "ramp": ramp, ramp(), "What comes before the window").or_given("a quarter of the window"),
-    key!(RunSpec, "acks": acks, acks(), "Where each commit is acknowledged first").or_given("nowhere"),
+    key!(RunSpec, "time": length, stretch(), "Length of the window, instead of `transactions`"),
+    key!(RunSpec, "ramp": ramp, ramp(), "Unmeasured part before the window").or_given("a quarter of the window"),
+    key!(RunSpec, "acks": acks, acks(), "Where each commit is first acknowledged").or_given("nowhere"),
     key!(RunSpec, "network": network = "loopback", word::<Wire>(), "Network that clients with `transport = \"tcp\"` use"),
 ];
 
 pub const PHASE: &[Key<PhaseSpec>] = &[
     key!(PhaseSpec, "time": length, stretch(), "Length of the phase"),
-    key!(PhaseSpec, "transactions": length, work(), "Transactions in the phase, in the place of `time`"),
-    key!(PhaseSpec, "pace": pace, optional(pace()), "Pace of the processes that do transactions").or_given("their own"),
+    key!(PhaseSpec, "transactions": length, work(), "Transactions in the phase, instead of `time`"),
+    key!(PhaseSpec, "pace": pace, optional(pace()), "Pace of the processes that execute transactions")
+        .or_given("their own"),
 ];
 
 pub const CACHE: &[Key<CacheSpec>] = &[
     key!(CacheSpec, "size": bytes, bytes(MIB..=BYTES_MAX, MIB), "Shared buffer cache")
-        .or_given("32M, or 1M if no process does transactions"),
-    key!(CacheSpec, "memory": memory = "mmap", memory(), "Kind of memory that the cache is in"),
+        .or_given("32M, or 1M if no process executes transactions"),
+    key!(CacheSpec, "memory": memory = "mmap", memory(), "Kind of memory of the cache"),
     key!(CacheSpec, "replacement": replacement = "clock", word::<Replacement>(),
-        "How a buffer is chosen for another block"),
+        "How a buffer is chosen for replacement"),
     key!(CacheSpec, "dirty": dirty_percent = "25%", percent(1..=90),
-        "Share of dirty buffers at which database writers begin"),
+        "Share of dirty buffers at which database writers start"),
     key!(CacheSpec, "prefault": prefault = "off", switch(),
-        "Whether each process that does transactions first touches all of it"),
+        "Whether each process that executes transactions first touches the whole cache"),
 ];
 
 pub const DATA: &[Key<DataSpec>] = &[
@@ -78,17 +79,17 @@ pub const DATA: &[Key<DataSpec>] = &[
     .or_derived("120M", |data| data.bytes = (120 << 20) / data.unit() * data.unit()),
     key!(DataSpec, "direct": direct = "on", switch(), "Whether data files bypass the page cache").shown(true),
     key!(DataSpec, "sync": sync = "dsync", word::<DataSync>(), "How writes of blocks become durable").shown(true),
-    key!(DataSpec, "places": places, places(), "Directories or block devices that data files are dealt to in turn")
+    key!(DataSpec, "places": places, places(), "Directories or block devices among which data files are distributed in turn")
         .or_given("the run's own directory"),
     Key {
-        // It is looked for when all places are known; a job that has devices was given it.
+        // Looked up when all places are known; a job with devices has it set.
         read: |value, _: &mut DataSpec| value.switch().map(drop),
         describe: |of| {
             let form = switch();
             let value = of.filter(|data| data.has_devices()).and_then(|_| (form.print)(&true));
             Described { value, values: form.values, words: form.words }
         },
-        ..key!(DataSpec, "overwrite": direct, switch(), "Consent to lose what is on block devices in `places`")
+        ..key!(DataSpec, "overwrite": direct, switch(), "Consent to lose the contents of block devices in `places`")
     }
     .or_given("off"),
 ];
@@ -99,7 +100,7 @@ pub const JOURNAL: &[Key<JournalSpec>] = &[
     key!(JournalSpec, "direct": direct, switch(), "Whether journals bypass the page cache")
         .or_given("as `data.direct`"),
     key!(JournalSpec, "sync": sync = "dsync", word::<LogSync>(), "How redo becomes durable").shown(true),
-    // A sector of a disk, or a page where direct I/O may want that.
+    // A sector of a disk, or a page if direct I/O may need that.
     key!(JournalSpec, "block": block, block(), "Redo is written in multiples of this")
         .or_derived("4K, or 512 through the page cache", |j| j.block = if j.direct { 4096 } else { 512 }),
     key!(JournalSpec, "place": place, place(), "Directory of the journals").or_given("the run's own directory"),
@@ -107,12 +108,12 @@ pub const JOURNAL: &[Key<JournalSpec>] = &[
 
 pub const TRANSACTION: &[Key<TransactionSpec>] = &[
     key!(TransactionSpec, "weight": weight = "1", count(0..=1_000_000), "Relative frequency"),
-    key!(TransactionSpec, "steps": steps, steps(), "What it does, in order"),
+    key!(TransactionSpec, "steps": steps, steps(), "Its steps, in order"),
 ];
 
-/// Keys of every class besides `kind`.
+/// Keys of every class except `kind`.
 pub const CLASS: &[Key<ClassSpec>] = &[
-    key!(ClassSpec, "count": count = "1", count(COUNT), "Processes of the class; of clients, pairs"),
+    key!(ClassSpec, "count": count = "1", count(COUNT), "Processes of the class; for clients, pairs"),
     key!(ClassSpec, "threads": threads = "off", switch(), "Whether they are threads of one process"),
 ];
 
@@ -152,21 +153,21 @@ pub const ENGINE: &[Key<ClassKind>] = &[
         .shown(false),
     key!("registered", engine!(e) => e.registered, switch(), "io_uring: registered buffers and files").or("off"),
     key!("sqpoll", engine!(e) => e.sqpoll, switch(), "io_uring: a kernel thread takes the submissions").or("off"),
-    key!("iopoll", engine!(e) => e.iopoll, switch(), "io_uring: completions are polled for").or("off"),
+    key!("iopoll", engine!(e) => e.iopoll, switch(), "io_uring: completions are polled").or("off"),
 ];
 
-/// Whether a method has one request in flight and no more.
+/// Whether a method has only one request in flight.
 pub fn blocks(method: Method) -> bool {
     matches!(method, Method::Sync | Method::Vectored)
 }
 
 /// A kind of process class.
 pub struct KindDef {
-    /// As it is before any of its keys is read.
+    /// Its value before any of its keys is read.
     pub blank: ClassKind,
-    /// Whether its processes begin by themselves what they do, at a pace.
+    /// Whether its processes start their work by themselves, at a pace.
     pub paced: bool,
-    /// The keys that no other kind has.
+    /// The keys that only this kind has.
     pub own: &'static [Key<ClassKind>],
 }
 
@@ -193,7 +194,7 @@ impl KindDef {
     }
 }
 
-/// The engine of a kind that reads ahead or writes behind with `depth` requests in flight, if the method allows it.
+/// The engine of a kind that reads ahead or writes behind, with `depth` requests in flight if the method allows it.
 const fn engine(method: Method, depth: usize) -> Engine {
     Engine { method, depth, batch: depth, registered: false, sqpoll: false, iopoll: false }
 }
@@ -215,7 +216,7 @@ pub const KINDS: &[KindDef] = &[
             key!(ClassKind::LogWriter, "group-wait": group_wait = "0", time(Duration::ZERO..=Duration::from_secs(1)),
                 "How long it waits for more redo"),
             key!(ClassKind::LogWriter, "wake": wake = "post", word::<Wake>(),
-                "How commits wake it and learn that they are durable"),
+                "How commits wake it and are told that they are durable"),
         ],
         ClassKind::LogWriter {
             engine: engine(Method::Libaio, 1),
@@ -227,20 +228,20 @@ pub const KINDS: &[KindDef] = &[
     plain(
         &[
             key!(ClassKind::DatabaseWriter, "batch": batch, depth(),
-                "Dirty blocks taken at once")
+                "Dirty blocks per batch")
             .or_derived("as `depth`", |kind| {
                 if let ClassKind::DatabaseWriter { engine, batch, .. } = kind {
                     *batch = engine.depth;
                 }
             }),
             key!(ClassKind::DatabaseWriter, "sorted": sorted = "on", switch(),
-                "Whether they are written in the order of their places"),
+                "Whether they are written in the order of their addresses"),
         ],
         ClassKind::DatabaseWriter { engine: engine(Method::Libaio, 32), batch: 32, sorted: true },
     ),
     plain(
         &[key!(ClassKind::Checkpointer, "at": percent = "75%", percent(1..=99),
-            "How full a journal is when it asks for a checkpoint")
+            "How full a journal is when it requests a checkpoint")
         .shown(true)],
         ClassKind::Checkpointer { percent: 0 },
     ),
@@ -254,13 +255,13 @@ pub const KINDS: &[KindDef] = &[
                 "How much it reads")
             .or_given("per 32 transactions; `free` if there are none"),
         ],
-        // Read-ahead: while one extent is checked the next is on its way.
+        // Read-ahead: while one extent is checked the next is being read.
         ClassKind::Scanner { engine: engine(Method::Libaio, 2), request: 0, direct: true, work: WorkShare::Free },
     ),
     plain(
         &[
             key!(ClassKind::Archiver, "request": request = "1M", request(), "Bytes of a request").shown(true),
-            key!(ClassKind::Archiver, "limit": bytes_per_second, limit(), "Most bytes for each second"),
+            key!(ClassKind::Archiver, "limit": bytes_per_second, limit(), "Maximum bytes per second"),
         ],
         ClassKind::Archiver { request: 0, bytes_per_second: None },
     ),
@@ -268,7 +269,7 @@ pub const KINDS: &[KindDef] = &[
         &[
             key!(ClassKind::Sorter, "size": bytes = "16M", bulk(), "Bytes that each process sorts").shown(true),
             key!(ClassKind::Sorter, "memory": memory = "4M", bytes(64 << 10..=1 << 36, 4096),
-                "Memory in which it sorts them")
+                "Memory for sorting")
             .shown(true),
             key!(ClassKind::Sorter, "request": request = "256K", request(), "Bytes of a request").shown(true),
         ],
@@ -284,7 +285,7 @@ pub const KINDS: &[KindDef] = &[
     plain(
         &[
             key!(ClassKind::Backup, "request": request = "1M", request(), "Bytes of a request").shown(true),
-            key!(ClassKind::Backup, "limit": bytes_per_second, limit(), "Most bytes for each second"),
+            key!(ClassKind::Backup, "limit": bytes_per_second, limit(), "Maximum bytes per second"),
         ],
         ClassKind::Backup { request: 0, bytes_per_second: None },
     ),
@@ -300,7 +301,7 @@ pub const KINDS: &[KindDef] = &[
     ),
     paced(
         &[
-            key!(ClassKind::Client, "transport": transport = "socket", word::<Transport>(), "How client and server talk")
+            key!(ClassKind::Client, "transport": transport = "socket", word::<Transport>(), "How client and server communicate")
                 .shown(true),
             key!(ClassKind::Client, "request": request = "256", message(), "Bytes that the client sends").shown(true),
             key!(ClassKind::Client, "reply": reply = "1K", message(), "Bytes that the server sends").shown(true),
@@ -314,11 +315,11 @@ pub const KINDS: &[KindDef] = &[
                 "Order of the requests")
             .or("random")
             .shown(true),
-            key!("where", ClassKind::Requests(r) => r.choice, choice(), "Which blocks random requests go to").or("uniform"),
-            key!("files", ClassKind::Requests(r) => r.files, span(), "Numbers of the data files that they use")
+            key!("where", ClassKind::Requests(r) => r.choice, choice(), "Distribution of random requests over blocks").or("uniform"),
+            key!("files", ClassKind::Requests(r) => r.files, span(), "Numbers of the data files they use")
                 .or_given("all"),
             key!("read", ClassKind::Requests(r) => r.read_percent, percent(0..=100),
-                "Share of reads; the others write")
+                "Share of reads; the rest are writes")
             .or("100%")
             .shown(true),
             key!("direct", ClassKind::Requests(r) => r.direct, switch(),
@@ -328,10 +329,10 @@ pub const KINDS: &[KindDef] = &[
             key!("dsync", ClassKind::Requests(r) => r.dsync, switch(), "Whether each write is durable when it returns")
                 .or("off"),
             key!("fdatasync", ClassKind::Requests(r) => r.fdatasync_every, count(0..=1_000_000),
-                "Writes after which the file is synced; 0 is never")
+                "Number of writes after which the file is synced; 0 is never")
             .or("0"),
             key!("verify", ClassKind::Requests(r) => r.verify, switch(),
-                "Whether blocks are checked when they are read")
+                "Whether blocks are verified when read")
             .or("off"),
             key!("total", ClassKind::Requests(r) => r.count, optional(count(1..=1_000_000_000_000)),
                 "Requests of the whole class")
@@ -353,7 +354,7 @@ pub const KINDS: &[KindDef] = &[
     ),
 ];
 
-/// The option or the key of that dotted name in words; a key of a process once for each meaning that it has.
+/// The description of an option or a key by its dotted name; a key of a process once for each of its meanings.
 pub fn explain(dotted: &str) -> Vec<Explanation> {
     let parts: Vec<&str> = dotted.split('.').collect();
     let one = match parts[..] {
@@ -364,7 +365,7 @@ pub fn explain(dotted: &str) -> Vec<Explanation> {
         ["phase", _, key] => keys::explain(PHASE, key),
         ["transaction", _, key] => keys::explain(TRANSACTION, key),
         ["process", _, "kind"] => Some(Explanation {
-            summary: "What the processes do",
+            summary: "Kind of the processes' work",
             values: suggest::list(KINDS.iter().map(KindDef::word)),
             default: "",
         }),

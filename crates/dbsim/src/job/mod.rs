@@ -1,6 +1,6 @@
-//! The job: what dbsim is asked to do, in numbers.
+//! The job: dbsim's work, in numbers.
 //!
-//! Invariant: a [`Job`] that exists can be run: everything that can be refused without a machine has been refused.
+//! Invariant: a valid [`Job`] can be run: everything that can be refused without a machine has been refused.
 
 mod check;
 mod class;
@@ -36,7 +36,7 @@ pub use print::print;
 pub use source::{check_dotted, draft, embed};
 pub use step::{Amount, Choice, Step};
 
-/// Unit in which files are laid out and verified, in bytes.
+/// Unit in which files are written and verified, in bytes.
 pub const EXTENT: usize = 1 << 20;
 
 /// A checked job.
@@ -47,7 +47,7 @@ pub struct Job {
     pub cache: CacheSpec,
     pub data: DataSpec,
     pub journal: JournalSpec,
-    /// What foregrounds (and the servers of clients) do; a transaction is drawn by weight.
+    /// The work of foregrounds (and the servers of clients); a transaction is drawn by weight.
     pub transactions: Vec<TransactionSpec>,
     /// The process classes, in the order in which they are started and numbered.
     pub classes: Vec<ClassSpec>,
@@ -58,20 +58,20 @@ pub struct Job {
 pub struct RunSpec {
     /// The measured window.
     pub length: Length,
-    /// What comes before it; `None`: a quarter of the window.
+    /// The part before it; `None`: a quarter of the window.
     pub ramp: Option<Length>,
-    /// Named stretches of the window, each with its own share of it and pace; empty: one, at the classes' own pace.
+    /// Named stretches of the window, each with its own share of it and pace; empty: one stretch, at the classes' own pace.
     pub phases: Vec<PhaseSpec>,
-    /// Where acknowledgements are told before anybody is, so that they outlive this machine.
+    /// Where acknowledgements are sent first, so that they outlive this machine.
     pub acks: Option<AckTarget>,
-    /// Over what clients talk TCP.
+    /// The network below TCP connections of clients.
     pub network: Wire,
 }
 
 /// Work or time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// As many transactions as suit the clock.
+    /// A number of transactions that suits the clock.
     Auto,
     /// Transactions of all foregrounds together.
     Transactions(u64),
@@ -93,13 +93,13 @@ pub struct CacheSpec {
     pub bytes: u64,
     pub memory: Memory,
     pub replacement: Replacement,
-    /// Per cent of buffers that may be dirty before database writers begin to clean.
+    /// Per cent of buffers that may be dirty before database writers start to clean.
     pub dirty_percent: u32,
-    /// Whether each process that does transactions looks at every page of the cache before its first one.
+    /// Whether each process that executes transactions touches every page of the cache before its first one.
     pub prefault: bool,
 }
 
-/// How a buffer is chosen for another block.
+/// How a buffer is chosen for replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
     Clock,
@@ -110,16 +110,16 @@ pub enum Replacement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSpec {
     pub files: usize,
-    /// All of them together.
+    /// Of all files together.
     pub bytes: u64,
     pub direct: bool,
     pub sync: DataSync,
-    /// Directories or block devices that the files are dealt to in turn; empty: the run's own directory.
+    /// Directories or block devices among which the files are distributed in turn; empty: the run's own directory.
     pub places: Vec<PathBuf>,
 }
 
 impl DataSpec {
-    /// What the bytes of all data files are a multiple of: an extent of each.
+    /// The unit of the bytes of all data files: an extent of each.
     fn unit(&self) -> u64 {
         (self.files * EXTENT) as u64
     }
@@ -144,7 +144,7 @@ pub enum DataSync {
 pub struct JournalSpec {
     /// Written in turn; at least 2.
     pub files: usize,
-    /// Each of them.
+    /// Of each journal.
     pub bytes: u64,
     pub direct: bool,
     pub sync: LogSync,
@@ -186,54 +186,55 @@ pub struct ClassSpec {
     pub kind: ClassKind,
 }
 
-/// What a class does.
+/// The work of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClassKind {
     /// Transactions.
     Foreground,
-    /// Redo to the journals; exactly one if there are foregrounds or clients.
+    /// Writes redo to the journals; exactly one if there are foregrounds or clients.
     LogWriter { engine: Engine, group_bytes: usize, group_wait: Duration, wake: Wake },
-    /// Dirty blocks to the data files.
+    /// Writes dirty blocks to the data files.
     DatabaseWriter { engine: Engine, batch: usize, sorted: bool },
-    /// Asks database writers for a checkpoint whenever so much of a journal is full (per cent). Without one, only log switches do.
+    /// Requests a checkpoint from the database writers whenever this percentage of a journal is full. Without one, only log
+    /// switches do.
     Checkpointer { percent: u32 },
     /// Reads the data files from end to end.
     Scanner { engine: Engine, request: usize, direct: bool, work: WorkShare },
-    /// Copies each full journal before it may be used again.
+    /// Copies each full journal before it may be reused.
     Archiver { request: usize, bytes_per_second: Option<u64> },
     /// Sorts: fills memory, spills sorted runs to temporary files, merges them.
     Sorter { bytes: u64, memory: u64, request: usize },
-    /// Appends blocks in bulk to a file of its own.
+    /// Appends blocks in bulk to its own file.
     Loader { engine: Engine, request: usize, bytes: u64 },
     /// Reads data files and writes a copy.
     Backup { request: usize, bytes_per_second: Option<u64> },
-    /// Connected, mostly asleep: touches this many blocks of the cache once, then wakes so often.
+    /// Connected, mostly asleep: touches this many blocks of the cache once, then wakes at this interval.
     Idle { touch: usize, every: Duration },
-    /// A client process and its server process; the server does the transactions.
+    /// A client process and its server process; the server executes the transactions.
     Client { transport: Transport, request: usize, reply: usize },
-    /// Plain requests, as an I/O generator issues them.
+    /// Plain requests, like those of an I/O generator.
     Requests(RequestSpec),
 }
 
-/// How the log writer learns of work, and foregrounds of the flush.
+/// How the log writer is told of work, and foregrounds of the flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// A futex for the log writer, and one for all whose commits are in the same redo write.
+    /// A futex for the log writer, and one for all commits of the same redo write.
     Post,
-    /// Waiters look again and again.
+    /// Waiting processes poll.
     Poll,
 }
 
-/// How much a background class does.
+/// The amount of work of a background class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkShare {
-    /// One request for this many transactions: fixed work, whatever the speed.
+    /// One request per this many transactions: fixed work, whatever the speed.
     PerTransactions(u64),
-    /// As much as it can until the window closes.
+    /// As much as possible until the window closes.
     Free,
 }
 
-/// How a client talks to its server.
+/// How a client communicates with its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// A pair of Unix stream sockets.
@@ -242,46 +243,46 @@ pub enum Transport {
     Pipe,
     /// Shared memory and futexes.
     Memory,
-    /// TCP, over what `run.network` says.
+    /// TCP, over the network in `run.network`.
     Tcp,
 }
 
-/// Over what clients talk TCP.
+/// The network below TCP connections of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// The loopback: no queues, no offloads, no polling.
     Loopback,
-    /// A pair of virtual Ethernet devices, clients and servers each in a network namespace of their own.
+    /// A pair of virtual Ethernet devices, with clients and servers in separate network namespaces.
     Veth,
 }
 
-/// Plain requests on the data files: random ones on all of them, sequential ones from one to the next, each process beginning at
-/// another.
+/// Plain requests on the data files: random ones on all of them, sequential ones from one file to the next, with each process
+/// starting at another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSpec {
     pub engine: Engine,
     /// Bytes of a request.
     pub bytes: usize,
     pub random: bool,
-    /// Where random requests go.
+    /// The distribution of random requests.
     pub choice: Choice,
-    /// The data files that they go to, from the first to the last; `None`: all.
+    /// The data files that are used, from the first to the last; `None`: all.
     pub files: Option<(usize, usize)>,
-    /// Per cent that read; the others write.
+    /// Per cent of reads; the rest are writes.
     pub read_percent: u32,
     pub direct: bool,
     /// `RWF_DSYNC` on writes.
     pub dsync: bool,
     /// `fdatasync` after this many writes; 0: never.
     pub fdatasync_every: u32,
-    /// Written blocks carry address, version and checksum, and are checked when read.
+    /// Written blocks carry address, version and checksum, and are verified when read.
     pub verify: bool,
     /// Requests of the whole class in the window; `None`: until the window closes.
     pub count: Option<u64>,
 }
 
 impl RequestSpec {
-    /// Number of the first data file that the class goes to, and of how many.
+    /// Number of the first data file of the class, and the number of its files.
     pub fn span(&self, files: usize) -> (usize, usize) {
         self.files.map_or((0, files), |(first, last)| (first, last - first + 1))
     }
@@ -306,7 +307,7 @@ impl ClassKind {
         }
     }
 
-    /// Whether processes of this kind do transactions.
+    /// Whether processes of this kind execute transactions.
     pub fn transacts(&self) -> bool {
         matches!(self, ClassKind::Foreground | ClassKind::Client { .. })
     }
@@ -318,7 +319,7 @@ impl Job {
         self.count(self.run.length, clock)
     }
 
-    /// Transactions before the window, which bring cache, log and writer into motion; `None` if the ramp is a time.
+    /// Transactions before the window, which bring cache, log and writer to a steady state; `None` if the ramp is a time.
     pub fn ramp(&self, clock: Clock) -> Option<u64> {
         match self.run.ramp {
             Some(length) => self.count(length, clock),
@@ -331,12 +332,12 @@ impl Job {
             (Length::Time(_), _) => None,
             (Length::Transactions(n), _) => Some(n),
             (Length::Auto, Clock::Wall) => Some(60_000),
-            // Emulated instructions: a few seconds of the host's time.
+            // Instructions are emulated: a few seconds of the host's time.
             (Length::Auto, Clock::Exact | Clock::None) => Some(3_000),
         }
     }
 
-    /// Processes that do transactions: foregrounds, and the servers of clients.
+    /// Number of processes that execute transactions: foregrounds, and the servers of clients.
     pub fn transactors(&self) -> usize {
         self.classes.iter().filter(|c| c.kind.transacts()).map(|c| c.count).sum()
     }
@@ -353,7 +354,7 @@ impl Job {
         self.changes() || self.any_step(|s| matches!(s, Step::Redo { max, .. } if *max > 0))
     }
 
-    /// Whether transactions have to read blocks, as the cache does not hold all of them.
+    /// Whether transactions must read blocks, because the cache does not hold all of them.
     pub fn reads(&self) -> bool {
         self.cache.bytes < self.data.bytes && self.any_step(|s| s.gets_max() > 0)
     }
@@ -362,12 +363,12 @@ impl Job {
         self.transactors() > 0 && self.transactions.iter().flat_map(|t| &t.steps).any(of)
     }
 
-    /// The class that is the log writer, if the job has one.
+    /// The log writer's class, if the job has one.
     pub fn log_writer(&self) -> Option<&ClassSpec> {
         self.classes.iter().find(|c| matches!(c.kind, ClassKind::LogWriter { .. }))
     }
 
-    /// Block gets of the largest transaction.
+    /// Number of block gets of the largest transaction.
     pub fn gets_max(&self) -> usize {
         let gets = |t: &TransactionSpec| t.steps.iter().map(Step::gets_max).sum();
         self.transactions.iter().map(gets).max().unwrap_or(0)
@@ -388,7 +389,7 @@ impl Job {
         (self.cache.bytes / BLOCK as u64) as usize
     }
 
-    /// Bytes of the log buffer: room for what every foreground may have under way.
+    /// Bytes of the log buffer: room for the outstanding redo of every foreground.
     pub fn log_buffer_bytes(&self) -> usize {
         (self.transactors() * 16 * 1024).clamp(512 * 1024, 16 * EXTENT)
     }

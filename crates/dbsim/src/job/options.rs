@@ -1,9 +1,9 @@
-//! The levers `dbsim.NAME`: the job, and shorthands for what is changed most often in one.
+//! The levers `dbsim.NAME`: the job, and shorthands for its most frequently changed keys.
 
 use super::source::AS_JOB;
 use bigiron_workload::OptionDef;
 
-/// A shorthand, which is the job's own value if nothing is said.
+/// A shorthand, which defaults to the job's own value.
 const fn shorthand(name: &'static str, allowed: &'static [&'static str], summary: &'static str) -> OptionDef {
     OptionDef { name, default: AS_JOB, allowed, summary }
 }
@@ -14,7 +14,7 @@ pub const OPTIONS: &[OptionDef] = &[
         name: "job",
         default: "orasim-2004",
         allowed: &[],
-        summary: "What is done: the name of a shipped job, or a job file",
+        summary: "The work to do: the name of a shipped job, or a job file",
     },
     shorthand(
         "io",
@@ -27,7 +27,7 @@ pub const OPTIONS: &[OptionDef] = &[
         &["job", "dsync", "fdatasync"],
         "How writes are made durable: files opened O_DSYNC, or fdatasync after each redo write and at each checkpoint",
     ),
-    shorthand("processes", &[], "Processes that do transactions"),
+    shorthand("processes", &[], "Processes that execute transactions"),
     shorthand(
         "transactions",
         &[],

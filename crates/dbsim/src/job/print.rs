@@ -1,7 +1,6 @@
-//! A job as the text of a job file.
+//! Prints a job as the text of a job file.
 //!
-//! Invariant: what is printed reads back as the same job. What a key would be anyway is left out where that does not depend on
-//! other keys.
+//! Invariant: the printed text parses to the same job. Default values are omitted if they do not depend on other keys.
 
 use super::draft::{VERSION, default_cache, default_journal};
 use super::keys::{CACHE, DATA, JOURNAL, KINDS, PHASE, RUN, TRANSACTION};
@@ -12,13 +11,13 @@ use bigiron_workload::keys::print as lines;
 /// The text of a job file that describes `job`.
 pub fn print(job: &Job) -> String {
     let mut out = format!("dbsim = {VERSION}\nname = {}\n", quoted(&job.name));
-    // A table without keys is left out.
+    // A table without keys is omitted.
     let mut table = |name: String, lines: String| {
         if !lines.is_empty() {
             out.push_str(&format!("\n[{name}]\n{lines}"));
         }
     };
-    // With phases the window is as long as they are.
+    // With phases the window's length is their sum.
     let length = if job.run.phases.is_empty() { job.run.length } else { Length::Auto };
     table("run".to_owned(), lines(RUN.iter(), &RunSpec { length, ..job.run.clone() }));
     for phase in &job.run.phases {
@@ -172,7 +171,7 @@ mod tests {
         ]
     }
 
-    /// Values that a file can say, whether or not they go together.
+    /// Jobs with values that a file can have, whether or not they are valid together.
     fn jobs() -> impl Strategy<Value = Job> {
         let class = (1usize..=20_000, any::<bool>(), paces(), kinds()).prop_map(|(count, threads, pace, kind)| {
             let paced = matches!(kind, ClassKind::Foreground | ClassKind::Client { .. } | ClassKind::Requests(_));

@@ -1,6 +1,6 @@
-//! Where a job comes from: a shipped one's name, a file, or a text that travels in a plan; and what is laid over it.
+//! The sources of a job: the name of a shipped one, a file, or a text embedded in a plan; and the values that override its keys.
 //!
-//! Invariant: the same options give the same job on the orchestrator and in a guest, where there are no files of the host.
+//! Invariant: the same options give the same job on the host and in a guest, which has no files of the host.
 
 use std::iter;
 
@@ -11,10 +11,10 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
 
-/// What a shorthand is when the job decides.
+/// The value of a shorthand that leaves the choice to the job.
 pub const AS_JOB: &str = "job";
 
-/// A job file by what it was called: the name of a shipped one, a path, or the text itself (which has more than one line).
+/// The job file called `called`: the name of a shipped job, a path, or the text itself (which has more than one line).
 ///
 /// # Errors
 /// If there is no such job, or its text is not a job.
@@ -28,7 +28,7 @@ pub fn draft(called: &str) -> Result<Draft, Refusal> {
     Draft::parse(called, &LIBRARY.read(called, iter::empty())?)
 }
 
-/// What the job is called in a plan: a file's text takes the place of its path, with its name in the first line unless it says one.
+/// The value of a job in a plan: a file's text replaces its path; its name is added in the first line unless the text gives one.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -45,7 +45,7 @@ pub fn embed(called: &str) -> Result<String, Refusal> {
 }
 
 impl Job {
-    /// The job that complete `options` describe; the error says what would be right.
+    /// The job described by the complete `options`; the error says what would be right.
     pub fn parse(options: &Options) -> Result<Self, String> {
         Self::from_options(options).map_err(|refusal| refusal.to_string())
     }
@@ -53,7 +53,7 @@ impl Job {
     fn from_options(options: &Options) -> Result<Self, Refusal> {
         let called = options.get("job").map_or(LIBRARY.shipped[0].name, String::as_str);
         let mut draft = draft(called)?;
-        // Shorthands first: a key that is named in full is meant more exactly.
+        // Shorthands first: a full key name is more specific.
         for option in OPTIONS.iter().filter(|o| o.name != "job") {
             let value = options.get(option.name).map_or(AS_JOB, String::as_str);
             if value != AS_JOB {
@@ -67,7 +67,7 @@ impl Job {
     }
 }
 
-/// Whether `name` is an option besides [`OPTIONS`]: a key of a job. The error says what would be right.
+/// Whether `name` is a key of a job rather than one of [`OPTIONS`]. The error says what would be right.
 pub fn check_dotted(name: &str) -> Result<(), String> {
     if !name.contains('.')
         && let Some(near) = suggest::nearest(name, OPTIONS.iter().map(|o| o.name))
@@ -79,7 +79,7 @@ pub fn check_dotted(name: &str) -> Result<(), String> {
     })
 }
 
-/// Lays what a shorthand stands for over the job.
+/// Applies a shorthand to the job.
 fn shorthand(draft: &mut Draft, name: &str, value: &str) -> Result<(), Refusal> {
     let said = format!("dbsim.{name}");
     let set = |draft: &mut Draft, key: &str| draft.set(key, value, &said);
@@ -91,7 +91,7 @@ fn shorthand(draft: &mut Draft, name: &str, value: &str) -> Result<(), Refusal> 
         "io" => {
             for (process, kind) in processes.iter().filter(|(_, kind)| class::has_engine(kind)) {
                 set(draft, &format!("process.{process}.io"))?;
-                // What the other engine does not have goes with it.
+                // Settings that the new engine lacks are removed with the old one.
                 if value != "uring" {
                     for key in ["registered", "sqpoll", "iopoll"] {
                         draft.remove_process_key(process, key);
@@ -116,7 +116,7 @@ fn shorthand(draft: &mut Draft, name: &str, value: &str) -> Result<(), Refusal> 
         "processes" => match &of(&["foreground", "client"])[..] {
             [one] => set(draft, &format!("process.{one}.count")),
             several => Err(Refusal::new(match several {
-                [] => format!("`{said}` has nothing to act on: no process of this job does transactions"),
+                [] => format!("`{said}` has nothing to act on: no process of this job executes transactions"),
                 _ => format!(
                     "`{said}` could mean {}; write `dbsim.process.NAME.count`",
                     suggest::list(several.iter().map(|p| format!("process.{p}.count")))
@@ -139,7 +139,7 @@ fn shorthand(draft: &mut Draft, name: &str, value: &str) -> Result<(), Refusal> 
     }
 }
 
-/// Every `dirty` step of every transaction becomes `value` per cent.
+/// Changes every `dirty` step of every transaction to `value` per cent.
 fn write(draft: &mut Draft, value: &str, said: &str) -> Result<(), Refusal> {
     let percent = value.parse().ok().filter(|p| (1..=100).contains(p));
     let Some(percent) = percent else {

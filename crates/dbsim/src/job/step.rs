@@ -9,21 +9,21 @@ pub enum Step {
     Read { count: u32, choice: Choice },
     /// Changes blocks that were got since the last `dirty`.
     Dirty(Amount),
-    /// Bytes of redo on top of what the changes need, uniform between the two.
+    /// Bytes of redo in addition to the changes' own, uniform between the two.
     Redo { min: u32, max: u32 },
     /// Waits until everything this transaction did is durable.
     Commit,
-    /// Undoes the changes (which is redo too) instead of committing them.
+    /// Undoes the changes (which also writes redo) instead of committing them.
     Rollback,
-    /// Computes for so long.
+    /// Computes for this time.
     Cpu(Duration),
-    /// Sleeps for so long.
+    /// Sleeps for this time.
     Think(Duration),
     /// Sorts this many bytes in memory.
     Sort(u64),
 }
 
-/// How many of the blocks got are changed.
+/// The number of blocks that are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// This many of them.
@@ -32,7 +32,7 @@ pub enum Amount {
     Percent(u32),
 }
 
-/// Which blocks are chosen.
+/// The distribution of blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
     Uniform,
@@ -48,7 +48,7 @@ pub enum Choice {
 }
 
 impl Step {
-    /// Blocks that the step gets, at most.
+    /// Maximum number of blocks that the step gets.
     pub fn gets_max(&self) -> usize {
         match self {
             Step::Read { count, .. } => *count as usize,

@@ -1,6 +1,6 @@
 //! Steps as text: `read 8 zipf:0.9`, `dirty 30%`, `redo 1200..3600`, `commit`.
 //!
-//! Invariant: what is printed reads back the same.
+//! Invariant: the printed text parses to the same step.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,10 +21,10 @@ const VERBS: &[(&str, &str)] = &[
     ("sort", "sort 1M"),
 ];
 
-/// What a choice of blocks may be, for messages.
+/// The choices of blocks, for messages.
 pub const A_CHOICE: &str = "`uniform`, `zipf:0.9`, `nurand:8191` or `hot:80/20` (80 % of gets on 20 % of blocks)";
 
-/// Blocks that one step may get.
+/// Number of blocks that one step may get.
 const GETS: std::ops::RangeInclusive<u32> = 1..=1000;
 /// Bytes of redo that one step may add.
 const REDO_MAX: u32 = 1 << 20;
@@ -35,12 +35,12 @@ impl FromStr for Step {
     fn from_str(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let Some((verb, rest)) = words.split_first() else {
-            return Err(format!("A step is {}, not nothing", verbs()));
+            return Err(format!("A step cannot be empty; it can be {}", verbs()));
         };
         let Some((_, example)) = VERBS.iter().find(|(v, _)| v == verb) else {
             let right = match suggest::nearest(verb, VERBS.iter().map(|(v, _)| *v)) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("a step is {}", verbs()),
+                None => format!("a step can be {}", verbs()),
             };
             return Err(format!("`{verb}` is not a step; {right}"));
         };
@@ -160,9 +160,9 @@ pub(super) mod tests {
     #[test]
     fn what_is_no_step_is_refused_with_what_would_be() {
         for (text, want) in [
-            ("", "A step is `read`"),
+            ("", "A step cannot be empty; it can be `read`"),
             ("raed 8", "did you mean `read`?"),
-            ("delete", "a step is `read`"),
+            ("delete", "a step can be `read`"),
             ("read", "such as `read 8 zipf:0.9`"),
             ("read 0", "such as `read 8 zipf:0.9`"),
             ("read 8 zipf", "it can be `uniform`, `zipf:0.9`"),

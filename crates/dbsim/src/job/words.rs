@@ -1,6 +1,6 @@
-//! The words of a job file for what can be one of a few things.
+//! The words of a job file for enumerated values.
 //!
-//! Invariant: every value has one word, and the word reads back as the value.
+//! Invariant: every value has one word, and the word parses to the value.
 
 use super::{DataSync, LogSync, Memory, Replacement, Transport, Wake, Wire};
 use bigiron_model::size;
@@ -19,11 +19,11 @@ words_of!(Wake: "post" => Post, "poll" => Poll);
 words_of!(Transport: "socket" => Socket, "pipe" => Pipe, "memory" => Memory, "tcp" => Tcp);
 words_of!(Wire: "loopback" => Loopback, "veth" => Veth);
 
-/// What `cache.memory` may be, for messages.
+/// The values of `cache.memory`, for messages.
 pub const A_MEMORY: &str =
     "`mmap`, `thp`, `sysv`, or with reserved pages of a size `huge-2M`, `sysv-huge-2M` or `hugetlbfs-2M`";
 
-/// Reads `mmap`, `thp`, `sysv`, `huge-2M`, `sysv-huge-1G`, `hugetlbfs-2M`.
+/// Parses `mmap`, `thp`, `sysv`, `huge-2M`, `sysv-huge-1G`, `hugetlbfs-2M`.
 pub fn memory(word: &str) -> Option<Memory> {
     let pages =
         |text: &str| size::parse_bytes(text).ok().filter(|n| n.is_power_of_two() && (1 << 16..=1 << 34).contains(n));
@@ -43,7 +43,7 @@ pub fn memory(word: &str) -> Option<Memory> {
     }
 }
 
-/// As [`memory`] reads it.
+/// The inverse of [`memory`].
 pub fn print_memory(memory: Memory) -> String {
     match memory {
         Memory::Mmap => "mmap".to_owned(),

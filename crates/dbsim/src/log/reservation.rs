@@ -1,6 +1,6 @@
 //! Writing redo: room is reserved, records are appended, and a commit is posted to the log writer.
 //!
-//! Invariant: what is appended was reserved, padding and headers at their worst included; commits are posted in the order of their
+//! Invariant: appended redo was reserved, including worst-case padding and headers; commits are posted in the order of their
 //! LSNs.
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,7 +18,7 @@ use super::{Log, RECORD_MAX, Room, get, put};
 /// Bytes at the start of a record that its number changes.
 const NUMBERED: usize = 16;
 
-/// Copies `bytes` to where the ring has the LSN `at`.
+/// Copies `bytes` to the position of LSN `at` in the ring.
 fn copy_in(ring: &mut [u8], at: u64, bytes: &[u8]) {
     let at = (at % ring.len() as u64) as usize;
     let tail = bytes.len().min(ring.len() - at);
@@ -26,7 +26,7 @@ fn copy_in(ring: &mut [u8], at: u64, bytes: &[u8]) {
     ring[..bytes.len() - tail].copy_from_slice(&bytes[tail..]);
 }
 
-/// Room in log buffer and journal for what one transaction will write.
+/// Room in log buffer and journal for the redo of one transaction.
 pub struct Reservation<'a> {
     log: &'a Log<'a>,
     process: usize,
@@ -37,16 +37,16 @@ pub struct Reservation<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Commit {
     pub(super) process: usize,
-    /// The chunk that its record is in.
+    /// The chunk with its record.
     pub(super) group: u64,
-    /// LSN behind its record.
+    /// LSN after its record.
     pub lsn: u64,
     pub(super) requested: u64,
     pub(super) posted: u64,
 }
 
 impl Log<'_> {
-    /// Room for this many records of this many bytes together; an error if even the empty log buffer has less.
+    /// Room for this many records with this many bytes in total; an error if even the empty log buffer has less.
     fn want(&self, records: usize, bytes: usize) -> Result<u64> {
         let want = bytes as u64 + records as u64 * self.overhead();
         let most = self.buffer.len() as u64 - self.overhead() - CHUNK_HEADER as u64;
@@ -54,13 +54,13 @@ impl Log<'_> {
         Ok(want)
     }
 
-    /// Whether so much can be reserved without waiting. To be called with the latch held.
+    /// Whether this can be reserved without waiting. Must be called with the latch held.
     fn has_room(&self, want: u64) -> bool {
         get(&self.control.queued) == get(&self.control.granted) && self.room(want) == Room::Free
     }
 
-    /// Commits what has no reservation: appends `records`, the commit's last, as [`Reservation::commit`] does. Where nobody has to wait
-    /// for room, reserving, appending and posting take the latch once.
+    /// Commits without a reservation: appends `records`, the commit's last, like [`Reservation::commit`]. If no process waits for
+    /// room, reserving, appending and posting take the latch once.
     pub fn commit(&self, process: usize, records: &[&[u8]], requested: u64) -> Result<Commit> {
         let bytes = records.iter().map(|r| r.len()).sum();
         let want = self.want(records.len(), bytes)?;
@@ -74,10 +74,10 @@ impl Log<'_> {
         Ok(self.reserve(process, records.len(), bytes)?.commit(records, requested))
     }
 
-    /// Reserves room for `records` records of `bytes` together. To be called without a latch held. Waits for the log writer if
-    /// the buffer is full, and for the log switch if the journal is.
+    /// Reserves room for `records` records with `bytes` in total. Must be called without a latch. Waits for the log writer if the
+    /// buffer is full, and for the log switch if the journal is.
     ///
-    /// An error if the log buffer has not so much room even when it is empty.
+    /// An error if even the empty log buffer has too little room.
     pub fn reserve(&self, process: usize, records: usize, bytes: usize) -> Result<Reservation<'_>> {
         let c = self.control;
         let want = self.want(records, bytes)?;
@@ -110,7 +110,7 @@ impl Log<'_> {
 }
 
 impl Reservation<'_> {
-    /// Appends one record and returns the LSN behind it.
+    /// Appends one record and returns the LSN after it.
     pub fn append(&mut self, record: &[u8]) -> u64 {
         let mut buffer = self.log.buffer.lock();
         self.append_to(&mut buffer, record)
@@ -119,7 +119,7 @@ impl Reservation<'_> {
     fn append_to(&mut self, buffer: &mut LockedBytes<'_>, record: &[u8]) -> u64 {
         let c = self.log.control;
         let cost = record.len() as u64 + self.log.overhead();
-        assert!(record.len() <= RECORD_MAX, "a record of {} bytes; {RECORD_MAX} are the most", record.len());
+        assert!(record.len() <= RECORD_MAX, "a record of {} bytes; the maximum is {RECORD_MAX}", record.len());
         self.left = self.left.checked_sub(cost).expect("more redo than was reserved");
         let open = get(&c.fill);
         if open > CHUNK_HEADER as u64 && open + record.len() as u64 > self.log.group_bytes {
@@ -139,7 +139,7 @@ impl Reservation<'_> {
         lsn
     }
 
-    /// Gives back what has not been used. To be called with the latch held; the caller then lets those in who are named.
+    /// Returns unused room. Must be called with the latch held; the caller then wakes the processes returned.
     fn release(&mut self) -> Vec<usize> {
         let reserved = &self.log.control.reserved;
         put(reserved, get(reserved) - self.left);
@@ -147,8 +147,8 @@ impl Reservation<'_> {
         self.log.grant()
     }
 
-    /// Appends `records`, the last of them that of a commit which was requested at `requested` (of [`now_ns`]), gives back what is
-    /// left of the reservation, and posts the log writer. [`Log::wait`] waits for the rest.
+    /// Appends `records`, the last of them the commit's, which was requested at `requested` (of [`now_ns`]), returns the rest of
+    /// the reservation, and posts to the log writer. [`Log::wait`] waits for durability.
     pub fn commit(self, records: &[&[u8]], requested: u64) -> Commit {
         let buffer = self.log.buffer.lock();
         self.post(buffer, records, requested)
@@ -171,7 +171,7 @@ impl Reservation<'_> {
         c.wanted.fetch_max(lsn, SeqCst);
         let granted = self.release();
         drop(buffer);
-        // Nothing is left to be given back.
+        // Nothing is left to return.
         std::mem::forget(self);
         log.let_in(&granted);
         let posted = now_ns();

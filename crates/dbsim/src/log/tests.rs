@@ -1,4 +1,4 @@
-//! The log under threads that play foregrounds, log writer and checkpointer, over journals in memory.
+//! The log under threads that act as foregrounds, log writer and checkpointer, over journals in memory.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use super::super::job::{EXTENT, LogSync};
 use super::super::journal::{self, Chunk, Chunks, JournalHeader, RECORD_HEADER, Record};
 use super::*;
 
-/// The default job, with a log like this.
+/// The default job, with such a log.
 fn job(files: usize, block: usize, group: usize, wait: Duration, polling: bool) -> Job {
     let options = bigiron_workload::testing::options(&crate::Dbsim, []).unwrap();
     let mut job = Job::parse(&options).unwrap();
@@ -25,7 +25,7 @@ fn job(files: usize, block: usize, group: usize, wait: Duration, polling: bool) 
     job
 }
 
-/// A record of this many bytes beyond its header, which names who wrote it as its how many-th.
+/// A record of this many bytes beyond its header, which identifies its writer and number.
 fn record(process: usize, n: u64, len: usize) -> Vec<u8> {
     let mut record = vec![0; journal::change_bytes(len)];
     let address = super::super::block::Address { file: process as u32, block: n as u32 };
@@ -63,11 +63,11 @@ fn transact(log: &Log<'_>, process: usize, n: u64, payloads: &[usize]) -> Stages
     stages
 }
 
-/// What the log writer has made of its log.
+/// The log writer's output.
 struct Written {
     /// By journal.
     journals: Vec<Vec<u8>>,
-    /// Every chunk ever written, with the turn it was written in.
+    /// Every chunk ever written, with its turn.
     history: Vec<(u64, Closed, Vec<u8>)>,
 }
 
@@ -90,7 +90,7 @@ fn write_log(log: &Log<'_>, job: &Job, stop: &AtomicBool) -> Written {
         } else if log.switch_due() {
             let turn = log.turns.turn() + 1;
             let reuse = log.turns.reuse();
-            // Turns are freed in order, each by what came before the one that is freed next.
+            // Turns are freed in order, each by the redo before the next one.
             assert_eq!(reuse.checkpoint > 0, turn > job.journal.files as u64);
             log.publish_checkpoint(reuse.checkpoint);
             let journal = log.turns.journal_of(turn);
@@ -103,7 +103,7 @@ fn write_log(log: &Log<'_>, job: &Job, stop: &AtomicBool) -> Written {
     }
 }
 
-/// Runs transactions of several processes, by payloads, against a log writer.
+/// Runs transactions of several processes, given by payloads, against a log writer.
 fn run(job: &Job, processes: &[Vec<Vec<usize>>]) -> (Written, LogCounts) {
     let segment = Segment::new(Log::bytes(job, processes.len())).unwrap();
     let log = Log::new(&segment, job, processes.len());
@@ -181,7 +181,7 @@ proptest! {
         prop_assert_eq!(commits, processes.iter().map(Vec::len).sum::<usize>());
         prop_assert_eq!((counts.flushes, counts.flushed_bytes), (written.history.len() as u64, lsn));
 
-        // What the journals still hold is the end of it, turn by turn.
+        // The journals still hold the end of it, turn by turn.
         let last_turn = written.history.last().map_or(1, |(turn, ..)| *turn);
         for (j, bytes) in written.journals.iter().enumerate() {
             let Some(header) = JournalHeader::decode(bytes) else { continue };
@@ -221,7 +221,7 @@ fn all_commits_that_wait_go_with_one_write() {
                 stages.lock().unwrap().push(s);
             });
         }
-        // The log writer comes when the last has posted.
+        // The log writer comes when the last process has posted.
         Poll::until(|| log.control.posted.load(SeqCst) == PROCESSES as u64);
         let mut buffer = vec![0; log.chunk_bytes()];
         let closed = log.take(&mut buffer).unwrap();
@@ -230,7 +230,7 @@ fn all_commits_that_wait_go_with_one_write() {
     });
     assert_eq!(log.counts().flushes, 1);
     let stages = stages.into_inner().unwrap();
-    // One write for all: none waited for longer than from its own post to the end of it.
+    // One write for all: none waited longer than from its own post to the end of it.
     assert_eq!(stages.len(), PROCESSES);
     assert!(stages.iter().all(|s| s.0[2] > 0 && s.total() >= s.0[2]), "{stages:?}");
 }
@@ -273,10 +273,10 @@ fn commits_gather_for_as_long_as_the_job_says() {
     };
     commit(1, 0);
     assert!(log.gather() > hour / 2 && log.gather() <= hour);
-    // From the first post on: a second one changes nothing.
+    // Counted from the first post: a second one changes nothing.
     commit(2, hour.as_nanos() as u64);
     assert!(log.gather() > hour / 2);
-    // A group is full: what would there be to wait for?
+    // A full group has nothing to wait for.
     commit(3, 0);
     assert_eq!(log.gather(), Duration::ZERO);
     let mut buffer = vec![0; log.chunk_bytes()];

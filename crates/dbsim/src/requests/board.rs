@@ -1,7 +1,7 @@
-//! What the processes of request classes share: a clock, their latencies, and for each verifiable block its version and its holder.
+//! The shared state of request classes: a clock, their latencies, and for each verifiable block its version and its latch.
 //!
-//! Invariant: a block's version changes only under its latch, and the latch is held from before the request is handed over until
-//! its outcome is known: what is read under the latch must be exactly what was written last.
+//! Invariant: a block's version changes only under its latch, and the latch is held from before the request is submitted until
+//! its outcome is known: data read under the latch must be exactly the last data written.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -19,7 +19,7 @@ use bigiron_sys::ticks::Ticks;
 use super::super::block::Address;
 use super::super::job::{ClassKind, Job, RequestSpec};
 
-/// What a request did, as an index.
+/// The action of a request, as an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestAction {
     Read,
@@ -33,7 +33,7 @@ pub const ACTIONS: usize = 3;
 shared_struct! {
     struct Block {
         latch: Latch,
-        /// Writes of it so far; 0: nobody has written it, and it holds what the lay-out put there.
+        /// Number of writes so far; 0: nothing was written, and it has its initial contents.
         version: AtomicU32,
     }
 }
@@ -43,7 +43,7 @@ pub struct RequestBoard<'s> {
     pub ticks: Ticks,
     /// By process of any request class, in the order of processes.
     latency: Vec<[SharedHistogram<'s>; ACTIONS]>,
-    /// By process of the run: its place in `latency`.
+    /// By process of the run: its index in `latency`.
     places: Vec<Option<usize>>,
     blocks: &'s [Block],
     per_file: u32,
@@ -68,7 +68,7 @@ pub fn per_file(job: &Job, bytes: usize) -> u32 {
 }
 
 impl<'s> RequestBoard<'s> {
-    /// Bytes of segment that a job needs for it.
+    /// Bytes of segment for a job.
     pub fn bytes(job: &Job) -> usize {
         let processes: usize = classes(job).map(|(count, _)| count).sum();
         let blocks = verified_bytes(job).map_or(0, |b| per_file(job, b) as usize * job.data.files);
@@ -88,7 +88,7 @@ impl<'s> RequestBoard<'s> {
             .collect();
         let per_file = verified_bytes(job).map_or(0, |b| per_file(job, b));
         Self {
-            // Ten milliseconds that a job without requests need not spend.
+            // Saves ten milliseconds in a job without requests.
             ticks: if latency.is_empty() { Ticks::uncalibrated() } else { Ticks::new() },
             latency,
             places,
@@ -111,22 +111,22 @@ impl<'s> RequestBoard<'s> {
         all
     }
 
-    /// Takes a block if nobody has it.
+    /// Latches a block if it is free.
     pub fn try_lock(&self, address: Address) -> Option<Held<'s>> {
         self.blocks[self.index(address)].latch.try_lock()
     }
 
-    /// Takes a block, asleep until it is free. The holder of another block must not: two could wait for each other.
+    /// Latches a block, sleeping until it is free. A holder of another block must not call this: two could wait for each other.
     pub fn lock(&self, address: Address) -> Held<'s> {
         self.blocks[self.index(address)].latch.lock()
     }
 
-    /// The version that was written last. For the holder of the block.
+    /// The last version written. Only for the holder of the block.
     pub fn version(&self, address: Address) -> u32 {
         self.blocks[self.index(address)].version.load(Acquire)
     }
 
-    /// Has it written. For the holder of the block.
+    /// Records a write. Only for the holder of the block.
     pub fn written(&self, address: Address, version: u32) {
         self.blocks[self.index(address)].version.store(version, Release);
     }
@@ -135,7 +135,7 @@ impl<'s> RequestBoard<'s> {
         address.file as usize * self.per_file as usize + address.block as usize
     }
 
-    /// Writes down which version every block must be in, for verification. Nothing if no class verifies.
+    /// Writes the version of every block to a file, for verification. Does nothing if no class verifies.
     pub fn save(&self, dir: &Path) -> Result<()> {
         if self.blocks.is_empty() {
             return Ok(());
@@ -150,7 +150,7 @@ impl<'s> RequestBoard<'s> {
     }
 }
 
-/// Where the versions are written down.
+/// The file of the versions.
 fn versions_path(dir: &Path) -> PathBuf {
     dir.join("requests.versions")
 }
@@ -160,12 +160,12 @@ pub fn saved_bytes(job: &Job) -> u64 {
     verified_bytes(job).map_or(0, |b| u64::from(per_file(job, b)) * job.data.files as u64 * 4)
 }
 
-/// The versions that were written down: by file and block.
+/// The saved versions: by file and block.
 pub fn saved_versions(job: &Job, dir: &Path) -> Result<Vec<u32>> {
     let path = versions_path(dir);
     let file = File::open(&path).with_context(|| format!("Cannot open {}", path.display()))?;
     let mut bytes = Vec::with_capacity(saved_bytes(job) as usize);
     BufReader::new(file).read_to_end(&mut bytes).with_context(|| format!("Cannot read {}", path.display()))?;
-    ensure!(bytes.len() as u64 == saved_bytes(job), "{} is not of this job", path.display());
+    ensure!(bytes.len() as u64 == saved_bytes(job), "{} belongs to another job", path.display());
     Ok(bytes.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect())
 }

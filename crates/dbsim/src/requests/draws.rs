@@ -1,6 +1,6 @@
 //! Which request comes next.
 //!
-//! Invariant: the requests of a process follow from the seed and its number alone, however they are cut into batches.
+//! Invariant: the requests of a process follow only from the seed and its number, however they are divided into batches.
 
 use std::hint::cold_path;
 
@@ -12,20 +12,20 @@ use super::super::choice::Chooser;
 use super::super::job::{Job, RequestSpec};
 use super::board;
 
-/// What requests a class draws from.
+/// The distribution of a class's requests.
 pub struct Draws {
     /// `None`: one block after the other.
     chooser: Option<Chooser>,
     /// Requests in each file, and in all files of the class.
     per_file: u32,
     blocks: u32,
-    /// The first of these.
+    /// The first of its files.
     first: u32,
     /// A draw below this reads: the read percentage in units of 2^-32.
     reads: u64,
 }
 
-/// How far a process has come with them.
+/// The position of a process in its requests.
 #[derive(Clone)]
 pub struct Position {
     random: Xoshiro256PlusPlus,
@@ -48,14 +48,14 @@ impl Draws {
         }
     }
 
-    /// Where a process begins that has this seed of its own, and number `number` in its class.
+    /// The start of a process with its own seed, as number `number` in its class.
     pub fn start(&self, seed: u64, number: usize) -> Position {
         let files = self.blocks / self.per_file;
-        // Sequential: each process begins at a file of its own, as far as there are enough.
+        // Sequential: each process begins at its own file, as far as there are enough.
         Position { random: Xoshiro256PlusPlus::seed_from_u64(seed), next: number as u32 % files * self.per_file }
     }
 
-    /// The next request: where, and whether it writes.
+    /// The next request: its address, and whether it writes.
     #[inline(always)]
     pub fn draw(&self, at: &mut Position) -> (Address, bool) {
         let number = match &self.chooser {
@@ -74,7 +74,7 @@ impl Draws {
                 at.random.next_u64() >> 32 >= reads
             }
         };
-        // Many jobs have one file, and a division is the slowest thing here.
+        // Many jobs have one file, and a division is the slowest operation here.
         let address = if number < self.per_file {
             Address { file: self.first, block: number }
         } else {

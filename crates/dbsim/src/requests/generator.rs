@@ -1,7 +1,7 @@
-//! The loop of plain requests: it draws, hands over, waits and counts.
+//! The loop of plain requests: draws, submits, waits and counts.
 //!
-//! Invariant: between a request's two readings of the clock there is nothing but the engine: drawing and filling come before,
-//! checking and counting behind. Nothing is allocated in the loop.
+//! Invariant: between a request's two readings of the clock only the engine runs: drawing and filling come before, checking and
+//! counting after. The loop allocates nothing.
 
 mod issued;
 mod verification;
@@ -28,13 +28,14 @@ use super::draws::{Draws, Position};
 use super::page;
 use issued::Issued;
 
-/// Requests of this class draw from streams of their own, apart from those of transactions.
+/// Requests draw from separate streams, apart from those of transactions.
 const STREAM: u64 = 1 << 40;
 
-/// Latencies that are counted at once: of this number several fall into one bucket, which then enters the CPU's caches once.
+/// Number of latencies counted at once: of these several fall into one bucket, which is then loaded into the CPU's caches only
+/// once.
 const LOT: usize = 256;
 
-/// Requests that have ended of those that began at one moment.
+/// Completed requests among those that started at one moment.
 #[derive(Clone, Copy, Default)]
 struct CompletionCounts {
     /// When they began, in ticks.
@@ -50,7 +51,7 @@ impl CompletionCounts {
     }
 }
 
-/// Requests for `slots`, the last first, each drawn when it is asked for.
+/// Requests for `slots`, the last first, each drawn on demand.
 struct Drawn<'g, 'a> {
     slots: &'g [u16],
     draws: &'g Draws,
@@ -82,9 +83,9 @@ impl<'a> Iterator for Drawn<'_, 'a> {
 
 impl ExactSizeIterator for Drawn<'_, '_> {}
 
-/// Accounts for requests that are seen to have ended at one moment.
+/// Accounts for requests whose completion was seen at one moment.
 struct CompletionAccount<'g, 'a> {
-    /// What each has to transfer.
+    /// Bytes that each must transfer.
     bytes: usize,
     issued: &'g [Issued],
     free: &'g mut Vec<u16>,
@@ -97,16 +98,17 @@ struct CompletionAccount<'g, 'a> {
     late: u64,
     /// The moment, in ticks.
     now: u64,
-    /// Those of the last that began together.
+    /// Those of the last group with the same start.
     group: CompletionCounts,
     all: CompletionCounts,
-    /// The first that did not transfer what it had to.
+    /// The first request that did not transfer all its bytes.
     failed: Option<Completion>,
 }
 
 impl async_io::CompletionHandler for CompletionAccount<'_, '_> {
-    // Inlined, as all of a batch's way is: the lines of code that a batch touches, the kernel misses in the CPU's caches.
-    // So a `cold_path` here, and in the drawing and the engine, is what plain requests do not come by, be it usual for others.
+    // Inlined, like the whole path of a batch: code lines that a batch touches displace the kernel's from the CPU's caches. For
+    // the same reason `cold_path` marks branches off the plain-request path, here, in the drawing and in the engine, even if they
+    // are common in other jobs.
     #[inline(always)]
     fn begin(&mut self) {
         self.now = self.ticks.now();
@@ -120,7 +122,7 @@ impl async_io::CompletionHandler for CompletionAccount<'_, '_> {
             return;
         }
         let issued = self.issued[completion.slot];
-        // What was handed over together and has ended together took equally long: it is counted as one.
+        // Requests that were submitted together and have completed together took equally long: they are counted as one.
         if issued.start != self.group.start {
             cold_path();
             self.record();
@@ -137,7 +139,7 @@ impl async_io::CompletionHandler for CompletionAccount<'_, '_> {
 }
 
 impl CompletionAccount<'_, '_> {
-    /// Everything that has ended, when, and what has failed.
+    /// Everything that has completed, when, and the failures.
     #[inline(always)]
     fn close(&mut self) -> (CompletionCounts, u64, Option<Completion>) {
         self.record();
@@ -156,7 +158,7 @@ impl CompletionAccount<'_, '_> {
     }
 }
 
-// By value and not inlined: what a batch counts can be in registers, and this is there once.
+// By value and not inlined: a batch's counts can stay in registers, and this code exists once.
 #[inline(never)]
 fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: CompletionCounts) {
     for (action, count) in [(RequestAction::Read, ended.reads), (RequestAction::Write, ended.writes)] {
@@ -166,7 +168,7 @@ fn record(recorders: &mut [LotRecorder<'_>; board::ACTIONS], ns: u64, ended: Com
     }
 }
 
-/// One process's requests, by an engine of its own.
+/// One process's requests, through its own engine.
 pub struct Generator<'a, E> {
     instance: &'a Instance<'a>,
     board: &'a RequestBoard<'a>,
@@ -178,28 +180,28 @@ pub struct Generator<'a, E> {
     engine: E,
     draws: Draws,
     at: Position,
-    /// When requests are to begin: so long after the last, or at a rate.
+    /// When requests begin: after a think time, or at a rate.
     starts: Starts,
-    /// Whether there is anything to wait for before a request begins.
+    /// Whether a request must wait before it begins.
     paced: bool,
-    /// Whether there is anything to do for a batch but to draw it, to hand it over and to account for what has ended.
+    /// Whether a batch needs more than drawing, submitting and accounting for completions.
     more_to_do: bool,
     /// Nanoseconds by which the last request began after its intended start.
     late: u64,
     /// Whether the window is open.
     measuring: bool,
-    /// Requests handed over at once, at most.
+    /// Maximum number of requests per submission.
     batch_max: usize,
-    /// Slots that have to be free for the next batch.
+    /// Number of slots that must be free for the next batch.
     room: usize,
     /// Slots that are not in flight.
     free: Vec<u16>,
     issued: Vec<Issued>,
-    /// Verification: the blocks that this process has, by slot.
+    /// Verification: the blocks that this process holds, by slot.
     held: Vec<Option<Held<'a>>>,
     lists: Lists<'a>,
     sequence: u64,
-    /// Writes since the last sync, and the files that they went to.
+    /// Writes since the last sync, and their files.
     unsynced: u32,
     dirty: Vec<bool>,
     /// When the last completions were seen, in ticks.
@@ -207,7 +209,7 @@ pub struct Generator<'a, E> {
 }
 
 impl<'a, E: Engine> Generator<'a, E> {
-    /// The generator of one process. `engine` has the job's depth and has been told of `files`, the data files.
+    /// The generator of one process. `engine` has the job's depth and knows `files`, the data files.
     pub fn new(
         instance: &'a Instance<'a>,
         process: usize,
@@ -223,7 +225,7 @@ impl<'a, E: Engine> Generator<'a, E> {
             page::prepare(engine.buffer(slot), seeds.next_u64());
         }
         let board = &instance.requests;
-        let latency = board.latency(process).context("A process of no request class")?;
+        let latency = board.latency(process).context("The process is not of a request class")?;
         let none = Issued::new(Address { file: 0, block: 0 }, false, 0);
         let draws = Draws::new(job, spec, instance.seed);
         let at = draws.start(seeds.next_u64(), instance.roles[process].number);
@@ -249,7 +251,8 @@ impl<'a, E: Engine> Generator<'a, E> {
             late: 0,
             measuring: false,
             batch_max,
-            // A batch as large as the depth would empty the queue each time: then what has ended is replaced, be it little.
+            // A batch as large as the depth would empty the queue each time; then completed requests are replaced at once,
+            // however few.
             room: if batch_max < depth { batch_max } else { 1 },
             free: (0..depth as u16).rev().collect(),
             issued: vec![none; depth],
@@ -273,12 +276,13 @@ impl<'a, E: Engine> Generator<'a, E> {
         self.run(count, false)
     }
 
-    /// Issues requests until the window closes; those in it count.
+    /// Issues requests until the window closes; those in the window count.
     pub fn until_closed(&mut self) -> Result<()> {
         self.run(u64::MAX, true)
     }
 
-    /// Issues requests, at most `left`, while the window is not closed. `wait`: those count that end once it is open.
+    /// Issues at most `left` requests while the window is not closed. `wait`: requests count that complete after the window
+    /// opens.
     fn run(&mut self, mut left: u64, wait: bool) -> Result<()> {
         let instance = self.instance;
         while left > 0 {
@@ -297,15 +301,15 @@ impl<'a, E: Engine> Generator<'a, E> {
         self.end()
     }
 
-    /// Waits for what is in flight; all latencies are on record then.
+    /// Waits for all requests in flight; then all latencies are recorded.
     fn end(&mut self) -> Result<()> {
         self.drain()?;
         self.recorders.iter_mut().for_each(LotRecorder::flush);
         Ok(())
     }
 
-    /// One batch, at most `left`: drawn, handed over, and as many waited for as make room for the next. Returns how many were
-    /// handed over.
+    /// One batch of at most `left`: drawn and submitted, then waits until there is room for the next. Returns the number
+    /// submitted.
     #[inline(always)]
     fn cycle(&mut self, left: u64) -> Result<u64> {
         let size = left.min(self.batch_max as u64).min(self.free.len() as u64) as usize;
@@ -318,7 +322,7 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(size as u64)
     }
 
-    /// The same where there is more to do for a batch of `size` requests.
+    /// The same for a batch of `size` requests that needs more work.
     #[inline(never)]
     fn cycle_with_more(&mut self, size: usize) -> Result<u64> {
         if self.paced && !self.pause() {
@@ -340,16 +344,17 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(size as u64)
     }
 
-    /// Hands the batch over and waits for as many requests as make room for the next.
+    /// Submits the batch and waits for enough completions to make room for the next.
     #[inline(always)]
     fn exchange_for_room(&mut self) -> Result<()> {
         let free = self.free.len();
         let min = if free >= self.room { 0 } else { (self.room - free).min(self.issued.len() - free) };
-        // No more are taken than can be replaced by the next batch: the depth is what is in flight, also as the latencies see it.
+        // No more completions are taken than the next batch can replace: the depth is the number in flight, also as the latencies
+        // see it.
         self.exchange(min, self.batch_max)
     }
 
-    /// Sleeps until the next batch is due; whether it is, or the run goes on without it.
+    /// Sleeps until the next batch is due; returns false if the run ends without it.
     #[inline(never)]
     fn pause(&mut self) -> bool {
         let due = match &mut self.starts {
@@ -357,7 +362,7 @@ impl<'a, E: Engine> Generator<'a, E> {
             Starts::Open(arrivals) => arrivals.take(),
         };
         while pace::now() < due {
-            // The opening of the window is no reason to begin early.
+            // The opening of the window is not a reason to begin early.
             if !self.instance.sleep_until(due) && self.instance.reached(Phase::Close) {
                 return false;
             }
@@ -390,14 +395,14 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(())
     }
 
-    /// Hands the batch over and waits until nothing is in flight.
+    /// Submits the batch and waits until nothing is in flight.
     #[inline(never)]
     fn drain(&mut self) -> Result<()> {
         let min = self.engine.pending() + self.lists.requests.len();
         if min > 0 { self.exchange(min, min) } else { Ok(()) }
     }
 
-    /// Hands the batch over, waits for at least `min` requests, and accounts for what has ended, `max` requests at most.
+    /// Submits the batch, waits for at least `min` requests, and accounts for at most `max` completions.
     #[inline(always)]
     fn exchange(&mut self, min: usize, max: usize) -> Result<()> {
         let before = self.free.len();
@@ -439,10 +444,10 @@ impl<'a, E: Engine> Generator<'a, E> {
     /// The engine has refused a batch.
     #[cold]
     fn refused(&self, error: std::io::Error) -> Result<()> {
-        Err(error).with_context(|| format!("Cannot do requests by {}", self.engine.describe()))
+        Err(error).with_context(|| format!("Cannot do requests with {}", self.engine.describe()))
     }
 
-    /// What is wrong with a request that has ended so.
+    /// The error for a failed completion.
     #[cold]
     fn failure(&self, completion: Completion) -> anyhow::Error {
         let issued = self.issued[completion.slot];

@@ -1,6 +1,6 @@
-//! Plain requests, as an I/O generator issues them: which of them a job may have, and what a process of such a class does.
+//! Plain requests, like those of an I/O generator: the valid combinations in a job, and the work of a process of such a class.
 //!
-//! Invariant: beside what verifies its blocks nothing else writes to them.
+//! Invariant: only the classes that verify blocks write to them.
 
 mod board;
 mod draws;
@@ -34,7 +34,7 @@ pub use outcome::{RequestsOutcome, engines, outcome};
 pub use page::PageError;
 pub use verify::verify;
 
-/// What is wrong with the job's request classes; the error says what would be right.
+/// Errors of the job's request classes; the message says what would be right.
 pub fn check(job: &Job) -> Result<(), String> {
     let mut verified = None;
     for class in &job.classes {
@@ -43,30 +43,30 @@ pub fn check(job: &Job) -> Result<(), String> {
         let (min, max) = BUFFER_BYTES;
         if !(min..=max).contains(&r.bytes) || !r.bytes.is_multiple_of(min) {
             return Err(format!(
-                "Requests of `{name}` cannot be of {} bytes; a multiple of {min} up to {max}",
+                "Requests of `{name}` cannot have {} bytes; use a multiple of {min} up to {max}",
                 r.bytes
             ));
         }
         if let Some((_, last)) = r.files.filter(|(_, last)| *last >= job.data.files) {
-            return Err(format!("`{name}` goes to data file {last}; there are {}, the first is 0", job.data.files));
+            return Err(format!("`{name}` uses data file {last}; there are {}, numbered from 0", job.data.files));
         }
         if board::per_file(job, r.bytes) == 0 {
-            return Err(format!("Requests of `{name}` are larger than a data file; at most its size"));
+            return Err(format!("Requests of `{name}` are larger than a data file; use at most its size"));
         }
         if r.read_percent > 100 {
-            return Err(format!("`{name}` cannot read {} per cent; 0 to 100", r.read_percent));
+            return Err(format!("`{name}` cannot read {} per cent; use 0 to 100", r.read_percent));
         }
         if matches!(r.engine.method, Method::Sync | Method::Vectored) && r.engine.depth != 1 {
-            return Err(format!("`{name}` has one blocking call in flight at a time; its depth can be 1 only"));
+            return Err(format!("`{name}` has one blocking call in flight at a time; its depth can only be 1"));
         }
         if matches!(class.pace, Pace::Open { .. }) && r.engine.depth != 1 {
-            return Err(format!("`{name}` has a rate, so its depth can be 1 only; more processes keep more in flight"));
+            return Err(format!(
+                "`{name}` has a rate, so its depth can only be 1; use more processes for more in flight"
+            ));
         }
         let writes = r.read_percent < 100;
         if writes && job.transactors() > 0 {
-            return Err(format!(
-                "`{name}` would overwrite the database's blocks; beside transactions it can only read"
-            ));
+            return Err(format!("`{name}` would overwrite the database's blocks; with transactions it can only read"));
         }
         if r.verify && r.engine.method == Method::Null && r.read_percent > 0 {
             return Err(format!("`{name}` has nothing to verify: the null engine reads nothing"));
@@ -80,29 +80,29 @@ pub fn check(job: &Job) -> Result<(), String> {
         let ClassKind::Requests(r) = &class.kind else { continue };
         if r.verify && r.bytes != bytes {
             return Err(format!(
-                "`{}` and `{first}` verify blocks of different sizes; {bytes} bytes for both",
+                "`{}` and `{first}` verify blocks of different sizes; use {bytes} bytes for both",
                 class.name
             ));
         }
         if !r.verify && r.read_percent < 100 {
-            return Err(format!("`{}` would overwrite what `{first}` verifies; it can verify as well", class.name));
+            return Err(format!("`{}` would overwrite what `{first}` verifies; make it verify as well", class.name));
         }
     }
     Ok(())
 }
 
-/// Whether nobody looks at what is in the data files, so that a device need not be laid out (a file has to be, for its blocks to be
-/// allocated).
+/// Whether nothing checks the contents of the data files, so that a device need not be initialized (a file must be, so that its
+/// blocks are allocated).
 pub fn blind(job: &Job) -> bool {
     job.classes.iter().all(|c| matches!(&c.kind, ClassKind::Requests(r) if !r.verify))
 }
 
-/// Whether the window ends when all requests have been done.
+/// Whether the window ends when all requests are done.
 pub fn counted(job: &Job) -> bool {
     job.classes.iter().any(|c| matches!(&c.kind, ClassKind::Requests(r) if r.count.is_some()))
 }
 
-/// Whether plain requests are what the job does: there is no database then.
+/// Whether the job consists only of plain requests: there is no database then.
 pub fn alone(job: &Job) -> bool {
     job.transactors() == 0 && job.classes.iter().any(|c| matches!(c.kind, ClassKind::Requests(_)))
 }
@@ -154,10 +154,10 @@ impl EngineUser for Process<'_> {
     }
 }
 
-/// Checks what was read of a block that has been written `version` times.
+/// Checks a block that was read and has been written `version` times.
 fn check_block(bytes: &[u8], address: Address, version: u32) -> Result<()> {
     match version {
-        // What the lay-out wrote; blocks of another size than the database's have no checksum of their own then.
+        // The initial contents; blocks of another size than the database's have no checksum then.
         0 if bytes.len() == BLOCK => block::check(bytes, address)?,
         0 => {}
         version => {

@@ -1,4 +1,4 @@
-//! What request classes have done in the window.
+//! The work of request classes in the window.
 //!
 //! Invariant: latencies are those of requests that ended in the window.
 
@@ -13,14 +13,14 @@ use super::super::instance::Instance;
 use super::super::job::{ClassKind, Job};
 use super::board::RequestAction;
 
-/// What one request class has done.
+/// The work of one request class.
 #[derive(Clone, Debug)]
 pub struct RequestsOutcome {
     /// Whether the class has a total.
     pub counted: bool,
     pub reads: u64,
     pub writes: u64,
-    /// Of reads, writes and syncs: from handing over until the end is seen.
+    /// Of reads, writes and syncs: from submission until the completion is seen.
     pub latency: [Histogram; 3],
 }
 
@@ -44,9 +44,10 @@ impl RequestsOutcome {
     }
 }
 
-/// What a class has done in the window; `None` if it is not one of plain requests.
+/// The work of a class in the window; `None` if it is not a class of plain requests.
 ///
-/// Requests are counted where their latencies are: a process that sees the window open or close a moment late is late with both.
+/// Requests are counted together with their latencies: a process that sees the window open or close a moment late is late with
+/// both.
 pub fn outcome(instance: &Instance<'_>, class: usize) -> Option<RequestsOutcome> {
     let ClassKind::Requests(spec) = &instance.job.classes[class].kind else { return None };
     let processes = || (0..instance.roles.len()).filter(|p| instance.roles[*p].class == class);
@@ -56,7 +57,7 @@ pub fn outcome(instance: &Instance<'_>, class: usize) -> Option<RequestsOutcome>
     Some(RequestsOutcome { counted: spec.count.is_some(), reads, writes, latency })
 }
 
-/// How each class's requests reach the kernel, with all that this kernel agrees to, as facts.
+/// How each class's requests reach the kernel, with all features that this kernel grants, as facts.
 pub fn engines(job: &Job) -> Result<Vec<(String, String)>> {
     let of = |c: &super::super::job::ClassSpec| match &c.kind {
         ClassKind::Requests(r) => Some(

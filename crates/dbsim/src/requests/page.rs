@@ -1,6 +1,6 @@
-//! What a verifiable request writes: a block that says where it belongs, which version it is, who wrote it, and whether it is whole.
+//! The data of a verifiable request: a block with its address, version, writer and checksum.
 //!
-//! Invariant: no sector of two versions of a block is the same, so a block that is torn between sectors never has a right checksum.
+//! Invariant: no sector is equal in two versions of a block, so a block torn between sectors never has a valid checksum.
 
 use thiserror::Error;
 
@@ -8,38 +8,38 @@ use super::super::block::Address;
 
 const MAGIC: u32 = 0x5153_5152;
 const SECTOR: usize = 512;
-/// Bytes at the end of each sector that say whose they are.
+/// Bytes of the tag at the end of each sector.
 const TAG: usize = 8;
 
-/// What a block says of itself.
+/// The identity of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     pub address: Address,
-    /// How often the block has been written, this time included.
+    /// Number of writes of the block, including this one.
     pub version: u32,
-    /// Who wrote it, and which of its writes it was.
+    /// The writer, and the number of its write.
     pub process: u32,
     pub sequence: u64,
 }
 
-/// What is wrong with a block that was read.
+/// An error in a block that was read.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PageError {
-    #[error("What is in place of {0} was never written there")]
+    #[error("The data in place of {0} were never written there")]
     Foreign(Address),
     #[error("Checksum of {0} is wrong: torn or corrupted")]
     Checksum(Address),
-    #[error("Instead of {wanted} there is {found}: misdirected")]
+    #[error("{found} is in place of {wanted}: misdirected")]
     Misplaced { wanted: Address, found: Address },
     #[error("{address} is in version {found} instead of {wanted}: {}", if found < wanted { "lost write or stale read" } else { "written twice" })]
     Version { address: Address, wanted: u32, found: u32 },
 }
 
-/// Fills the part of a buffer that stays the same from write to write, so that it does not compress away.
+/// Fills the part of a buffer that does not change between writes, with incompressible data.
 pub fn prepare(page: &mut [u8], seed: u64) {
     let mut x = seed | 1;
     for word in page.as_chunks_mut::<8>().0 {
-        // Xorshift (G. Marsaglia, 2003): any bits will do.
+        // Xorshift (G. Marsaglia, 2003): the quality of the bits does not matter.
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
@@ -63,7 +63,7 @@ pub fn seal(page: &mut [u8], label: &Label) {
     page[4..8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Checks a block that was read: whole, where it belongs, in the version that was written last.
+/// Checks a block that was read: intact, in its place, in the last version written.
 pub fn check(page: &[u8], wanted: Address, version: u32) -> Result<Label, PageError> {
     let u32_at = |at: usize| u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
     if u32_at(0) != MAGIC {

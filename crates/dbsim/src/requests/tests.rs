@@ -64,12 +64,12 @@ fn context(dir: &Path, seed: u64) -> JobContext<'_> {
     JobContext { dir, seed, clock: Clock::Wall, network: None, progress: &|_| {}, live: None }
 }
 
-/// Runs the job on files that have been laid out.
+/// Runs the job on prepared files.
 fn run_on(job: &Job, dir: &Path, seed: u64) -> Result<Vec<RequestsOutcome>> {
     Ok(trial::run(job, &context(dir, seed))?.classes.into_iter().filter_map(|c| c.requests).collect())
 }
 
-/// Lays out, runs, and verifies afterwards.
+/// Prepares, runs and verifies.
 fn whole(job: &Job, seed: u64) -> Result<Vec<RequestsOutcome>> {
     let dir = tempfile::tempdir().unwrap();
     trial::prepare(job, &context(dir.path(), seed)).unwrap();
@@ -128,7 +128,7 @@ fn requests_of_every_size_are_verifiable() {
     }
 }
 
-/// Writes everything, does `harm` to data file 0, and lets one process read from end to end.
+/// Writes everything, applies `harm` to data file 0, and lets one process read from end to end.
 fn harmed(harm: impl Fn(&File, &Path)) -> String {
     let dir = tempfile::tempdir().unwrap();
     let write = RequestSpec { random: false, read_percent: 0, count: Some(128), ..requests() };
@@ -156,10 +156,10 @@ fn every_kind_of_harm_is_found() {
     });
     assert_eq!(flipped, "Checksum of block 5 of data file 0 is wrong: torn or corrupted");
     let misdirected = harmed(|f, _| put(f, 7, &block(f, 6)));
-    assert_eq!(misdirected, "Instead of block 7 of data file 0 there is block 6 of data file 0: misdirected");
+    assert_eq!(misdirected, "block 6 of data file 0 is in place of block 7 of data file 0: misdirected");
     let zeroed = harmed(|f, _| put(f, 3, &[0; BLOCK]));
-    assert_eq!(zeroed, "What is in place of block 3 of data file 0 was never written there");
-    // The ramp of 32 wrote blocks 0 to 31 once, the window all of them: of these an old version exists.
+    assert_eq!(zeroed, "The data in place of block 3 of data file 0 were never written there");
+    // The ramp of 32 wrote blocks 0 to 31 once, the window all of them: these have an old version.
     let lost = harmed(|f, _| {
         let mut page = block(f, 9);
         let label = page::Label { address: Address { file: 0, block: 9 }, version: 1, process: 0, sequence: 1 };
@@ -196,7 +196,7 @@ fn an_open_ended_class_goes_on_until_the_window_closes() {
 #[test]
 fn an_open_loop_counts_from_the_intended_start() {
     let dir = tempfile::tempdir().unwrap();
-    // Faster than anything: each request begins later after its intended start than the one before.
+    // An impossibly high rate: each request begins later after its intended start than the previous one.
     let reads = |count| job(1, MIB, &[(1, RequestSpec { count: Some(count), read_percent: 100, ..requests() })]);
     let mut job = reads(3_000);
     job.classes[0].pace = Pace::Open { per_second: 1e8, poisson: false };
@@ -204,10 +204,10 @@ fn an_open_loop_counts_from_the_intended_start() {
     let outcome = trial::run(&job, &context(dir.path(), 1)).unwrap();
     let (count, latency) = outcome.requests();
     assert_eq!(count, 3_000);
-    // Each has waited for all before it: together they waited a thousand times as long as it took, and a late one on a busy machine
-    // (the process, or its parent) cannot make up for that. Without the waits they took as long as it took.
+    // Each has waited for all before it: together they waited a thousand times the total time, and a late one on a busy machine
+    // (the process, or its parent) cannot make up for that. Without the waits the sum would equal the total time.
     assert!(latency.mean().unwrap() * 3_000.0 > outcome.elapsed.as_nanos() as f64 * 3.0);
-    // And at a rate that is kept, the window takes as long as the rate says.
+    // At a feasible rate, the window takes as long as the rate implies.
     job = reads(300);
     job.classes[0].pace = Pace::Open { per_second: 3_000.0, poisson: true };
     let outcome = trial::run(&job, &context(dir.path(), 1)).unwrap();
@@ -220,15 +220,15 @@ fn what_cannot_be_is_refused() {
     let plain = RequestSpec { verify: false, ..requests() };
     assert_eq!(
         refused(&[(1, RequestSpec { bytes: 1000, ..plain })]),
-        "Requests of `plain-0` cannot be of 1000 bytes; a multiple of 512 up to 16777216"
+        "Requests of `plain-0` cannot have 1000 bytes; use a multiple of 512 up to 16777216"
     );
     assert_eq!(
         refused(&[(1, requests()), (1, plain.clone())]),
-        "`plain-1` would overwrite what `plain-0` verifies; it can verify as well"
+        "`plain-1` would overwrite what `plain-0` verifies; make it verify as well"
     );
     assert_eq!(
         refused(&[(1, requests()), (1, RequestSpec { bytes: 4096, ..requests() })]),
-        "`plain-1` and `plain-0` verify blocks of different sizes; 8192 bytes for both"
+        "`plain-1` and `plain-0` verify blocks of different sizes; use 8192 bytes for both"
     );
     let null = EngineSpec { method: Method::Null, ..EngineSpec::default() };
     assert_eq!(
@@ -239,7 +239,7 @@ fn what_cannot_be_is_refused() {
     with_transactions.classes.extend(job(1, MIB, &[(1, plain)]).classes);
     assert_eq!(
         check(&with_transactions).unwrap_err(),
-        "`plain-0` would overwrite the database's blocks; beside transactions it can only read"
+        "`plain-0` would overwrite the database's blocks; with transactions it can only read"
     );
 }
 
@@ -272,5 +272,5 @@ fn a_class_stays_in_its_files_and_one_without_a_total_is_load_beside() {
 fn a_file_that_is_not_there_is_refused() {
     let job = job(2, 2 * MIB, &[(1, RequestSpec { files: Some((1, 2)), ..requests() })]);
     let refused = check(&job).unwrap_err();
-    assert_eq!(refused, "`plain-0` goes to data file 2; there are 2, the first is 0");
+    assert_eq!(refused, "`plain-0` uses data file 2; there are 2, numbered from 0");
 }

@@ -1,4 +1,4 @@
-//! Faults planted into what a run has left, and what verification must say of each.
+//! Faults planted into the files of a run, and the required findings of verification.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::journal::{CHUNK_HEADER, Chunks, JOURNAL_HEADER, JournalHeader};
 
 const SECTOR: usize = 512;
 
-/// A run that has ended, and the files as it left them.
+/// A completed run, and its files.
 struct Site {
     bench: Bench,
     job: Job,
@@ -28,7 +28,7 @@ impl Site {
         Self { job: bench.job(), ledger: bench.ledger(), bench, files }
     }
 
-    /// Checks with a file changed, and puts it back. The findings must be of these kinds, all of them.
+    /// Verifies with a file changed, and restores it. The findings must be exactly of these kinds.
     fn plant(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>), kinds: &[&str]) {
         let mut bytes = self.files[path].clone();
         change(&mut bytes);
@@ -104,7 +104,7 @@ fn faults_in_blocks_are_found() {
     site.plant(&path, |f| f[range.clone()].fill(0), &["foreign-block"]);
     site.plant(&path, |f| f[range.start + BLOCK / 2..range.end].fill(0), &["corrupted-block"]);
 
-    // Whole and in its place, but of an earlier version: the log can bring it back, yet its write was acknowledged.
+    // Intact and in its place, but of an earlier version: the log can restore it, yet its write was acknowledged.
     let old = |version| sealed(site.image(number, version), Stamp { version, lsn: 1, process: 0, transaction: 1 });
     site.plant(&path, |f| f[range.clone()].copy_from_slice(&old(0)), &["lost-write"]);
 
@@ -123,7 +123,7 @@ fn faults_in_blocks_are_found() {
     };
     site.plant(&path, wrong, &["wrong-body"]);
 
-    // Versions that no transaction made: beyond the log, and where the log has something else.
+    // Versions that no transaction created: beyond the log, and where the log has something else.
     let next = |lsn| {
         let stamp =
             Stamp { version: site.ledger.blocks[number as usize].committed + 1, lsn, process: 0, transaction: 1 };
@@ -154,7 +154,7 @@ fn a_torn_block_and_a_stale_sector_are_told_apart() {
     site.plant(&path, torn, &["torn-block"]);
     assert!(version > 0);
 
-    // A sector of version 0 in a block of which something behind that sector is newer than the sector can be.
+    // A sector of version 0 in a block in which something after that sector is newer than the sector can be.
     let stale = |n: u32| {
         let last = block::stamp(site.page(n)).version;
         let first = |s: usize| {
@@ -178,7 +178,7 @@ fn faults_in_redo_are_found() {
     let site = Site::new(&[]);
     let path = site.journal(1);
     let chunks = site.chunks(&path);
-    // All of these lose redo and what depends on it; what is told first is what became of the redo.
+    // All of these lose redo and everything that depends on it; the first finding is about the redo.
     let lost = |kinds: &[&str], change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = site.files[&path].clone();
         change(&mut bytes);
@@ -190,12 +190,13 @@ fn faults_in_redo_are_found() {
         }
         assert_eq!(verdict.findings[0].kind(), kinds[0]);
     };
-    // How much of a chunk is redo depends on who committed together; the rest is padding, where damage damages nothing.
+    // The amount of redo in a chunk depends on which processes committed together; the rest is padding, where damage has no
+    // effect.
     let used = |f: &[u8], chunk: &std::ops::Range<usize>| {
         u32::from_le_bytes(f[chunk.start + 20..chunk.start + 24].try_into().unwrap()) as usize
     };
     let full = |from: usize| {
-        // Redo may end in zeroes: where they are alone in their sector, the sector cannot be told from one that was never written.
+        // Redo may end in zeroes: if they are alone in their sector, it cannot be told from one that was never written.
         let holds = |c: &&std::ops::Range<usize>| {
             let (f, n) = (&site.files[&path], used(&site.files[&path], c));
             n > 3 * SECTOR && f[c.start + (n - 1) / SECTOR * SECTOR..c.start + n].iter().any(|b| *b != 0)
@@ -204,7 +205,7 @@ fn faults_in_redo_are_found() {
     };
     let last = chunks.last().unwrap().clone();
     let middle = full(chunks.len() / 2);
-    // A flush that was acknowledged and never happened.
+    // A flush that was acknowledged but never happened.
     lost(&["lost-redo", "lost-commit-record"], &|f| f[last.clone()].fill(0));
     lost(&["lost-redo"], &|f| f[middle.clone()].fill(0));
     let long = full(0);
@@ -216,7 +217,7 @@ fn faults_in_redo_are_found() {
         let later = f[late.clone()].to_vec();
         f.splice(early.start..early.start + later.len(), later);
     });
-    // What an earlier turn had left there.
+    // The contents that an earlier turn left there.
     lost(&["stale-redo", "lost-redo"], &|f| {
         let used = used(f, &late);
         journal::seal_chunk(&mut f[late.clone()], used, 4096, 0);
@@ -278,7 +279,7 @@ fn old_blocks_that_the_log_no_longer_covers_are_found() {
         std::fs::write(&path, &site.files[&path]).unwrap();
         assert_eq!(verdict.findings[0].kind(), "lost-journal-header");
     }
-    // One journal's content in the other.
+    // One journal's contents in the other.
     let (current, other) = (site.journal(site.ledger.sequence), site.journal(site.ledger.sequence - 1));
     std::fs::write(&current, &site.files[&other]).unwrap();
     assert_eq!(site.bench.check(AckSource::Ledger).findings[0].kind(), "wrong-journal");
@@ -296,7 +297,7 @@ fn lost_archives_and_checkpoints_are_found() {
     let archive = archiver::path(site.bench.path(), site.ledger.archived);
     let facts = site.bench.check(AckSource::Ledger).facts;
     assert!(site.ledger.archived >= 2 && facts["archives"] == site.ledger.archived.min(archiver::KEPT), "{facts:?}");
-    // Written and synced, but its rename never reached the disk; then one that is damaged, short, or that of another turn.
+    // Written and synced, but its rename never reached the disk; then one that is damaged, short, or of another turn.
     let unfinished = archive.with_extension("unfinished");
     std::fs::rename(&archive, &unfinished).unwrap();
     let turn = site.ledger.archived;

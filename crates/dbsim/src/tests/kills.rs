@@ -1,4 +1,4 @@
-//! Runs that are killed at random points: on an honest stack everything acknowledged is there, and a stack that lies is found out.
+//! Runs killed at random points: on an honest stack everything acknowledged is there, and a lying stack is detected.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -10,7 +10,7 @@ use bigiron_sys::process::{Child, fork_child};
 use bigiron_sys::shared_memory::SharedMemory;
 use std::sync::Arc;
 
-/// A run in a process group of its own.
+/// A run in its own process group.
 struct Running<'a> {
     bench: &'a Bench,
     child: Option<Child>,
@@ -31,7 +31,7 @@ impl<'a> Running<'a> {
         Self { bench, child: Some(child), group }
     }
 
-    /// Waits until the ledger says so; `false` if the run has ended before.
+    /// Waits until the ledger satisfies `reached`; `false` if the run has ended before.
     fn until(&mut self, reached: impl Fn(&Ledger) -> bool) -> bool {
         loop {
             if let Ok(ledger) = Ledger::load(self.bench.path())
@@ -47,9 +47,9 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Kills every process of it and waits until they have gone.
+    /// Kills all its processes and waits until they have ended.
     fn kill(mut self) {
-        // Before the child has made its group there is only the child.
+        // Before the child has created its group there is only the child.
         let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         drop(self.child.take());
         assert!(self.bench.no_process_stays());
@@ -60,7 +60,7 @@ fn commits(ledger: &Ledger) -> u64 {
     ledger.commits.iter().map(|c| c.transaction).sum()
 }
 
-/// How the runs are done that are killed, in turn.
+/// The settings of the killed runs, in turn.
 const WAYS: [&[(&str, &str)]; 6] = [
     &[("io", "sync"), ("direct", "on"), ("sync", "dsync")],
     &[("io", "libaio"), ("direct", "on"), ("sync", "fdatasync")],
@@ -75,7 +75,7 @@ fn bench(way: usize) -> Bench {
     Bench::new(&[WAYS[way % WAYS.len()], &LONG].concat())
 }
 
-/// How often to kill: the environment may ask for more than the tests do.
+/// Number of kills: the environment may request more than the default.
 fn rounds() -> u64 {
     std::env::var("DBSIM_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(24)
 }
@@ -86,7 +86,7 @@ fn nothing_acknowledged_is_lost_by_a_kill_and_no_alarm_is_false() {
     let (mut killed, mut in_doubt, mut losers) = (0, 0, 0);
     for round in 0..rounds() {
         let bench = bench(round as usize);
-        // Before the first commit, soon after it, or when the journals have been used again and again.
+        // Before the first commit, soon after it, or when the journals have been reused several times.
         let target = [0, 20, 400, 4000][round as usize % 4];
         let target = target + random.next_u64() % (target + 1);
         let mut run = Running::start(&bench, || {});
@@ -111,7 +111,7 @@ fn nothing_acknowledged_is_lost_by_a_kill_and_no_alarm_is_false() {
 fn a_stack_that_lies_about_a_write_is_found_out() {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     for round in 0..rounds() / 2 {
-        // Every sixth round shifts the ways against the lies.
+        // Every sixth round shifts the settings against the lies.
         let bench = bench((round + round / 6) as usize);
         let journals = round % 2 == 0;
         let lie = [Lie::Drop, Lie::Half, Lie::Elsewhere][round as usize / 2 % 3];
@@ -145,8 +145,8 @@ fn put(bench: &Bench, write: &Remembered, bytes: &[u8]) {
     File::options().write(true).open(path).unwrap().write_all_at(bytes, write.offset).unwrap();
 }
 
-/// The power goes: writes on their way have arrived by sectors, in part. Then the disk turns out to have kept in a volatile cache
-/// what it had said to be durable.
+/// A power loss: writes in flight have arrived in part, by sectors. Then the disk turns out to have kept in a volatile cache the
+/// data that it had reported durable.
 #[test]
 fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
     let mut random = ChaCha8Rng::seed_from_u64(3);
@@ -179,7 +179,7 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
             let verdict = bench.check(by);
             assert!(verdict.passed(), "round {round}, {by:?}: {:?} {:?}", verdict.counts, verdict.findings);
         }
-        // Redo that was acknowledged goes with the cache; then blocks as well.
+        // Acknowledged redo is lost with the cache; then blocks as well.
         let flushed = bench.ledger().flushed;
         let redo = |w: &&Remembered| w.done && matches!(w.place, StackFile::Journal(_)) && w.offset > 0;
         let acknowledged =

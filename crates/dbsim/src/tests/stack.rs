@@ -1,6 +1,6 @@
-//! A storage stack between the engines and the kernel that can be told to lie, or to keep what a loss of power needs.
+//! A storage stack between the engines and the kernel that can lie, or keep what a simulated power loss needs.
 //!
-//! Invariant: it is set up in a forked child only, before the run, so that no other test meets it.
+//! Invariant: it is set up only in a forked child, before the run, so that no other test is affected.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::journal::{ChunkHeader, JOURNAL_HEADER};
 use bigiron_sys::async_io::{Completion, Engine, Request};
 use bigiron_sys::shared_memory::SharedMemory;
 
-/// What happens to a write that is acknowledged.
+/// What happens to an acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// Nothing is written.
@@ -30,19 +30,19 @@ pub enum Lie {
     Elsewhere,
 }
 
-/// What the stack does beyond passing requests on.
+/// The behaviour of the stack besides passing requests on.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// Lies about the write of that number, counted from 0 over all of journals or of data files (or the first after it where
+    /// Lies about the write of that number, counted from 0 over all of journals or of data files (or the first after it for which
     /// the lie makes a difference), and about every later one to the same place.
     Lie { lie: Lie, journals: bool, nth: u64 },
-    /// Writes down what every write replaces.
+    /// Records the data that every write replaces.
     Remember(PathBuf),
 }
 
 pub struct Stack {
     mode: Mode,
-    /// By inode: the files that are meant.
+    /// By inode: the files concerned.
     files: BTreeMap<u64, StackFile>,
     memory: Arc<SharedMemory>,
 }
@@ -54,21 +54,21 @@ pub enum StackFile {
 }
 
 static STACK: OnceLock<Stack> = OnceLock::new();
-/// Words of the shared memory: writes so far, inode and offset of the lie, what was acknowledged wrongly (1 + LSN behind the
-/// chunk, or 1 + block << 32 + version), number of the next remembered write.
+/// Words of the shared memory: writes so far, inode and offset of the lie, the false acknowledgement (1 + LSN after the chunk, or
+/// 1 + block << 32 + version), number of the next remembered write.
 const COUNT: usize = 0;
 const INODE: usize = 8;
 const OFFSET: usize = 16;
 const TOLD: usize = 24;
 const NUMBER: usize = 32;
 
-/// Sets the stack up. `memory` is shared with who started the run.
+/// Sets the stack up. `memory` is shared with the process that started the run.
 pub fn set(mode: Mode, job: &Job, dir: &Path, memory: Arc<SharedMemory>) {
     let stack = Stack { mode, files: inodes(job, dir), memory };
     assert!(STACK.set(stack).is_ok(), "only in a child of its own");
 }
 
-/// What the stack has lied about, if it has by now: 1 + LSN behind the chunk, or 1 + block << 32 + version.
+/// The lie told so far, if any: 1 + LSN after the chunk, or 1 + block << 32 + version.
 pub fn told(memory: &SharedMemory) -> u64 {
     memory.at::<AtomicU64>(TOLD).load(SeqCst)
 }
@@ -109,7 +109,7 @@ impl Under {
         Some((inode, *self.stack.files.get(&inode)?))
     }
 
-    /// Whether this write is to be lied about.
+    /// Whether to lie about this write.
     fn lied_about(&mut self, request: &Request<'_>) -> Option<Lie> {
         let Mode::Lie { lie, journals, nth } = self.stack.mode else { return None };
         let (inode, place) = self.place(request.fd).filter(|_| request.write)?;
@@ -136,7 +136,7 @@ impl Under {
         (same && self.word(TOLD).load(SeqCst) > 0).then_some(lie)
     }
 
-    /// Whether the lie leaves anything wrong: half a block may be all that has changed.
+    /// Whether the lie has an effect: half a block may be all that has changed.
     fn matters(&mut self, lie: Lie, request: &Request<'_>) -> bool {
         let half = half(request.len);
         lie != Lie::Half || self.engine.buffer(request.slot)[half..request.len] != on_disk(request)[half..]
@@ -176,12 +176,12 @@ impl Under {
     }
 }
 
-/// Half of a write, in multiples of what direct I/O takes anywhere.
+/// Half of a write, in multiples that direct I/O accepts anywhere.
 fn half(len: usize) -> usize {
     len / 2 / 4096 * 4096
 }
 
-/// What a write is to replace. Read by an open file of its own, as direct I/O would want an aligned buffer.
+/// The data that a write will replace. Read through a separate open file, because direct I/O would need an aligned buffer.
 fn on_disk(request: &Request<'_>) -> Vec<u8> {
     let path = format!("/proc/self/fd/{}", request.fd.as_raw_fd());
     let mut bytes = vec![0; request.len];
@@ -257,7 +257,7 @@ pub fn remembered(path: &Path, inodes: &BTreeMap<u64, StackFile>) -> Vec<Remembe
             continue;
         }
         let (mut before, mut after) = (vec![0; len as usize], vec![0; len as usize]);
-        // Killed in the middle of remembering: the write itself had not begun.
+        // Killed while recording: the write itself had not begun.
         if from.read_exact(&mut before).and_then(|()| from.read_exact(&mut after)).is_err() {
             return writes.into_values().collect();
         }

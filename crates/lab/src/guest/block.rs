@@ -1,4 +1,4 @@
-//! Block devices and file systems for the workloads, each workload its own.
+//! Block devices and file systems for the workloads; each workload has its own.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -20,12 +20,12 @@ use bigiron_image::Extents;
 use bigiron_model::record::Failure;
 use bigiron_sys::process::Child;
 
-/// Bytes that are copied at a time.
+/// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
-/// What direct I/O is aligned to.
+/// Alignment of direct I/O.
 const BLOCK: usize = 4096;
 
-/// Where a workload's file systems are mounted.
+/// Mount points of a workload's file systems.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mounts {
     pub dir: PathBuf,
@@ -34,17 +34,17 @@ pub struct Mounts {
     /// Disks without a file system.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<PathBuf>,
-    /// What is to be said of them.
+    /// Facts about them for the record.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
-    /// The disk of the file system's journal, where that is another one.
+    /// The disk of the file system's journal, if that is a separate disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<PathBuf>,
 }
 
-/// Makes and mounts what the job's workloads asked for, in the order of the job.
+/// Creates and mounts what the job's workloads need, in the order of the job.
 ///
-/// The children serve the disks; dropped, they are killed.
+/// The children serve the disks; they are killed when dropped.
 pub(super) fn mount_all(job: &GuestJob) -> anyhow::Result<(Vec<Mounts>, Vec<Child>)> {
     let mut servers = Vec::new();
     let raw = job.raw_disks.as_ref().map(disks::make).transpose()?.unwrap_or_default();
@@ -89,7 +89,7 @@ fn mount_for(w: &WorkloadJob, job: &GuestJob, servers: &mut Vec<Child>) -> anyho
     Ok(Mounts { dir, images, journal, ..Mounts::default() })
 }
 
-/// Makes a device, or finds it.
+/// Creates a device, or finds it.
 pub(super) fn device(
     name: &str,
     device: &Device,
@@ -111,7 +111,7 @@ pub(super) fn device(
     })
 }
 
-/// Writes what a disk begins with.
+/// Writes a disk's initial contents.
 fn begin(storage: &Storage, device: &Path) -> anyhow::Result<()> {
     if let Some(copy) = &storage.copy {
         copy_extents(copy, device)?;
@@ -130,11 +130,11 @@ pub(super) fn lay_image(image: &str, device: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lays what is on a pmem device onto another disk.
+/// Copies the contents of a pmem device to another disk.
 fn copy_extents(copy: &Copy, onto: &Path) -> anyhow::Result<()> {
     let source = pmem(copy.pmem)?;
     let from = opened(&source)?;
-    // Past the page cache on both sides: the pages would be the guest's memory twice over.
+    // Past the page cache on both sides: otherwise the pages would take the guest's memory twice.
     let to = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(onto)?;
     let mut room = vec![0; COPY_BYTES + BLOCK];
     let aligned = room.as_ptr().align_offset(BLOCK);
@@ -152,19 +152,19 @@ fn copy_extents(copy: &Copy, onto: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Copies what is on a file system of persistent memory into `onto`, all of it on the disk and nothing of it in memory afterwards.
+/// Copies the files of a file system on persistent memory into `onto`; afterwards all of it is on the disk and none in memory.
 fn lay_files(tree: &PmemFileSystem, onto: &Path) -> anyhow::Result<()> {
     let at = onto.with_extension("files");
     fs::create_dir_all(&at)?;
     mount_at(&pmem(tree.pmem)?, &at, &tree.filesystem, MountFlags::RDONLY, "")?;
     copy_folder(&at, onto)?;
-    // Whose the top folder is says whose the rest will be.
+    // The owner of the top folder owns all the rest.
     let top = fs::metadata(&at)?;
     lchown(onto, Some(top.uid()), Some(top.gid()))?;
     fs::set_permissions(onto, top.permissions())?;
     rustix::mount::unmount(&at, rustix::mount::UnmountFlags::empty())?;
     rustix::fs::sync();
-    // As after a copy of blocks, which goes past the page cache.
+    // As after a copy of blocks, which bypasses the page cache.
     fs::write("/proc/sys/vm/drop_caches", "3").context("The kernel does not drop its caches")
 }
 
@@ -190,7 +190,7 @@ fn copy_folder(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A pmem device is there once libnvdimm has seen it, and opens a little later.
+/// A pmem device appears once libnvdimm has found it, and can be opened a little later.
 fn pmem(index: usize) -> anyhow::Result<PathBuf> {
     let mut tries = 0;
     let device = loop {
@@ -207,9 +207,9 @@ fn pmem(index: usize) -> anyhow::Result<PathBuf> {
     Ok(device)
 }
 
-/// The device of QEMU's slot `slot`: the kernel numbers them in the order of the firmware's table, which is not that of the slots. A device's
-/// folder is `…/ndbus0/regionR/namespaceN/block/pmemN`; its region says which module it lies on, and the module's handle is its slot and 1
-/// (`nvdimm_slot_to_handle` in QEMU's hw/acpi/nvdimm.c).
+/// The device of QEMU's slot `slot`: the kernel numbers devices in the order of the firmware's table, which differs from that of
+/// the slots. A device's folder is `…/ndbus0/regionR/namespaceN/block/pmemN`; its region names the module, and the module's
+/// handle is its slot plus 1 (`nvdimm_slot_to_handle` in QEMU's hw/acpi/nvdimm.c).
 fn pmem_of_slot(blocks: &Path, slot: usize) -> Option<PathBuf> {
     let handle = format!("{:#x}", slot + 1);
     let mut names = fs::read_dir(blocks).ok()?.filter_map(|e| e.ok()?.file_name().into_string().ok());
@@ -255,7 +255,7 @@ fn null_blk(
         ("memory_backed", "1".to_owned()),
         ("size", size_mib.to_string()),
         ("blocksize", block_bytes.to_string()),
-        // Completion by a timer: the one mode that models a device's time.
+        // Completion by a timer: the only mode that models a device's time.
         ("irqmode", "2".to_owned()),
         ("completion_nsec", completion_ns.to_string()),
         ("submit_queues", queues.to_string()),
@@ -301,7 +301,7 @@ fn disks_named(prefix: &str) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Mounts a workload's disk with `options`, every one of which the kernel takes: what it passes over, it says in its log.
+/// Mounts a workload's disk with `options`; fails if the kernel ignores one, which it reports in its log.
 fn mount_asked(
     device: &Path,
     dir: &Path,
@@ -321,7 +321,7 @@ fn mount_asked(
     if let (Some(disk), Some(at)) = (&storage.journal, journal) {
         levers.push(format!("`{}={}`", fs_lever::JOURNAL, disk.storage));
         let option = image::journal::mount_option(filesystem)
-            .with_context(|| format!("{filesystem} has no journal on a disk of its own"))?;
+            .with_context(|| format!("{filesystem} cannot have its journal on a separate disk"))?;
         data += &format!("{}{option}={}", if data.is_empty() { "" } else { "," }, at.display());
     }
     let before = super::kernel_log()?.len();
@@ -343,7 +343,7 @@ fn mount_asked(
     if let Some(line) = fs_lever::ignored(options, &said) {
         bail!("Lever `fs.mount={options}` did not take: the kernel logged `{line}`");
     }
-    // What the generic part of mounting keeps is shown for every file system.
+    // Options that the generic mount code keeps are shown for every file system.
     let shown = mount_options(dir);
     let missing = |name: &&str| options.split(',').any(|o| o == *name) && !shown.iter().any(|o| o == *name);
     match ["noatime", "relatime", "nodiratime", "lazytime", "sync", "dirsync", "nodev", "nosuid", "noexec"]
@@ -376,7 +376,7 @@ fn mount_at(device: &Path, dir: &Path, filesystem: &str, flags: MountFlags, data
             }
             Err(e) => {
                 let message = format!("Cannot mount {} as {filesystem}", device.display());
-                // A file system that the kernel does not have was asked for in vain.
+                // A file system that the kernel lacks is a fault of the question.
                 return Err(match e {
                     Errno::NODEV => Error::new(e).context(message),
                     e => Error::new(e).context(Finding(Failure::MountFailed, message)),

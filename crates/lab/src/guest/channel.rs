@@ -1,19 +1,19 @@
-//! The way out of the guest: events over QEMU's debug console, and its exit port.
+//! The guest's output channel: events over QEMU's debug console, and its exit port.
 
 use crate::protocol::{EVENT_PORT, EXIT_DONE, EXIT_PORT, GuestEvent};
 use bigiron_sys::port;
 
-/// Says `event` to the host.
+/// Sends `event` to the host.
 pub(super) fn send(event: &GuestEvent) {
     let mut line = serde_json::to_vec(event).expect("events have string keys only");
     line.push(b'\n');
     if let Err(e) = port::write(EVENT_PORT, &line) {
-        // Nobody else to tell: the console is kept as an artefact, and the host sees a guest that never spoke.
+        // There is no other channel: the console is kept as an artefact, and the host sees a guest that never sent an event.
         eprintln!("bigiron: Cannot write to the event port: {e}");
     }
 }
 
-/// Ends the VM in an orderly way; if even that fails, by power-off.
+/// Ends the VM in an orderly way; if that fails, by power-off.
 pub(super) fn exit() -> ! {
     let _ = port::write(EXIT_PORT, &[EXIT_DONE]);
     let _ = rustix::system::reboot(rustix::system::RebootCommand::PowerOff);

@@ -1,7 +1,7 @@
-//! The raw disks of `vm.disks`: as many SCSI disks as were asked for, behind one adapter, made by the kernel's `scsi_debug`.
+//! The raw disks of `vm.disks`: the requested number of SCSI disks behind one adapter, created by the kernel's `scsi_debug`.
 //!
-//! Invariant: no two disks share a byte. The module keeps one store behind all of its disks, so each has a partition over a part of it
-//! that is no other's, and only the partitions are handed out.
+//! Invariant: no two disks share a byte. The module keeps one store behind all of its disks, so each disk has a partition over
+//! its own part of the store, and only the partitions are used.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -15,7 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::protocol::RawDisks;
 use bigiron_sys::partition;
 
-/// How long the kernel may take for each disk; it takes some milliseconds.
+/// Time limit for each disk; the kernel takes some milliseconds.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The raw disks once all of them can be opened.
@@ -26,7 +26,7 @@ pub(super) struct ReadyDisks {
     pub facts: BTreeMap<String, String>,
 }
 
-/// Has the kernel make the disks and waits for all of them.
+/// Makes the kernel create the disks and waits for all of them.
 pub(super) fn make(raw: &RawDisks) -> anyhow::Result<ReadyDisks> {
     let (begun, before) = (Instant::now(), free()?);
     super::load(&raw.modules)?;
@@ -41,7 +41,7 @@ pub(super) fn make(raw: &RawDisks) -> anyhow::Result<ReadyDisks> {
         std::thread::sleep(Duration::from_millis(10));
     };
     let took = begun.elapsed();
-    // Every process that works on the disks has all of them open.
+    // Every process that works on the disks opens all of them.
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).context("The limit of open files")?;
     let devices =
@@ -72,17 +72,17 @@ fn share(raw: &RawDisks, n: u64, disk: &str) -> anyhow::Result<PathBuf> {
     partition::add(whole.as_fd(), 1, n * raw.bytes(), raw.bytes())
         .with_context(|| format!("The kernel gives {disk} no partition"))?;
     let part = node(&format!("{disk}1"));
-    ensure!(part.exists(), "There is no {} though the kernel has the partition", part.display());
+    ensure!(part.exists(), "{} is missing although the kernel has the partition", part.display());
     Ok(part)
 }
 
-/// A disk whose writes are on it when they end, as those of the other models: scsi_debug takes a twentieth of a second to flush a cache
-/// that it has not.
+/// Makes a disk complete writes only once they are on it, like the other models: scsi_debug takes 50 ms to flush even a cache
+/// that it does not have.
 fn write_through(disk: &str) -> anyhow::Result<()> {
     let folder = Path::new("/sys/block").join(disk).join("device/scsi_disk");
     let entry = fs::read_dir(&folder)?.next().with_context(|| format!("Nothing in {}", folder.display()))??;
     let file = entry.path().join("cache_type");
-    fs::write(&file, "temporary write through").with_context(|| format!("{} cannot be written", file.display()))?;
+    fs::write(&file, "temporary write through").with_context(|| format!("{} is not writable", file.display()))?;
     let shown = fs::read_to_string(&file)?;
     ensure!(shown.trim() == "write through", "{} says `{}`", file.display(), shown.trim());
     Ok(())
@@ -92,7 +92,7 @@ fn node(disk: &str) -> PathBuf {
     Path::new("/dev").join(disk)
 }
 
-/// The SCSI disks there are, by their addresses.
+/// The SCSI disks, in the order of their addresses.
 fn on_the_bus() -> anyhow::Result<Vec<String>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block")? {
@@ -114,7 +114,7 @@ fn address(text: &str) -> Option<Vec<u32>> {
     (parts.len() == 4).then_some(parts)
 }
 
-/// Bytes of free memory, those included that CPUs keep for themselves: after much was freed (the initramfs) that is a good part.
+/// Bytes of free memory, including the CPUs' own reserves: after large frees (the initramfs) these are considerable.
 fn free() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/zoneinfo").context("No /proc/zoneinfo")?;
     Ok(free_pages(&text) * 4096)

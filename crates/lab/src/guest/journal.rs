@@ -1,7 +1,7 @@
-//! The journal of a file system on a disk of its own.
+//! The journal of a file system on a separate disk.
 //!
-//! Invariant: a workload begins only if the kernel names that disk for the journal, and was seen to write a commit to it where the disk counts what
-//! is written.
+//! Invariant: a workload starts only if the kernel names that disk as the journal's, and a commit was observed to be written to
+//! it (if the disk counts its writes).
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::lever::fs::JOURNAL;
 use crate::protocol::{Device, JournalDisk};
 use bigiron_sys::process::Child;
 
-/// Makes the disk for the journal of `workload`'s file system, with an empty journal on it.
+/// Creates the disk for the journal of `workload`'s file system, with an empty journal on it.
 pub(super) fn disk(
     workload: &str,
     disk: &JournalDisk,
@@ -30,10 +30,11 @@ pub(super) fn disk(
     Ok(device)
 }
 
-/// Checks that the file system mounted on `dir` has its journal on `device`: it says so, and a change that is flushed is written there.
+/// Checks that the file system mounted on `dir` has its journal on `device`: the kernel names it, and a flushed change is written
+/// there.
 ///
 /// # Errors
-/// ``Lever `fs.journal=…` did not take``, and what is to be seen instead.
+/// ``Lever `fs.journal=…` did not take``, and what was found instead.
 pub(super) fn verify(disk: &JournalDisk, device: &Path, dir: &Path, filesystem: &str) -> anyhow::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let found = match filesystem {
@@ -44,7 +45,7 @@ pub(super) fn verify(disk: &JournalDisk, device: &Path, dir: &Path, filesystem: 
     if !found {
         bail!("{lever}: the kernel does not show that {filesystem} has its journal on {}", device.display());
     }
-    // The kernel's RAM disk counts nothing.
+    // The kernel's RAM disk has no counters.
     if matches!(disk.device, Device::Ram { .. }) {
         return Ok(());
     }
@@ -57,7 +58,7 @@ pub(super) fn verify(disk: &JournalDisk, device: &Path, dir: &Path, filesystem: 
     Ok(())
 }
 
-/// What was written to a journal's disk since the guest booted, for the record.
+/// The amount written to a journal's disk since the guest's boot, for the record.
 pub(super) fn facts(device: &Path) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([("journal-disk".to_owned(), name(device))]);
     if let Some((requests, bytes)) = written(device).ok().filter(|(requests, _)| *requests > 0) {
@@ -71,14 +72,14 @@ fn name(device: &Path) -> String {
     device.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Whether the line of `mounts` on `dir` has `device` for its log.
+/// Whether the line of `mounts` for `dir` names `device` as the log.
 fn names_log(mounts: &str, dir: &Path, device: &Path) -> bool {
     let line = mounts.lines().rev().find(|line| line.split(' ').nth(1) == dir.to_str());
     let options = line.and_then(|line| line.split(' ').nth(3)).unwrap_or_default();
     options.split(',').any(|option| option.strip_prefix("logdev=") == device.to_str())
 }
 
-/// Flushes a change that leaves no trace: the time at which the folder was changed, as it is.
+/// Flushes a change without an effect: sets the folder's modification time to its present value.
 fn touch(dir: &Path) -> anyhow::Result<()> {
     let folder = File::open(dir)?;
     let metadata = rustix::fs::fstat(&folder)?;
@@ -90,7 +91,7 @@ fn touch(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Requests and bytes that were written to a disk.
+/// Requests and bytes written to a disk.
 fn written(device: &Path) -> anyhow::Result<(u64, u64)> {
     let path = Path::new("/sys/block").join(name(device)).join("stat");
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;

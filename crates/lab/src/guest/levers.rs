@@ -28,10 +28,10 @@ pub(super) fn debugfs(job: &GuestJob) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sets the job's levers and reads them back. Where the workloads are to be put.
+/// Sets the job's levers and reads them back. Returns where the workloads' processes run.
 ///
 /// # Errors
-/// A lever that did not take, and what the kernel offers.
+/// If a lever did not take; the message says what the kernel offers.
 pub(super) fn set(job: &GuestJob, mounts: &[Mounts], link: &TrialLink) -> anyhow::Result<Placement> {
     if job.levers.is_empty() {
         return Ok(Placement::default());
@@ -62,7 +62,7 @@ fn mounted(kind: &str, at: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The disks of all workloads that have one.
+/// The disks of all workloads that have a disk.
 fn disks(job: &GuestJob, mounts: &[Mounts]) -> Result<Disks, String> {
     let mut all = Disks::default();
     for (workload, mounts) in job.workloads.iter().zip(mounts) {

@@ -1,8 +1,8 @@
-//! The agent: this executable as PID 1 of a guest. It mounts what is needed, loads modules, makes the devices, reads the levers
+//! The agent: this executable as PID 1 of a guest. It mounts file systems, loads modules, creates the devices, reads the levers
 //! back, runs the workloads in a child process and reports by events.
 //!
-//! Invariant: inside a measured window nobody but the workload runs: the agent waits in a read, and what the workload reports
-//! between windows is acknowledged before the next window may begin.
+//! Invariant: inside a measured window only the workload runs: the agent waits in a read, and it acknowledges a workload's
+//! reports between windows before the next window may begin.
 
 pub mod block;
 mod channel;
@@ -37,7 +37,7 @@ pub(crate) const COMPLAINTS: usize = 20;
 
 /// Runs as PID 1; never returns.
 pub fn main(registry: Registry) -> ! {
-    // Before /dev is mounted there is no channel for an error but the console, which is our standard error.
+    // Before /dev is mounted the only channel for an error is the console, which is the standard error.
     if let Err(e) = mounts() {
         eprintln!("bigiron: {e:#}");
     }
@@ -49,12 +49,12 @@ pub fn main(registry: Registry) -> ! {
     channel::exit()
 }
 
-/// What the kernel did instead of letting the agent work: evidence, as opposed to what bigiron itself could not do here.
+/// A fault of the kernel that stopped the agent: evidence, unlike a failure of bigiron itself.
 #[derive(Debug, thiserror::Error)]
 #[error("{1}")]
 struct Finding(Failure, String);
 
-/// What is said of an agent that did not come to its end.
+/// The event for an agent that ended with an error.
 fn trouble(error: &anyhow::Error) -> GuestEvent {
     let message = format!("{error:#}");
     match error.downcast_ref::<Finding>() {
@@ -73,12 +73,12 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     load(&job.modules)?;
     job.shape.verify(guest.cpus, &|path| fs::read_to_string(path).ok()).map_err(|why| anyhow!(why))?;
     read_back(&job, &guest)?;
-    // The disks are there as long as those who serve them.
+    // The disks exist as long as their servers do.
     let (mounted, _servers) = block::mount_all(&job)?;
     loopback_up().context("The loopback interface does not come up")?;
-    // Programs that look their own machine up find it there.
+    // Programs that look up their own host name find it there.
     rustix::system::sethostname(b"localhost").context("The guest gets no name")?;
-    // There as long as the guest is, and its name spaces with it.
+    // Exists as long as the guest, and its name spaces with it.
     let link = net::link(workloads.iter().any(|w| w.needs().has_network()), VethPair::beside)?;
     job.placement = levers::set(&job, &mounted, &link)?;
     job.placement.network = Some(link.network().unwrap_or_else(Network::of_guest));
@@ -123,7 +123,7 @@ fn mounts() -> anyhow::Result<()> {
     ] {
         fs::create_dir_all(target).with_context(|| target.to_owned())?;
         match mount(source, target, kind, MountFlags::empty(), None) {
-            // CONFIG_DEVTMPFS_MOUNT does not mount it for an initramfs, but a user's kernel may differ.
+            // CONFIG_DEVTMPFS_MOUNT does not apply to an initramfs, but a user's kernel may differ.
             Err(rustix::io::Errno::BUSY) => {}
             other => other.with_context(|| format!("Cannot mount {target}"))?,
         }
@@ -142,12 +142,12 @@ fn identity() -> anyhow::Result<GuestIdentity> {
         cmdline: fs::read_to_string("/proc/cmdline").context("No /proc/cmdline")?.trim().to_owned(),
         cpus: std::thread::available_parallelism()?.get() as u32,
         memory_bytes: total.context("No MemTotal in /proc/meminfo")? * 1024,
-        // Not settled yet: said with `quiet`.
+        // Not settled yet: the event `quiet` reports it.
         clocksource: String::new(),
     })
 }
 
-/// A lever that cannot be read back as applied is an error before anything is measured.
+/// A lever whose value cannot be read back is an error before anything is measured.
 fn read_back(job: &GuestJob, guest: &GuestIdentity) -> anyhow::Result<()> {
     if job.cmdline.is_empty() {
         return Ok(());
@@ -175,7 +175,7 @@ fn kernel_log() -> anyhow::Result<Vec<String>> {
             Ok(0) => break,
             Ok(n) => lines.push(dmesg::kmsg_message(&String::from_utf8_lossy(&record[..n])).to_owned()),
             Err(e) if e.kind() == ErrorKind::WouldBlock => break,
-            // The ring was overwritten meanwhile: the next read goes on with what is left.
+            // The ring was overwritten meanwhile: the next read continues with the rest.
             Err(e) if e.kind() == ErrorKind::BrokenPipe => {}
             Err(e) => return Err(e.into()),
         }
@@ -198,18 +198,18 @@ fn report_log() {
     }
 }
 
-/// Brings `lo` up: a bare initramfs has nobody else to do it.
+/// Brings `lo` up: in a bare initramfs nothing else does.
 fn loopback_up() -> anyhow::Result<()> {
     sys::net::interface_up("lo")?;
     Ok(())
 }
 
-/// Sleeps by the guest's clock: free under the exact clock, where an idle guest jumps to its next timer.
+/// Sleeps by the guest's clock: this costs nothing under the exact clock, where an idle guest jumps to its next timer.
 fn sleep(seconds: u32) {
     std::thread::sleep(Duration::from_secs(u64::from(seconds)));
 }
 
-/// How long a freshly made file system is left alone before work starts on it.
+/// Rest of a newly made file system before work starts on it.
 fn rest_after_prepare(clock: Clock) -> u32 {
     match clock {
         Clock::Exact => 2,

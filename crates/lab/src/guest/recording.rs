@@ -1,4 +1,4 @@
-//! What a guest records while its workloads run, in trials that are run for it: where its CPUs are, or what is waited for.
+//! Recording in a guest while its workloads run, in reruns: samples of its CPUs, or lock waits.
 
 use crate::protocol::{GuestEvent, GuestJob};
 use bigiron_model::purpose::Purpose;
@@ -13,20 +13,21 @@ use bigiron_probe::sampled::recorder::Sampling;
 use bigiron_probe::sampled::spans::Spans;
 use bigiron_probe::symbols::Symbols;
 
-/// What is going to be recorded; why it cannot be where it cannot.
+/// A recording that is ready to start, or why it cannot.
 pub(super) enum Armed {
     Locks(Box<Result<locks::Armed, String>>),
     Samples(Sampling, Result<samples::Armed, String>),
 }
 
-/// What is being recorded.
+/// A recording in progress.
 pub(super) enum Recording {
     Locks(Result<Recorder<locks::Recording>, String>),
     Samples(Sampling, Result<Recorder<samples::Recording>, String>),
 }
 
 impl Armed {
-    /// What the job asks for. To be called before its processes are forked: they and all that they start are the trial's.
+    /// The recording that the job requires. Call this before the job's processes are forked: they and their children belong to
+    /// the trial.
     pub(super) fn of(job: &GuestJob) -> Option<Self> {
         if !job.is_recorded() {
             return None;
@@ -40,7 +41,7 @@ impl Armed {
         })
     }
 
-    /// To be called after that: a process with threads is not to be forked.
+    /// Call this after the fork: a process with threads must not be forked.
     pub(super) fn start(self) -> Recording {
         match self {
             Self::Locks(armed) => Recording::Locks((*armed).and_then(locks::Armed::start)),
@@ -50,7 +51,7 @@ impl Armed {
 }
 
 impl Recording {
-    /// Ends it: what there was in the windows that were marked, or why that is not known.
+    /// Ends the recording: returns the data of the marked windows, or why there are none.
     pub(super) fn stop(self, marks: &[(u8, u64)]) -> GuestEvent {
         let spans = Spans::of_numbers(marks);
         let kallsyms = || std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();

@@ -1,8 +1,8 @@
-//! A spinning disk for a guest that has none: a network block device whose server is a process beside the workload, holds the bytes in memory
-//! and answers when the mechanics would have.
+//! A simulated spinning disk for a guest: a network block device whose server, a process beside the workload, holds the bytes in
+//! memory and replies when the mechanics would have.
 //!
-//! Invariant: a request is answered at the time that [`Model`] says, whatever the CPUs of the guest have to do: the server is a real-time
-//! process, its memory is not swapped, and it never waits for itself.
+//! Invariant: a request is answered at the time that [`Model`] gives, whatever the load on the guest's CPUs: the server is a
+//! real-time process, its memory is not swapped, and it never waits for itself.
 
 mod model;
 
@@ -26,10 +26,10 @@ use model::{Access, Model};
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
 
-/// Makes disk number `index` (a `/dev/nbdN`) of `size_mib`; its server is the child.
+/// Creates disk number `index` (a `/dev/nbdN`) of `size_mib`; the child is its server.
 ///
 /// # Errors
-/// The kernel has no such device or refuses it; it does not come up.
+/// If the kernel lacks the device, refuses it, or does not bring it up.
 pub(super) fn disk(index: usize, size_mib: u64, spindle: &Spindle) -> anyhow::Result<(PathBuf, Child)> {
     let name = format!("nbd{index}");
     let node = Path::new("/dev").join(&name);
@@ -50,7 +50,7 @@ pub(super) fn disk(index: usize, size_mib: u64, spindle: &Spindle) -> anyhow::Re
         fs::write(&path, value).with_context(|| format!("Cannot write {value} to {}", path.display()))
     };
     set("rotational", "1")?;
-    // The depth of the disk's own queue, where no scheduler reaches, can be changed while there is none.
+    // The depth of the disk's own queue, which no scheduler controls, can be changed only while there is no scheduler.
     let scheduler = fs::read_to_string(queue.join("scheduler")).unwrap_or_default();
     let chosen = scheduler.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name);
     set("scheduler", "none")?;
@@ -61,7 +61,7 @@ pub(super) fn disk(index: usize, size_mib: u64, spindle: &Spindle) -> anyhow::Re
     Ok((node, child))
 }
 
-/// Waits until the kernel takes requests.
+/// Waits until the kernel accepts requests.
 fn up(name: &str, blocks: u64) -> anyhow::Result<()> {
     let dir = Path::new("/sys/block").join(name);
     for _ in 0..500 {
@@ -74,7 +74,7 @@ fn up(name: &str, blocks: u64) -> anyhow::Result<()> {
     anyhow::bail!("/dev/{name} does not come up within 5 s")
 }
 
-/// The child: one thread lends itself to the kernel, the other is the disk.
+/// The child: one thread serves the kernel's device, the other is the disk.
 fn attend(device: &File, kernel: UnixStream, server: UnixStream, blocks: u64, spindle: Spindle) -> anyhow::Result<()> {
     sys::nbd::connect(device.as_fd(), kernel.as_fd(), SECTOR, blocks).context("The kernel refuses the device")?;
     sys::priority::serve_devices().context("No real-time priority")?;
@@ -88,7 +88,7 @@ fn attend(device: &File, kernel: UnixStream, server: UnixStream, blocks: u64, sp
     ended
 }
 
-/// A request as it waits.
+/// A waiting request.
 struct Waiting {
     came: u64,
     handle: [u8; 8],
@@ -100,11 +100,11 @@ struct Disk {
     bytes: Vec<u8>,
     model: Model,
     waiting: VecDeque<Waiting>,
-    /// What the head is at, and when that ends.
+    /// The request in service, and when it ends.
     busy: Option<(u64, Waiting)>,
 }
 
-/// `linux/nbd.h`: what begins a request and a reply, in network byte order.
+/// `linux/nbd.h`: magic numbers of a request and a reply, in network byte order.
 const REQUEST: u32 = 0x2560_9513;
 const REPLY: u32 = 0x6744_6698;
 const READ: u16 = 0;
@@ -127,7 +127,7 @@ impl Disk {
                 continue;
             }
             let left = self.busy.as_ref().map(|(end, _)| end - now);
-            // What is there already is in the queue before the head decides.
+            // Requests that have arrived are queued before the head decides.
             let wait = if self.busy.is_none() && !self.waiting.is_empty() { Some(0) } else { left };
             if self.comes(wait)? {
                 if !self.take()? {
@@ -139,7 +139,7 @@ impl Disk {
         }
     }
 
-    /// Whether a request comes within `ns`.
+    /// Whether a request arrives within `ns`.
     fn comes(&self, ns: Option<u64>) -> anyhow::Result<bool> {
         let timeout =
             ns.map(|ns| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
@@ -150,8 +150,8 @@ impl Disk {
         }
     }
 
-    /// Reads one request; `false` if there will be no more. The bytes of a write are in their place at once: until it is answered nobody may
-    /// rely on what is there.
+    /// Reads one request; `false` after the last. The bytes of a write are stored at once: until the reply nobody may rely on the
+    /// old contents.
     fn take(&mut self) -> anyhow::Result<bool> {
         let mut header = [0; 28];
         match self.socket.read_exact(&mut header) {
@@ -159,8 +159,8 @@ impl Disk {
             other => other.context("Reading a request")?,
         }
         let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("four bytes"));
-        ensure!(word(0) == REQUEST, "No request begins with {:#x}", word(0));
-        // The upper half has flags, none of which was offered.
+        ensure!(word(0) == REQUEST, "{:#x} is not the magic number of a request", word(0));
+        // The upper half holds flags, none of which was offered.
         let kind = word(4) as u16;
         let handle = header[8..16].try_into().expect("eight bytes");
         let offset = u64::from_be_bytes(header[16..24].try_into().expect("eight bytes"));
@@ -179,7 +179,7 @@ impl Disk {
         Ok(true)
     }
 
-    /// Has the head go to the next request, if any waits.
+    /// Starts the next request, if any waits.
     fn begin(&mut self) {
         let now = now();
         if let Some(i) = self.model.next(now, self.waiting.iter().map(|w| (w.came, &w.access)))
@@ -202,7 +202,7 @@ impl Disk {
     }
 }
 
-/// ns of the guest's clock.
+/// The guest's clock in ns.
 fn now() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
@@ -235,7 +235,7 @@ mod tests {
         kernel.read_exact(&mut reply).unwrap();
         assert_eq!(reply[..4], REPLY.to_be_bytes());
         assert_eq!(reply[4..], [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]);
-        // It had to go over more than half of the tracks.
+        // It had to cross more than half of the tracks.
         assert!(now() - begun > 5_000_000);
         kernel.write_all(&request(READ, 2, (7 << 20) + 512, 1024)).unwrap();
         kernel.read_exact(&mut reply).unwrap();

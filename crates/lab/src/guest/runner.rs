@@ -1,6 +1,6 @@
 //! The child that runs the workloads, and the agent's end of the pipes to it.
 //!
-//! A process of its own: a workload that is killed, crashes or takes the memory with it leaves PID 1 to say so.
+//! It is a separate process, so that PID 1 survives to report a workload that is killed, crashes or exhausts the memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -32,15 +32,16 @@ use bigiron_workload::shortage;
 use bigiron_workload::shortage::Shortage;
 use bigiron_workload::{AckSink, Configured, Context, Progress, WorkloadResult};
 
-/// The job's workloads with their options read, in its order.
+/// The job's workloads with parsed options, in order.
 ///
 /// # Errors
-/// This executable does not have one of them, or its options are wrong.
+/// If this executable lacks one of them, or its options are wrong.
 pub fn workloads(registry: Registry, job: &GuestJob) -> anyhow::Result<Vec<Box<dyn Configured>>> {
     job.workloads.iter().map(|w| registry.configure(&w.name, &w.options).map_err(anyhow::Error::msg)).collect()
 }
 
-/// Runs the job's workloads in a child and passes its events on. The trial's failure, if the child could not say it itself.
+/// Runs the job's workloads in a child and forwards its events. Returns the trial's failure, if the child could not report it
+/// itself.
 pub(super) fn run(
     workloads: &[Box<dyn Configured>],
     job: &GuestJob,
@@ -66,11 +67,11 @@ pub(super) fn run(
         finished |= matches!(event, GuestEvent::Done);
         match event {
             GuestEvent::Done => {}
-            // What is recorded here is divided among the windows here.
+            // A recording in this process is divided into the windows here.
             GuestEvent::Marks { marks: more } if recording.is_some() => marks.extend(more),
             event => channel::send(&event),
         }
-        // A child that is gone by now is told apart below.
+        // The wait below detects a child that has ended.
         let _ = acks.write_all(b".");
     }
     let exit = child.wait()?;
@@ -82,20 +83,21 @@ pub(super) fn run(
     Ok((!finished).then(|| match killed {
         0 => (Failure::AgentDied, died(exit)),
         n => {
-            let shortage = Shortage::of_memory("", n, &died(exit), "let the workload do less");
+            let shortage = Shortage::of_memory("", n, &died(exit), "reduce the workload");
             (Failure::OutOfMemory, shortage.to_string())
         }
     }))
 }
 
-/// What the workload's process has said.
+/// Parses an event of the workload's process.
 fn event(line: &[u8]) -> Result<GuestEvent, Finding> {
     GuestEvent::of_line(line).map_err(|said| {
         Finding(Failure::BadEvent, format!("The workload's process said `{said}`, which is not an event"))
     })
 }
 
-/// Files that a workload may leave for keeping in a guest, and bytes of each: they leave it through a port, a byte at a time.
+/// Maximum number of files that a workload may leave in a guest for keeping, and of bytes of each: they leave through a port, a
+/// byte at a time.
 const ARTIFACT_FILES: usize = 32;
 const ARTIFACT_BYTES: usize = 64 << 10;
 
@@ -124,7 +126,7 @@ fn died(exit: Exit) -> String {
     }
 }
 
-/// The child's way to the agent, which passes its events on.
+/// The child's pipe to the agent, which forwards its events.
 struct EventPipe<'a> {
     events: File,
     acks: File,
@@ -132,7 +134,7 @@ struct EventPipe<'a> {
 }
 
 impl EventPipe<'_> {
-    /// Says `event` and waits until the agent has passed it on.
+    /// Sends `event` and waits until the agent has forwarded it.
     fn say(&mut self, event: &GuestEvent) {
         let mut line = serde_json::to_vec(event).expect("events have string keys only");
         line.push(b'\n');
@@ -141,13 +143,13 @@ impl EventPipe<'_> {
     }
 }
 
-/// What is to be said of a workload's disks when it is done.
+/// Facts about a workload's disks after its run.
 fn said(mounts: &Mounts) -> BTreeMap<String, String> {
     let journal = mounts.journal.as_deref().map(journal::facts).unwrap_or_default();
     mounts.facts.clone().into_iter().chain(journal).collect()
 }
 
-/// Runs the job's workloads in this process. Each event goes out as a line, and one byte must come back before work goes on.
+/// Runs the job's workloads in this process. Each event is sent as a line, and the work continues when one byte comes back.
 pub fn serve(
     workloads: &[Box<dyn Configured>],
     job: &GuestJob,
@@ -169,7 +171,7 @@ pub fn serve(
         voice.say(&GuestEvent::Done);
         return;
     }
-    // Without memory for them there are no counters, and that is all.
+    // Without memory for them there are no counters; the trial continues.
     let _ = span::arm(job.shared);
     let mut failed = false;
     let (mut windows, mut programs, mut read) = (Vec::new(), Vec::new(), Vec::new());
@@ -205,7 +207,7 @@ pub fn serve(
         let found = filesystem::features(&mounts.dir);
         voice.say(&GuestEvent::Features { found: found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() });
     }
-    // Last, and only in a guest that is counted: until here it has executed what all others do.
+    // Last, and only in a counted guest: up to here it has executed the same instructions as all others.
     if job.is_counted() && !failed {
         windows.iter().for_each(|event| voice.say(event));
         programs.extend(symbols::running());
@@ -231,10 +233,10 @@ pub fn serve(
     voice.say(&GuestEvent::Done);
 }
 
-/// Marks in one event.
+/// Maximum number of marks in one event.
 const MARKS: usize = 4096;
 
-/// Lines of `/proc/kallsyms` in one event.
+/// Maximum number of lines of `/proc/kallsyms` in one event.
 const SYMBOL_LINES: usize = 1000;
 
 fn one(
@@ -310,12 +312,12 @@ fn one(
     }
 }
 
-/// The way out of a machine that is going to lose its power: every byte is on the host when it has been written.
+/// The acknowledgement channel of a machine that will lose its power: every byte is on the host once it has been written.
 struct AckPort;
 
 impl AckSink for AckPort {
     fn send(&mut self, piece: &[u8]) -> anyhow::Result<()> {
-        port::write(ACK_PORT, piece).context("The port for acknowledgements cannot be written to")
+        port::write(ACK_PORT, piece).context("The port for acknowledgements is not writable")
     }
 }
 
@@ -323,7 +325,7 @@ fn ack_sink() -> Box<dyn AckSink> {
     Box::new(AckPort)
 }
 
-/// The failures that the lever `fault.inject` rehearses, just before the measured part.
+/// Injects the failure of the lever `fault.inject`, just before the measured part.
 fn inject(fault: Option<Fault>) {
     match fault {
         None | Some(Fault::KillInit) => {}

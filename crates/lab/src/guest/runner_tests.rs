@@ -17,10 +17,10 @@ fn a_line_of_the_workload_that_is_no_event_is_a_finding() {
     assert!(message.contains("garbage`, which is not an event"), "{message}");
 }
 
-/// A workload that writes its stages down.
+/// A workload that records its stages.
 struct Staged;
 
-/// The stages, in the order in which they came.
+/// The stages, in order.
 static STAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn stage(name: &str, number: &str) {
@@ -36,7 +36,7 @@ impl Workload for Staged {
     }
 
     fn summary(&self) -> &'static str {
-        "Writes its stages down"
+        "Records its stages"
     }
 
     fn doc(&self) -> &'static str {

@@ -1,6 +1,6 @@
 //! Waiting until the kernel's own work after boot (crypto self-tests, deferred initcalls) is over.
 //!
-//! Without it the first windows measure that work: repeatably, so no statistics would notice.
+//! Without it the first windows measure that work: repeatably, so that no statistics would detect it.
 
 use std::time::Instant;
 
@@ -12,12 +12,13 @@ use bigiron_sys as sys;
 
 /// Iterations of the probing loop; two instructions each.
 const SPIN: u64 = 2_000_000;
-/// Under the exact clock two instructions cost 2 ns; the timer tick adds about 0.2 %.
+/// Under the exact clock two instructions take 2 ns; the timer tick adds about 0.2 %.
 const QUIET_NS_PER_ITERATION: f64 = 2.0 * 1.02;
-/// Looks before giving up, a second of the guest's clock apart.
+/// Maximum number of checks, a second of the guest's clock apart.
 const LOOKS: u32 = 60;
 
-/// Idles as the job says, then (exact clock) until a loop of known cost has its known cost, then burns the slot's jitter.
+/// Idles for the job's settling time, then (exact clock) until a loop of known cost has its known cost, then spins for the slot's
+/// jitter.
 pub(super) fn settle(job: &GuestJob) -> anyhow::Result<()> {
     super::sleep(job.settle_seconds);
     if job.clock == Clock::Exact {

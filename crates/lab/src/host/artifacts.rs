@@ -1,4 +1,4 @@
-//! What workloads leave for keeping in a trial on this machine.
+//! The files that workloads leave for keeping, in a trial on this machine.
 //!
 //! Invariant: a file is moved, so its bytes are written once.
 
@@ -11,7 +11,7 @@ use crate::guest::block::Mounts;
 use crate::protocol::WorkloadJob;
 use bigiron_workload::ARTIFACTS;
 
-/// Moves it out of the trial's folder, which goes with the trial: `WORKLOAD.NAME`.
+/// Moves them out of the trial's folder, which is removed with the trial, to `WORKLOAD.NAME`.
 pub(super) fn keep(workloads: &[WorkloadJob], mounts: &[Mounts], artifacts: &Path) -> anyhow::Result<()> {
     for (workload, mounts) in workloads.iter().zip(mounts) {
         let Ok(left) = fs::read_dir(mounts.dir.join("work").join(ARTIFACTS)) else { continue };

@@ -1,6 +1,7 @@
 //! What an arm's workloads start from besides its kernel: a server's programs, a loaded database.
 //!
-//! Invariant: all trials of a study start from what stood in its plan, or the study stops and says what has changed.
+//! Invariant: all trials of a study start from the foundation in its plan; if it has changed, the study stops and names the
+//! change.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use bigiron_workload::{Configured, ImageContext, Images};
 
 use crate::lever;
 
-/// By `WORKLOAD.NAME`, as a plan has it.
+/// By `WORKLOAD.NAME`, as in a plan.
 pub type Foundation = BTreeMap<String, String>;
 
-/// Has `workload`, which the plan calls `name`, find or build what it starts from in `arm`: what the plan names if it names any.
+/// Lets `workload`, which the plan calls `name`, find or build its foundation in `arm`: the one in the plan, if there is one.
 pub(super) fn lay(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str) -> anyhow::Result<Images> {
     let foundation = &of(&arm.foundation, name);
     let filesystem =
@@ -26,10 +27,10 @@ pub(super) fn lay(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str)
     Ok(images)
 }
 
-/// What all `workloads` of `arm`, in the plan's order, start from; what is not kept yet is made now, which may take minutes.
+/// The foundation of all `workloads` of `arm`, in the plan's order; missing parts are built now, which may take minutes.
 ///
 /// # Errors
-/// What is not available or cannot be built; what is no longer as the plan says.
+/// If a part is unavailable, cannot be built, or differs from the plan.
 pub fn find(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
     let mut all = Foundation::new();
     for (planned, workload) in plan.workloads.iter().zip(workloads) {
@@ -39,7 +40,7 @@ pub fn find(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) ->
     Ok(all)
 }
 
-/// The part of `workload`, by bare names.
+/// The part of `workload`, by names without its prefix.
 pub(super) fn of(all: &Foundation, workload: &str) -> BTreeMap<String, String> {
     let part = |(name, value): (&String, &String)| {
         let name = name.strip_prefix(workload)?.strip_prefix('.')?;
@@ -53,7 +54,7 @@ fn check(workload: &str, planned: &Foundation, found: &Foundation) -> anyhow::Re
         let now = found.get(name).map_or("nothing", String::as_str);
         ensure!(
             now == value,
-            "The study was begun with `{workload}.{name}` {value}; it is {now} now, and trials of both do not compare: begin anew with `--out DIR`"
+            "The study was started with `{workload}.{name}` {value}; it is {now} now, and their trials are not comparable: start a new study with `--out DIR`"
         );
     }
     Ok(())

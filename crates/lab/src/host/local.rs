@@ -1,7 +1,7 @@
-//! The host `local`: every trial is a process of its own on this machine's running kernel.
+//! The host `local`: every trial is a separate process on this machine's running kernel.
 //!
-//! Invariant: what a trial wrote lies in a folder that is gone after it, no process of a trial outlives the trial or bigiron, and what its
-//! levers changed is as it was before the next trial begins.
+//! Invariant: a trial's files are in a folder that is removed after it, no process of a trial outlives the trial or bigiron, and
+//! all changes by its levers are undone before the next trial begins.
 
 mod descendants;
 mod worker;
@@ -61,14 +61,14 @@ pub use worker::worker;
 /// This machine.
 pub struct LocalHost {
     machine: GuestIdentity,
-    /// Of each arm of the plan: whether its workloads have clients behind network devices.
+    /// For each arm of the plan: whether its workloads have clients behind network devices.
     has_network: Vec<bool>,
-    /// Held as long as the study runs, if any of its arms changes this machine.
+    /// Held while the study runs, if any of its arms changes this machine.
     ledger: Option<Mutex<Ledger>>,
     watch: Watch,
 }
 
-/// What a trial's process is told.
+/// The input of a trial's process.
 #[derive(Serialize, Deserialize)]
 struct Task {
     job: GuestJob,
@@ -76,7 +76,7 @@ struct Task {
     mounts: Vec<Mounts>,
 }
 
-/// The kernel that runs here, as a plan knows it.
+/// The running kernel's identity, as in a plan.
 pub fn identity() -> Identity {
     let uname = rustix::system::uname();
     let (release, version) = (uname.release().to_string_lossy(), uname.version().to_string_lossy());
@@ -85,13 +85,13 @@ pub fn identity() -> Identity {
         spec: "running".to_owned(),
         release: release.into_owned(),
         package: None,
-        // Its image need not be readable, nor be there any more: what it says of itself stands for it.
+        // Its image need not be readable or even exist any more: a hash of its version stands for it.
         image_sha256: hash.iter().map(|byte| format!("{byte:02x}")).collect(),
         config_sha256: None,
     }
 }
 
-/// The type of the file system that `path` lies on, as the kernel calls it; `unknown` where /proc does not say.
+/// The type of the file system that holds `path`, as the kernel calls it; `unknown` if /proc does not show it.
 pub fn filesystem(path: &Path) -> String {
     mount::of(path).map_or_else(|| "unknown".to_owned(), |mount| mount.kind)
 }
@@ -100,14 +100,14 @@ impl LocalHost {
     /// Checks that this is still the machine of `plan`.
     ///
     /// # Errors
-    /// Another kernel runs here than when the study was begun; what its workloads start from is no longer as it was; levers are to be set,
-    /// and another bigiron changes this machine, or a killed one has left it changed.
+    /// If the running kernel or the workloads' foundation differs from the plan's; or if levers are to be set while another
+    /// bigiron changes this machine, or after a killed one left it changed.
     pub fn new(registry: Registry, plan: &Plan) -> anyhow::Result<Self> {
         let here = identity();
         for arm in &plan.arms {
             ensure!(
                 arm.kernel.image_sha256 == here.image_sha256,
-                "The study was begun on {}; {} runs here now",
+                "The study was started on {}; the running kernel is now {}",
                 arm.kernel.release,
                 here.release
             );
@@ -117,7 +117,7 @@ impl LocalHost {
             let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
             foundation::find(&workloads, plan, arm)?;
             let has = workloads.iter().any(|workload| workload.needs().has_network());
-            // Made and let go: what speaks against it is said before anything runs.
+            // Created and dropped, so that errors appear before anything runs.
             lever::net::link(has, VethPair::make)?;
             has_network.push(has);
         }
@@ -139,7 +139,7 @@ impl LocalHost {
         let mark = ledger.mark();
         let site = Site { root: Path::new("/"), disks: Disks::below(dir), link };
         let applied = apply::apply(&settings, &site, &mut *ledger);
-        // Dropped on failure too, which takes back what was set until then.
+        // Also dropped on failure, which undoes the changes made until then.
         let mut set = LeversInForce { ledger, mark, applied: Applied::default() };
         match applied {
             Ok(applied) => set.applied = applied,
@@ -164,7 +164,7 @@ impl LocalHost {
                 foundation: foundation::of(&trial.arm.foundation, &planned.name),
             });
             let dir = dir.join(&planned.name);
-            fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+            fs::create_dir_all(&dir).with_context(|| format!("Cannot create {}", dir.display()))?;
             mounts.push(Mounts { dir, ..Mounts::default() });
         }
         let job = job(plan.clock, trial.slot.workload_seed, workloads);
@@ -180,7 +180,7 @@ struct LeversInForce<'a> {
 }
 
 impl LeversInForce<'_> {
-    /// Takes everything back.
+    /// Undoes all changes.
     fn taken_back(mut self) -> anyhow::Result<()> {
         let troubles: Vec<String> = self.ledger.undo_since(self.mark).iter().map(ToString::to_string).collect();
         ensure!(
@@ -194,7 +194,7 @@ impl LeversInForce<'_> {
 
 impl Drop for LeversInForce<'_> {
     fn drop(&mut self) {
-        // What fails here is still in the ledger, which says so when it is closed.
+        // A change that cannot be undone stays in the ledger, which reports it when it is closed.
         self.ledger.undo_since(self.mark);
     }
 }
@@ -213,7 +213,7 @@ fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
     }
 }
 
-/// The job of `workloads` on this machine, which others use too.
+/// The job of `workloads` on this machine, which is shared with other processes.
 fn job(clock: Clock, seed: u64, workloads: Vec<WorkloadJob>) -> GuestJob {
     GuestJob { shared: true, workloads, ..GuestJob::new(clock, seed) }
 }
@@ -243,7 +243,7 @@ impl Host for LocalHost {
     }
 }
 
-/// A trial that has ended.
+/// A completed trial.
 struct FinishedTrial {
     result: TrialResult,
     windows: Vec<(String, Window)>,
@@ -252,17 +252,17 @@ struct FinishedTrial {
     recorded: Recorded,
 }
 
-/// What records while a trial runs.
+/// The recorders of a trial.
 enum Recorders {
     None,
     Samples(Sampling, Recorder<Recording>),
     Locks(Recorder<locks::Recording>),
 }
 
-/// What was recorded meanwhile.
+/// The data recorded during a trial.
 enum Recorded {
     Nothing,
-    /// How, and what.
+    /// The method, and the data.
     Samples(Sampling, Recording),
     Locks(locks::Recording),
 }
@@ -288,7 +288,7 @@ impl Recorders {
     }
 }
 
-/// What a trial executed, by what was recorded.
+/// The evidence of what a trial executed, from its recording.
 fn sampled(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
@@ -300,7 +300,7 @@ fn sampled(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<Evidenc
     samples::evidence(trial, ran.result.metrics.clone(), 0.0, std::mem::take(&mut ran.windows), profiles)
 }
 
-/// What a trial waited for, by what was recorded.
+/// The evidence of what a trial waited for, from its recording.
 fn waiting(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<TrialWaits> {
     if let Some((failure, message)) = &ran.result.failure {
         bail!("{}: {message}", failure.verb());
@@ -314,7 +314,7 @@ fn waiting(trial: &Trial<'_>, ran: &mut FinishedTrial) -> anyhow::Result<TrialWa
 }
 
 impl LocalHost {
-    /// Runs a trial, and records meanwhile what it is run for.
+    /// Runs a trial, and records the evidence that it is run for.
     fn trial(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<FinishedTrial, HostError> {
         let begun = Instant::now();
         let dir = folder(trial.artifacts)?;
@@ -362,14 +362,14 @@ impl LocalHost {
     }
 }
 
-/// What one run of one workload, without a study, has to show.
+/// The result of one run of a workload without a study.
 pub struct SingleRun {
     pub failure: Option<(Failure, String)>,
     pub values: BTreeMap<String, f64>,
     pub facts: BTreeMap<String, String>,
 }
 
-/// Runs a workload once in a folder of its own below `dir`.
+/// Runs a workload once in its own folder below `dir`.
 ///
 /// # Errors
 /// As [`Host::run`].
@@ -383,7 +383,7 @@ pub fn once(
 ) -> Result<SingleRun, HostError> {
     let dir = folder(dir)?;
     let at = dir.path().join(workload.name());
-    fs::create_dir(&at).with_context(|| format!("Cannot make {}", at.display())).map_err(fatal)?;
+    fs::create_dir(&at).with_context(|| format!("Cannot create {}", at.display())).map_err(fatal)?;
     let planned = WorkloadJob {
         name: workload.name().to_owned(),
         options: options.clone(),
@@ -401,7 +401,7 @@ pub fn once(
         ),
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
-    // A run of a moment or of a day, with a user waiting.
+    // There is no time limit: the run may last a moment or a day, and the user can interrupt it.
     let (mut received, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
@@ -416,7 +416,7 @@ fn fatal(e: anyhow::Error) -> HostError {
     HostError::Fatal(format!("{e:#}"))
 }
 
-/// A folder for one trial, gone when it is dropped. Others may pass through it: a server's user is not ours.
+/// A folder for one trial, removed when dropped. Other users may traverse it, because a server runs as another user.
 fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
     let make = || {
         let below = std::path::absolute(below)?;
@@ -424,7 +424,7 @@ fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711))?;
         Ok::<_, std::io::Error>(dir)
     };
-    make().with_context(|| format!("Cannot make a folder in {}", below.display())).map_err(fatal)
+    make().with_context(|| format!("Cannot create a folder in {}", below.display())).map_err(fatal)
 }
 
 fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, String)> {

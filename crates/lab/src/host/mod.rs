@@ -1,4 +1,4 @@
-//! Hosts: where trials run. A host knows nothing of what a workload does.
+//! Hosts: where trials run. A host does not know what a workload does.
 
 mod artifacts;
 pub mod foundation;
@@ -23,17 +23,17 @@ use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
 use bigiron_model::waits::TrialWaits;
 
-/// One trial to be run.
+/// One trial to run.
 pub struct Trial<'a> {
     pub plan: &'a Plan,
     pub slot: &'a Slot,
     pub arm: &'a Arm,
     pub purpose: Purpose,
-    /// 0 for the first try of the slot; a void trial is tried again.
+    /// 0 for the first attempt at the slot; a void trial is run again.
     pub attempt: u32,
-    /// A directory of this trial's own (exists, empty): what is left there is kept as its artefacts.
+    /// This trial's own directory (exists, empty): files left there are kept as its artefacts.
     pub artifacts: &'a Path,
-    /// Set when the user interrupts: the trial is to end soon, its guest killed.
+    /// Set when the user interrupts: the trial must end soon, and its guest is killed.
     pub cancel: &'a AtomicBool,
 }
 
@@ -42,13 +42,13 @@ pub struct Trial<'a> {
 pub enum Phase {
     /// QEMU has been started.
     Booting,
-    /// The agent has spoken: the kernel is up.
+    /// The agent has sent its first event: the kernel is up.
     Up,
     /// A workload's step begins.
     Step { workload: String, step: String, done: u32, of: u32 },
 }
 
-/// What a finished trial hands over: everything that a guest did is here, failure included.
+/// The result of a trial: everything that a guest did, including failure.
 #[derive(Clone, Debug)]
 pub struct TrialResult {
     /// `None` if every workload completed and verified.
@@ -62,11 +62,11 @@ pub struct TrialResult {
     pub changes: Vec<FileChange>,
     pub complaints: Vec<Complaint>,
     pub cost: HostCost,
-    /// What the trial was run for, if that was not to be judged.
+    /// The evidence that the trial was run for, if it was a rerun.
     pub evidence: Option<TrialEvidence>,
 }
 
-/// Evidence from a trial that was run for it.
+/// Evidence from a rerun.
 #[derive(Clone, Debug)]
 pub enum TrialEvidence {
     Executed(Evidence),
@@ -76,7 +76,7 @@ pub enum TrialEvidence {
 /// The host could not run the trial: its own fault, not the guest's.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// Worth another try: the slot is void.
+    /// Worth another attempt: the slot is void.
     #[error("{0}")]
     Void(String),
     /// Would fail again for every slot (no QEMU, disk full, a guest reports another release than the plan's): the session stops.
@@ -89,7 +89,7 @@ pub enum HostError {
 
 /// A place where trials run.
 pub trait Host: Sync {
-    /// How many trials may run side by side without changing each other's result.
+    /// How many trials may run in parallel without affecting each other's results.
     fn parallel(&self) -> usize;
     /// Whether trials can be run here for `purpose`.
     ///
@@ -98,14 +98,12 @@ pub trait Host: Sync {
     fn supports(&self, purpose: Purpose) -> Result<(), String> {
         match purpose {
             Purpose::Judge => Ok(()),
-            Purpose::Profile | Purpose::Locks => {
-                Err("evidence comes from guests and from this machine itself".to_owned())
-            }
+            Purpose::Profile | Purpose::Locks => Err("only guests and this machine itself give evidence".to_owned()),
         }
     }
-    /// Runs one trial to its end. A purpose that [`Host::supports`] refuses is [`HostError::Fatal`].
+    /// Runs one trial. A purpose that [`Host::supports`] refuses is [`HostError::Fatal`].
     ///
     /// # Errors
-    /// What the host, not the guest, did wrong. Evidence that came to nothing is [`HostError::Void`].
+    /// A fault of the host, not of the guest. A rerun without evidence is [`HostError::Void`].
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError>;
 }

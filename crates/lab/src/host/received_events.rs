@@ -1,4 +1,4 @@
-//! What a guest has reported: its events, added up.
+//! A guest's reports: its events, accumulated.
 
 use std::time::{Duration, Instant};
 
@@ -29,17 +29,17 @@ pub(in crate::host) struct ReceivedEvents {
     pub(in crate::host) unfit: Option<String>,
     /// Names and texts.
     pub(in crate::host) artifacts: Vec<(String, String)>,
-    /// What was proved of the power cycles before.
+    /// What was verified of earlier power cycles.
     pub(in crate::host) proved: Option<Vec<(String, String)>>,
-    /// The workload and what it has marked, in the order of its cuts.
+    /// The workload and its marked windows, in order.
     pub(in crate::host) windows: Vec<(String, Window)>,
     pub(in crate::host) counters: Option<TrialCounters>,
     /// Marks' numbers and times, in the order in which they were left.
     pub(in crate::host) marks: Vec<(u8, u64)>,
     pub(in crate::host) programs: Vec<Program>,
-    /// What was waited for: CPUs, how it was traced, and by window.
+    /// The waits: number of CPUs, how they were traced, and the waits by window.
     pub(in crate::host) waits: Option<(u32, Traced, Vec<WindowWaits>)>,
-    /// What was sampled, or why nothing was.
+    /// The samples, or why there are none.
     pub(in crate::host) samples: Option<Result<Profiles, String>>,
     pub(in crate::host) lock_stat: Vec<LockStat>,
     pub(in crate::host) kallsyms: String,
@@ -83,7 +83,7 @@ impl ReceivedEvents {
                 self.facts.extend(found.into_iter().map(|(name, value)| (file_system::fact(&name), value)));
             }
             GuestEvent::Proved { facts, .. } => self.proved = Some(facts),
-            // The first failure is the cause; what follows from it comes later.
+            // The first failure is the cause; its consequences come later.
             GuestEvent::Failed { failure, message } => {
                 self.failed.get_or_insert((failure, message));
             }
@@ -103,12 +103,12 @@ impl ReceivedEvents {
         }
     }
 
-    /// The agent's own work in the guest, by the host's clock.
+    /// The time of the agent's own work in the guest, by the host's clock.
     pub(in crate::host) fn set_up(&self) -> Duration {
         self.hello.zip(self.ready).map_or(Duration::ZERO, |(hello, ready)| ready - hello)
     }
 
-    /// What was measured.
+    /// The measured values.
     pub(in crate::host) fn metrics(&self) -> Values {
         let mut metrics = Values::default();
         for (workload, values) in &self.results {

@@ -1,4 +1,4 @@
-//! What a trial executed, from what its windows marked and what was sampled meanwhile.
+//! What a trial executed, from its windows' marks and the samples taken.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use bigiron_model::values::Values;
 use bigiron_model::workload::Window;
 use bigiron_probe::sampled::profile::Profiles;
 
-/// The evidence of a trial: `marked` are its windows, and `cpu_s` CPU seconds that it cost the host.
+/// The evidence of a trial: `marked` are its windows, and `cpu_s` the CPU seconds that it cost the host.
 pub(super) fn evidence(
     trial: &Trial<'_>,
     metrics: Values,
@@ -19,10 +19,10 @@ pub(super) fn evidence(
     marked: Vec<(String, Window)>,
     profiles: Profiles,
 ) -> anyhow::Result<Evidence> {
-    ensure!(!marked.is_empty(), "Its workloads do not mark what they measure");
+    ensure!(!marked.is_empty(), "Its workloads do not mark their windows");
     ensure!(
         profiles.windows.len() == marked.len(),
-        "{} windows were marked with their times, and the trial tells of {}; more marks than can be kept are none",
+        "{} windows have marks with times, but the trial reports {}; with too many marks none are kept",
         profiles.windows.len(),
         marked.len()
     );

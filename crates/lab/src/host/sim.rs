@@ -1,8 +1,8 @@
-//! A host that boots nothing: it plays a script of times, effects and incidents. For tests of everything above hosts, and for
-//! trying a study file (`host = "sim"`).
+//! A host that boots nothing: it plays a script of times, effects and incidents. It serves to test everything above hosts, and to
+//! try a study file (`host = "sim"`).
 //!
-//! Invariant: a trial's result is a function of the script, the plan and the slot (its seeds) alone, and its cost is the time that
-//! the script says: a study played twice gives the same records, byte by byte.
+//! Invariant: a trial's result is a function of the script, the plan and the slot (its seeds) alone, and its cost is the time in
+//! the script: a study played twice gives the same records, byte for byte.
 
 use std::collections::BTreeMap;
 use std::f64::consts::TAU;
@@ -19,7 +19,7 @@ use bigiron_model::metric::Unit;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
 
-/// What the simulated host plays.
+/// The script of the simulated host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Script {
@@ -27,19 +27,19 @@ pub struct Script {
     pub delay_ms: u64,
     /// Up to this many milliseconds more, drawn from the slot's boot seed.
     pub spread_ms: u64,
-    /// How many trials may run side by side.
+    /// How many trials may run in parallel.
     pub parallel: usize,
     /// Standard deviation of a boot's own noise, on the log of a metric (0.01 is about 1 %).
     pub noise: f64,
-    /// The same, of noise that all boots of a pair share.
+    /// The same for the noise that all boots of a pair share.
     pub pair_noise: f64,
     /// Added to the log of a metric from one slot to the next: a machine that warms up.
     pub drift: f64,
     /// Added to the log of a metric from one position in a pair to the next.
     pub position_effect: f64,
-    /// Factors on metrics, by the arm's name and `workload.metric`, `workload.*` or `*`; the most exact name counts.
+    /// Factors on metrics, by the arm's name and `workload.metric`, `workload.*` or `*`; the most specific name counts.
     pub effects: BTreeMap<String, BTreeMap<String, f64>>,
-    /// What goes wrong; the first that matches a trial happens to it.
+    /// Incidents; the first that matches a trial happens to it.
     pub incidents: Vec<Incident>,
 }
 
@@ -59,7 +59,7 @@ impl Default for Script {
     }
 }
 
-/// Something that goes wrong in every trial that matches all conditions given.
+/// An incident, which happens in every trial that matches all its conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Incident {
@@ -72,16 +72,16 @@ pub struct Incident {
     pub slot: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// A workload that runs in the trial, alone or with others.
+    /// A workload of the trial, alone or with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
 }
 
-/// What goes wrong.
+/// The kind of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// The host fails for this once.
+    /// The host fails once.
     Void,
     /// The host fails for good.
     Fatal,
@@ -89,7 +89,7 @@ pub enum What {
     Stall,
     /// The guest names another kernel release than its arm's.
     WrongRelease,
-    /// The workload keeps back its last metric.
+    /// The workload omits its last metric.
     MissingMetric,
     /// The guest fails.
     #[serde(untagged)]
@@ -177,7 +177,7 @@ impl Host for SimHost {
             _ => {}
         }
         let steps = trial.slot.order.len() as u32;
-        // The boot takes as long as a workload does.
+        // The boot takes as long as one workload.
         let share = duration / (steps + 1);
         let until = |step: u32| end.checked_sub(share * (steps - step)).unwrap_or(end);
         pause(until(0), trial.cancel)?;
@@ -240,7 +240,7 @@ impl Host for SimHost {
     }
 }
 
-/// A plausible size for a metric of that unit, before effects and noise.
+/// A plausible value for a metric of that unit, before effects and noise.
 fn base(unit: Unit) -> f64 {
     match unit {
         Unit::Ns => 1_000.0,
@@ -254,7 +254,7 @@ fn base(unit: Unit) -> f64 {
     }
 }
 
-/// A standard normal deviate that depends on nothing but `seed` and `name` (Box–Muller on two words of a hash).
+/// A standard normal deviate that depends only on `seed` and `name` (Box–Muller on two words of a hash).
 fn normal(seed: u64, name: &str) -> f64 {
     let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(name).finalize();
     let uniform = |at: usize| {

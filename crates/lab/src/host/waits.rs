@@ -1,4 +1,4 @@
-//! What a trial waited for, from what its windows marked and what was traced meanwhile.
+//! What a trial waited for, from its windows' marks and the waits traced.
 
 use anyhow::ensure;
 
@@ -8,7 +8,7 @@ use bigiron_model::waits::{LockStat, SCHEMA, Traced, TrialWaits, WindowWaits};
 use bigiron_model::workload::Window;
 use bigiron_probe::locks::waits::ByMetric;
 
-/// The evidence of a trial: `marked` are its windows, and `windows` what was waited for in each.
+/// The evidence of a trial: `marked` are its windows, and `windows` the waits in each.
 pub(super) fn evidence(
     trial: &Trial<'_>,
     metrics: Values,
@@ -16,10 +16,10 @@ pub(super) fn evidence(
     (cpus, traced, windows): (u32, Traced, &[WindowWaits]),
     stat: Vec<LockStat>,
 ) -> anyhow::Result<TrialWaits> {
-    ensure!(!marked.is_empty(), "Its workloads do not mark what they measure");
+    ensure!(!marked.is_empty(), "Its workloads do not mark their windows");
     ensure!(
         windows.len() == marked.len(),
-        "{} windows were marked with their times, and the trial tells of {}; more marks than can be kept are none",
+        "{} windows have marks with times, but the trial reports {}; with too many marks none are kept",
         windows.len(),
         marked.len()
     );

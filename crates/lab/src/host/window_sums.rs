@@ -1,6 +1,6 @@
-//! What windows executed, added up by the metrics that they explain.
+//! The work of windows, summed by the metrics that they explain.
 //!
-//! Invariant: metrics stand in the order in which they were first met, functions by how much of them was executed.
+//! Invariant: metrics are in the order of first occurrence, functions in the order of their cost.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ struct MetricSum {
 }
 
 impl WindowSums {
-    /// Adds a window, and how often it executed what.
+    /// Adds a window, and how often it executed each function.
     pub(super) fn add<'a>(
         &mut self,
         workload: &str,
@@ -52,7 +52,7 @@ impl WindowSums {
         }
     }
 
-    /// Adds the system calls of a window that has been added.
+    /// Adds the system calls of a window that was added before.
     pub(super) fn add_calls(&mut self, workload: &str, window: &Window, calls: &HashMap<String, u64>) {
         for sum in self.0.iter_mut().filter(|s| s.workload == workload && window.metrics.contains(&s.metric)) {
             for (name, n) in calls {

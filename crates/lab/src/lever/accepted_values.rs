@@ -1,25 +1,25 @@
-//! Which values a lever takes, and what is written for them.
+//! The values that a lever accepts, and the text written for them.
 
 use super::policy;
 use bigiron_model::size;
 use bigiron_model::suggest;
 
-/// Which values a lever takes.
+/// The values that a lever accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedValues {
     /// A word that the kernel lists in the file itself, the chosen one in brackets.
     Offered,
-    /// A word that the kernel lists in a file of that name beside it.
+    /// A word that the kernel lists in another file of the same folder.
     OfferedBeside(&'static str),
     /// A whole number.
     Number { least: i64, most: i64 },
-    /// An amount of memory that the file has in KiB.
+    /// An amount of memory; the file has KiB.
     Kib,
-    /// `on` or `off`, and what the file is told for them.
+    /// `on` or `off`, and the text written for them.
     Switch { on: &'static str, off: &'static str },
-    /// A word, and what the file is told for it.
+    /// A word, and the text written for it.
     Words(&'static [(&'static str, &'static str)]),
-    /// Pages of memory to be set aside, all of them.
+    /// A number of memory pages to reserve, all of which must be available.
     Pages,
     /// An amount of memory.
     Bytes { least: u64 },
@@ -29,12 +29,12 @@ pub enum AcceptedValues {
     Policy,
     /// `zram:SIZE[:ALGORITHM]`.
     Swap,
-    /// Whatever the kernel takes.
+    /// Any text; the kernel decides.
     Text,
 }
 
 impl AcceptedValues {
-    /// What is written for `value`, or what would be right.
+    /// The text written for `value`, or an error that says what would be right.
     pub fn written(self, value: &str) -> Result<String, String> {
         match self {
             AcceptedValues::Offered | AcceptedValues::OfferedBeside(_) if value.contains(char::is_whitespace) => {
@@ -46,23 +46,23 @@ impl AcceptedValues {
                 if (least..=most).contains(&number) {
                     Ok(number.to_string())
                 } else if most == i64::MAX {
-                    Err(format!("it is {least} or more"))
+                    Err(format!("it must be {least} or more"))
                 } else {
-                    Err(format!("it is from {least} to {most}"))
+                    Err(format!("it must be from {least} to {most}"))
                 }
             }
             AcceptedValues::Kib => match size::parse_bytes(value)? {
                 bytes if bytes % 1024 == 0 => Ok((bytes / 1024).to_string()),
-                _ => Err("it is whole KiB, such as `128K`".to_owned()),
+                _ => Err("it must be whole KiB, such as `128K`".to_owned()),
             },
             AcceptedValues::Switch { on, off } => match value {
                 "on" => Ok(on.to_owned()),
                 "off" => Ok(off.to_owned()),
-                _ => Err("it is `on` or `off`".to_owned()),
+                _ => Err("it must be `on` or `off`".to_owned()),
             },
             AcceptedValues::Words(words) => match words.iter().find(|(word, _)| *word == value) {
                 Some((_, written)) => Ok((*written).to_owned()),
-                None => Err(format!("it is {}", suggest::list(words.iter().map(|(word, _)| word)))),
+                None => Err(format!("it must be {}", suggest::list(words.iter().map(|(word, _)| word)))),
             },
             AcceptedValues::Pages => match value.parse::<u32>() {
                 Ok(pages) => Ok(pages.to_string()),
@@ -70,7 +70,7 @@ impl AcceptedValues {
             },
             AcceptedValues::Bytes { least } => match size::parse_bytes(value)? {
                 bytes if bytes >= least => Ok(bytes.to_string()),
-                _ => Err(format!("it is at least {}", size::print_bytes(least))),
+                _ => Err(format!("it must be at least {}", size::print_bytes(least))),
             },
             AcceptedValues::Cpus => bigiron_sys::cpu_list::parse(value)
                 .map(|_| value.to_owned())
@@ -80,33 +80,33 @@ impl AcceptedValues {
         }
     }
 
-    /// For lists: what may be written.
+    /// A description for lists of levers.
     pub fn describe(self) -> String {
         match self {
             AcceptedValues::Offered => "one of those that the kernel offers".to_owned(),
-            AcceptedValues::OfferedBeside(file) => format!("one of those in `{file}` beside it"),
+            AcceptedValues::OfferedBeside(file) => format!("one of those in the neighbouring file `{file}`"),
             AcceptedValues::Number { least, most } if most == i64::MAX => format!("a number, {least} or more"),
             AcceptedValues::Number { least, most } => format!("{least} to {most}"),
             AcceptedValues::Kib => "an amount such as `128K`".to_owned(),
             AcceptedValues::Switch { .. } => "`on` or `off`".to_owned(),
             AcceptedValues::Words(words) => suggest::list(words.iter().map(|(word, _)| word)),
-            AcceptedValues::Pages => "a number of pages, all of which must be had".to_owned(),
+            AcceptedValues::Pages => "a number of pages, all of which must be available".to_owned(),
             AcceptedValues::Bytes { .. } => "an amount such as `512M`".to_owned(),
             AcceptedValues::Cpus => "a list of CPUs such as `0,2-3`".to_owned(),
             AcceptedValues::Policy => "`default`, `local`, `preferred:NODE`, `bind:NODES`, `interleave[:NODES]` or `weighted-interleave[:NODES]`".to_owned(),
             AcceptedValues::Swap => "`zram:SIZE` or `zram:SIZE:ALGORITHM`".to_owned(),
-            AcceptedValues::Text => "what the kernel takes".to_owned(),
+            AcceptedValues::Text => "any text that the kernel accepts".to_owned(),
         }
     }
 
-    /// Whether `shown`, as read back, is what `written` asked for.
+    /// Whether the value read back, `shown`, corresponds to `written`.
     pub fn is_taken(self, written: &str, shown: &str) -> bool {
         let nonzero = || {
             let number = shown.strip_prefix("0x").map_or_else(|| shown.parse(), |hex| u64::from_str_radix(hex, 16));
             number.is_ok_and(|n| n != 0)
         };
         match self {
-            // The generations of the page lists are switched by y and n, and shown as a mask.
+            // The switch of multi-gen LRU is written as y or n, and shown as a mask.
             AcceptedValues::Switch { on, .. } if written == on && shown.starts_with("0x") => nonzero(),
             AcceptedValues::Switch { off, .. } if written == off && shown.starts_with("0x") => !nonzero(),
             _ => super::same_value(shown, written),

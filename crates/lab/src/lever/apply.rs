@@ -1,7 +1,7 @@
-//! Setting levers in a running kernel and reading them back.
+//! Sets levers in a running kernel and reads them back.
 //!
-//! Invariant: a setting that returns was seen in force; how to take a change back is noted before it is made. When one setting fails, those
-//! before it are in force: the caller takes everything back to a mark of its own.
+//! Invariant: a setting that returns successfully is in force; the undo of a change is logged before the change is made. When one
+//! setting fails, those before it are in force: the caller undoes everything back to its own mark.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -21,33 +21,33 @@ use bigiron_model::setting::{Setting, TypedSetting};
 use bigiron_sys::kernel_file::{below, read};
 use bigiron_sys::network::Network;
 
-/// Where the workload's processes are to be.
+/// Where the workload's processes run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
-    /// Any, if empty.
+    /// Empty: any CPU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
-    /// The network that belongs to the trial alone, if any does: where those go to who need it.
+    /// The trial's own network, if it has one, for the processes that need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Policy>,
 }
 
-/// What was set.
+/// The result of setting levers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     pub changes: Vec<FileChange>,
     pub placement: Placement,
 }
 
-/// Sets what `settings` say, in the order in which they can work: a scheduler before its tunables, what switches polling on before how it
-/// is done, swap when everything else is set.
+/// Sets `settings` in an order that works: a scheduler before its tunables, a switch of polling before its parameters, swap after
+/// everything else.
 ///
 /// # Errors
-/// ``Lever `NAME=VALUE` did not take`` and why, with what the kernel offers.
+/// ``Lever `NAME=VALUE` did not take`` and the reason, with the kernel's choices.
 pub fn apply(settings: &[Setting], site: &Site<'_>, notes: &mut dyn ChangeLog) -> Result<Applied, String> {
     let mut ordered: Vec<&Setting> = settings.iter().collect();
     ordered.sort_by_key(|(name, _)| match name.as_str() {
@@ -93,7 +93,7 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn ChangeLog, applied: &
 }
 
 fn write(lever: &Lever, what: &str, path: &Path, text: &str, notes: &mut dyn ChangeLog) -> Result<FileChange, String> {
-    // The last to be noted is the first to be restored: what the change touches comes back after it.
+    // The last change logged is the first undone: the files that a change affects are restored after it.
     for other in touched(lever, path, notes.root()) {
         notes.keep(what, &other).map_err(|e| e.to_string())?;
     }
@@ -135,31 +135,31 @@ fn touched(lever: &Lever, path: &Path, root: &Path) -> Vec<PathBuf> {
     candidates.into_iter().filter(restorable).collect()
 }
 
-/// Why the kernel did not take what was written.
+/// Why the kernel refused the value.
 fn refused(lever: &Lever, path: &Path, text: &str, cause: &std::io::Error, root: &Path) -> String {
     let now = read(&below(root, path)).unwrap_or_default();
     let path = path.display();
     match lever.takes {
-        AcceptedValues::Offered => format!("the kernel lists `{text}` in `{path}` and refuses it: {cause}"),
+        AcceptedValues::Offered => format!("the kernel lists `{text}` in `{path}` but refuses it: {cause}"),
         _ => format!("the kernel refuses `{text}` for `{path}`, which says `{}`: {cause}", crate::undo::chosen(&now)),
     }
 }
 
 impl Placement {
-    /// Whether nothing was asked for.
+    /// Whether nothing is restricted.
     pub fn is_anywhere(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Puts this process, and all that it starts from now on, where it is to be. It has one thread still.
+    /// Applies the placement to this process and all that it starts from now on. It must still be single-threaded.
     ///
     /// # Errors
-    /// The kernel does not let it there.
+    /// If the kernel refuses.
     pub fn take(&self) -> Result<(), String> {
         if let Some(group) = &self.cgroup {
             let file = group.join("cgroup.procs");
             bigiron_sys::kernel_file::write(&file, "0")
-                .map_err(|e| format!("`{}` does not take us: {e}", file.display()))?;
+                .map_err(|e| format!("`{}` does not accept this process: {e}", file.display()))?;
         }
         if let Some(policy) = &self.memory {
             policy.take()?;
@@ -171,7 +171,7 @@ impl Placement {
         for cpu in &self.cpus {
             let cpu = *cpu as usize;
             if cpu >= CpuSet::MAX_CPU {
-                return Err(format!("CPU {cpu} is beyond what a process can be pinned to"));
+                return Err(format!("CPU {cpu} is beyond the range that a process can be pinned to"));
             }
             wanted.set(cpu);
         }

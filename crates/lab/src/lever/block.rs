@@ -1,4 +1,4 @@
-//! `block.*`: the queues of the disks that the study's data lies on.
+//! `block.*`: the queues of the disks that hold the study's data.
 
 use super::accepted_values::AcceptedValues;
 use super::runtime::{Lever, LeverTarget, SideEffects};
@@ -19,28 +19,33 @@ pub const LEVERS: &[Lever] = &[
         since: None,
         summary: "I/O scheduler: none, mq-deadline, kyber, bfq",
     },
-    queue("block.iosched.NAME", "iosched/NAME", AcceptedValues::Text, "a tunable of the scheduler that is chosen"),
-    queue("block.nr-requests", "nr_requests", COUNT, "requests that the scheduler, or without one the device, holds"),
+    queue("block.iosched.NAME", "iosched/NAME", AcceptedValues::Text, "a tunable of the chosen scheduler"),
+    queue(
+        "block.nr-requests",
+        "nr_requests",
+        COUNT,
+        "number of requests that the scheduler (or the device, without one) queues",
+    ),
     Lever {
         name: "block.read-ahead",
         place: LeverTarget::Device("read_ahead_kb"),
         takes: AcceptedValues::Kib,
         touches: SideEffects::Nothing,
         since: None,
-        summary: "most that is read ahead of a sequential reader",
+        summary: "maximum read-ahead for a sequential reader",
     },
-    queue("block.max-sectors-kb", "max_sectors_kb", AcceptedValues::Kib, "largest request that is sent to the device"),
+    queue("block.max-sectors-kb", "max_sectors_kb", AcceptedValues::Kib, "largest request sent to the device"),
     queue(
         "block.wbt-lat-us",
         "wbt_lat_usec",
         COUNT,
-        "target latency of reads, to which write-back is throttled; 0 is off",
+        "target latency of reads, for which write-back is throttled; 0 is off",
     ),
     queue(
         "block.write-cache",
         "write_cache",
         AcceptedValues::Words(&[("back", "write back"), ("through", "write through")]),
-        "whether the kernel believes the device's write cache volatile, and flushes it",
+        "whether the kernel treats the device's write cache as volatile and flushes it",
     ),
     queue(
         "block.nomerges",
@@ -52,12 +57,12 @@ pub const LEVERS: &[Lever] = &[
         "block.rq-affinity",
         "rq_affinity",
         AcceptedValues::Number { least: 0, most: 2 },
-        "completion on any CPU (0), in the group (1) or on the very CPU (2) that asked",
+        "completion on any CPU (0), in the group (1) or on the CPU (2) that submitted the request",
     ),
-    queue("block.rotational", "rotational", SWITCH, "whether the kernel takes the device for a spinning disk"),
+    queue("block.rotational", "rotational", SWITCH, "whether the kernel treats the device as a spinning disk"),
     queue("block.add-random", "add_random", SWITCH, "whether its interrupts feed the random number generator"),
     queue("block.iostats", "iostats", SWITCH, "whether I/O is counted"),
 ];
 
-/// The modules that schedulers may come in.
+/// The modules that may contain schedulers.
 pub const SCHEDULER_MODULES: &[&str] = &["mq_deadline", "kyber_iosched", "bfq"];

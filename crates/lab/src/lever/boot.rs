@@ -1,14 +1,14 @@
 //! `boot.NAME[=VALUE]`: a word on the kernel's command line.
 //!
-//! Invariant: a word passes only if the guest's kernel shows that it took it. A kernel that does not know a parameter boots all
-//! the same; it then says so in its log (from 5.14 on) and hands the word to init, as an argument or in the environment (always).
-//! Both are looked at, so that a mistyped or obsolete parameter can never be reported as "no effect".
+//! Invariant: a word passes only if the guest's kernel shows that it took effect. A kernel that does not know a parameter boots
+//! all the same; it reports the word in its log (from 5.14 on) and passes it to init, as an argument or in the environment
+//! (always). Both are checked, so that a mistyped or obsolete parameter can never be reported as "no effect".
 
 mod proof;
 
 use super::LeverError;
 
-/// In a few words.
+/// Short description.
 pub const SUMMARY: &str = "a word on the kernel's command line, such as `boot.mitigations=off`";
 
 /// Parameters that bigiron sets itself: a guest with others would not be a trial of this study.
@@ -33,7 +33,7 @@ const RESERVED: &[&str] = &[
     "rw",
 ];
 
-/// What a guest shows about the command line it was booted with.
+/// What a guest shows about its command line.
 pub struct BootedCommandLine<'a> {
     /// /proc/cmdline.
     pub cmdline: &'a str,
@@ -73,10 +73,10 @@ pub(super) fn check(lever: &str, name: &str, value: &str) -> Result<(), LeverErr
     Ok(())
 }
 
-/// Reads back whether the guest's kernel took each of `words` (as made by [`super::cmdline`]).
+/// Reads back whether the guest's kernel took each of `words` (from [`super::cmdline`]).
 ///
 /// # Errors
-/// The first word that was not taken, and why that is known.
+/// The first word that did not take, and the evidence.
 pub fn verify(words: &[String], seen: &BootedCommandLine<'_>) -> Result<(), String> {
     words.iter().try_for_each(|word| verify_word(word, seen).map_err(|why| format!("`{word}` did not take: {why}")))
 }
@@ -88,7 +88,7 @@ fn verify_word(word: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     }
     let words: Vec<&str> = seen.cmdline.split_ascii_whitespace().collect();
     let proved = proof::prove(&canonical(name), value, &words, seen);
-    // What the kernel offers says more than that it did not know the word.
+    // The kernel's list of choices says more than the fact that it did not know the word.
     if let Some(Err(why)) = proved.as_ref().filter(|_| name == "preempt") {
         return Err(why.clone());
     }
@@ -100,7 +100,7 @@ fn verify_word(word: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     }
     let same = |other: &str| canonical(other.split('=').next().unwrap_or(other)) == canonical(name);
     if seen.init_args.iter().chain(seen.init_environment).any(|other| same(other)) {
-        return Err("this kernel does not know it and handed it to init".to_owned());
+        return Err("this kernel does not know it and passed it to init".to_owned());
     }
     if proved.is_some() {
         return Ok(());
@@ -110,7 +110,7 @@ fn verify_word(word: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
         return proof::shown(&path, value.unwrap_or(""), seen);
     }
     match name.split_once('.') {
-        // The kernel drops a word for a module that never comes without a sound: only the module's own parameter proves it.
+        // The kernel silently drops a word for a module that is never loaded: only the module's own parameter proves it.
         Some((module, parameter)) => {
             let path = format!("/sys/module/{}/parameters/{}", canonical(module), canonical(parameter));
             proof::shown(&path, value.unwrap_or("Y"), seen)
@@ -119,7 +119,7 @@ fn verify_word(word: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     }
 }
 
-/// The line of the kernel's log that says that parameter `name` was not understood.
+/// The line of the kernel's log that rejects parameter `name`.
 fn rejection<'l>(name: &str, log: &'l str) -> Option<&'l str> {
     let name = canonical(name);
     let names_it = |words: &str| {

@@ -9,16 +9,16 @@ use bigiron_sys::kernel_file::{below, read, write};
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
-/// Why no cgroup can limit memory on the machine below `root`; `None` if nothing speaks against it.
+/// Why no cgroup can limit memory on the machine below `root`; `None` if one can.
 pub(super) fn missing(root: &Path) -> Option<String> {
     let Ok(offered) = read(&below(root, Path::new(MOUNT)).join("cgroup.controllers")) else {
-        return Some(format!("`{MOUNT}` is not a cgroup of version 2, which alone bigiron uses"));
+        return Some(format!("`{MOUNT}` is not a version 2 cgroup, the only version that bigiron supports"));
     };
     let has = offered.split_whitespace().any(|c| c == "memory");
-    (!has).then(|| format!("`{MOUNT}/cgroup.controllers` offers `{}`, and `memory` is not among them", offered.trim()))
+    (!has).then(|| format!("`{MOUNT}/cgroup.controllers` offers `{}`, without `memory`", offered.trim()))
 }
 
-/// Makes a cgroup whose processes may use `bytes` of memory together.
+/// Creates a cgroup whose processes together may use `bytes` of memory.
 pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn ChangeLog) -> Result<(PathBuf, Vec<FileChange>), String> {
     let root = notes.root().to_owned();
     let at = |path: &Path| below(&root, path);
@@ -28,7 +28,8 @@ pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn ChangeLog) -> Result
     if !given.split_whitespace().any(|c| c == "memory") {
         let undo = Inverse::Write { path: control.clone(), value: "-memory".to_owned(), shown: given.clone() };
         notes.note(what, undo).map_err(|e| e.to_string())?;
-        write(&at(&control), "+memory").map_err(|e| format!("`{}` does not take `+memory`: {e}", control.display()))?;
+        write(&at(&control), "+memory")
+            .map_err(|e| format!("`{}` does not accept `+memory`: {e}", control.display()))?;
         let after = read(&at(&control)).unwrap_or_default();
         changes.push(FileChange {
             path: control.display().to_string(),
@@ -38,14 +39,14 @@ pub(super) fn limit(what: &str, bytes: u64, notes: &mut dyn ChangeLog) -> Result
     }
     let group = Path::new(MOUNT).join(format!("bigiron-{}", std::process::id()));
     if at(&group).exists() {
-        return Err(format!("{} is there already", group.display()));
+        return Err(format!("{} already exists", group.display()));
     }
     notes.note(what, Inverse::RemoveCgroup { path: group.clone() }).map_err(|e| e.to_string())?;
-    fs::create_dir(at(&group)).map_err(|e| format!("{} cannot be made: {e}", group.display()))?;
+    fs::create_dir(at(&group)).map_err(|e| format!("{} cannot be created: {e}", group.display()))?;
     let file = group.join("memory.max");
-    write(&at(&file), &bytes.to_string()).map_err(|e| format!("`{}` does not take {bytes}: {e}", file.display()))?;
+    write(&at(&file), &bytes.to_string()).map_err(|e| format!("`{}` does not accept {bytes}: {e}", file.display()))?;
     let after = read(&at(&file)).unwrap_or_default().trim().to_owned();
-    // The kernel keeps whole pages.
+    // The kernel rounds to whole pages.
     if after.parse() != Ok(bytes / 4096 * 4096) {
         return Err(format!("`{}` says `{after}`", file.display()));
     }

@@ -1,4 +1,4 @@
-//! `cpu.*`: which CPUs, how fast, and how tasks are put onto them.
+//! `cpu.*`: which CPUs the workload uses, their frequency, and the placement of tasks.
 
 use super::accepted_values::AcceptedValues;
 use super::runtime::{Lever, LeverTarget, SideEffects};
@@ -32,13 +32,13 @@ pub const LEVERS: &[Lever] = &[
         "cpu.governor",
         "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
         AcceptedValues::OfferedBeside("scaling_available_governors"),
-        "who chooses the frequency: performance, powersave, schedutil …",
+        "the frequency governor: performance, powersave, schedutil …",
     ),
     file(
         "cpu.energy-preference",
         "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
         AcceptedValues::OfferedBeside("energy_performance_available_preferences"),
-        "what the hardware leans to: performance, balance_performance, power …",
+        "the hardware's energy preference: performance, balance_performance, power …",
     ),
     file(
         "cpu.boost",
@@ -66,7 +66,7 @@ pub const LEVERS: &[Lever] = &[
 fn tunable(name: &str) -> Result<String, String> {
     let usable = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if name == "features" || name == "debug" {
-        return Err("its file shows a list and not one value, so nothing can be read back".to_owned());
+        return Err("its file shows a list instead of one value, so it cannot be read back".to_owned());
     }
     if name.split('.').all(usable) {
         Ok(format!("/sys/kernel/debug/sched/{}", name.replace('.', "/")))

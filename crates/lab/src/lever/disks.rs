@@ -1,4 +1,4 @@
-//! Which block devices the data of a folder lies on.
+//! The block devices that hold a folder's data.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use bigiron_sys::mount;
 
-/// The devices below a folder, as /sys/block names them.
+/// The devices below a folder, as named in /sys/block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disks {
-    /// What the file systems lie on.
+    /// The devices that hold the file systems.
     pub devices: Vec<String>,
-    /// The disks at the bottom: the same, unless a device is built of others (LVM, dm-crypt, RAID).
+    /// The underlying disks: the same, unless a device is built from others (LVM, dm-crypt, RAID).
     pub disks: Vec<String>,
 }
 
@@ -19,20 +19,19 @@ impl Disks {
     /// The devices below `folder`.
     ///
     /// # Errors
-    /// There is none, and why.
+    /// If there is none; the message gives the reason.
     pub fn below(folder: &Path) -> Result<Self, String> {
         let at = folder.display();
         let metadata = fs::metadata(folder).map_err(|e| format!("`{at}`: {e}"))?;
         let mut number = metadata.dev();
         let mount = mount::of(folder);
-        // btrfs and others have numbers of their own, and say which device they were mounted from.
+        // btrfs and others have their own device numbers; the mount table names the device that they were mounted from.
         if rustix::fs::major(number) == 0 {
             let source = mount.as_ref().map(|m| m.source.clone()).unwrap_or_default();
             let device = fs::metadata(&source).ok().filter(|m| m.file_type().is_block_device());
             let kind = mount.map_or_else(|| "a file system".to_owned(), |m| m.kind);
-            number = device
-                .map(|m| m.rdev())
-                .ok_or_else(|| format!("`{at}` lies on {kind}, which has no block device below it"))?;
+            number =
+                device.map(|m| m.rdev()).ok_or_else(|| format!("`{at}` is on {kind}, which has no block device"))?;
         }
         Self::numbered(number, folder)
     }
@@ -40,19 +39,19 @@ impl Disks {
     /// A device itself.
     ///
     /// # Errors
-    /// It is none, or /sys does not show it.
+    /// If it is not a block device, or /sys does not show it.
     pub fn of(device: &Path) -> Result<Self, String> {
         let metadata = fs::metadata(device).map_err(|e| format!("`{}`: {e}", device.display()))?;
         Self::numbered(metadata.rdev(), device)
     }
 
-    /// The device of that number, on which `what` lies.
+    /// The device of that number, which holds `what`.
     fn numbered(number: u64, what: &Path) -> Result<Self, String> {
         let at = what.display();
         let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
         let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
         let mut device = fs::canonicalize(&link)
-            .map_err(|_| format!("`{at}` lies on the device {major}:{minor}, which /sys does not show"))?;
+            .map_err(|_| format!("`{at}` is on the device {major}:{minor}, which /sys does not show"))?;
         if device.join("partition").exists() {
             device.pop();
         }
@@ -61,7 +60,7 @@ impl Disks {
         Ok(found)
     }
 
-    /// The same of several folders.
+    /// Merges the devices of several folders.
     pub fn join(&mut self, other: Self) {
         self.devices.extend(other.devices);
         self.disks.extend(other.disks);
@@ -78,7 +77,7 @@ impl Disks {
     }
 }
 
-/// The disks that `device` is built of.
+/// The disks from which `device` is built.
 fn bottom(device: &Path, disks: &mut Vec<String>) {
     let slaves: Vec<PathBuf> =
         fs::read_dir(device.join("slaves")).into_iter().flatten().flatten().map(|e| e.path()).collect();
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn what_has_no_device_says_so() {
         let why = Disks::below(Path::new("/proc/self")).unwrap_err();
-        assert_eq!(why, "`/proc/self` lies on proc, which has no block device below it");
+        assert_eq!(why, "`/proc/self` is on proc, which has no block device");
     }
 
     #[test]

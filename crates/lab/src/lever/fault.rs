@@ -1,6 +1,6 @@
-//! `fault.inject`: makes a guest fail on purpose, to rehearse the survival verdict: would my gate notice a kernel that crashes?
+//! `fault.inject`: makes a guest fail on purpose, to rehearse the survival verdict: would a gate detect a kernel that crashes?
 //!
-//! Invariant: a fault is injected only where an arm's settings name it, and those settings stand in plan and report.
+//! Invariant: a fault is injected only if an arm's settings name it, and plan and report show those settings.
 
 use std::str::FromStr;
 
@@ -12,10 +12,10 @@ use bigiron_model::suggest;
 /// The lever's name.
 pub const INJECT: &str = "fault.inject";
 
-/// In a few words.
-pub const SUMMARY: &str = "a failure on purpose, to rehearse the survival verdict: panic, hang, kill-agent, kill-init";
+/// Short description.
+pub const SUMMARY: &str = "a deliberate failure, to rehearse the survival verdict: panic, hang, kill-agent, kill-init";
 
-/// A failure that the guest is told to have, to rehearse the survival verdict.
+/// A failure that the guest performs, to rehearse the survival verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -25,7 +25,7 @@ pub enum Fault {
     Hang,
     /// The process that runs the workload is killed.
     KillAgent,
-    /// PID 1 goes away.
+    /// PID 1 exits.
     KillInit,
 }
 

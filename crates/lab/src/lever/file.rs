@@ -1,4 +1,4 @@
-//! `file.PATH=VALUE`: any file of /sys or /proc/sys, for what has no lever of its own.
+//! `file.PATH=VALUE`: any file of /sys or /proc/sys, for settings without a lever.
 
 use super::accepted_values::AcceptedValues;
 use super::runtime::{Lever, LeverTarget, SideEffects};
@@ -15,13 +15,13 @@ pub const LEVERS: &[Lever] = &[Lever {
 fn path(path: &str) -> Result<String, String> {
     let settings = ["/sys/", "/proc/sys/"];
     if !settings.iter().any(|folder| path.starts_with(folder)) {
-        return Err("the path begins with `/sys/` or `/proc/sys/`, as in `file./sys/kernel/mm/ksm/run`".to_owned());
+        return Err("the path must begin with `/sys/` or `/proc/sys/`, as in `file./sys/kernel/mm/ksm/run`".to_owned());
     }
     if path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
-        return Err("the path is written without `..`, `.` and doubled `/`".to_owned());
+        return Err("the path must not contain `..`, `.` or a doubled `/`".to_owned());
     }
     if path.contains(|c: char| !c.is_ascii_graphic() || c == '*') {
-        return Err("the path has no white space and no `*`".to_owned());
+        return Err("the path must not contain white space or `*`".to_owned());
     }
     Ok(path.to_owned())
 }

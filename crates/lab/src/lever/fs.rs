@@ -1,4 +1,4 @@
-//! `fs.*`: the file system on a guest's disk: which, how it is made, how it is mounted, where its journal lies.
+//! `fs.*`: the file system on a guest's disk: its type, how it is made and mounted, and where its journal is.
 
 use rustix::mount::MountFlags;
 
@@ -21,7 +21,7 @@ const fn lever(name: &'static str, summary: &'static str) -> Lever {
     }
 }
 
-/// Where the journal lies.
+/// The storage of the journal.
 pub const JOURNAL: &str = "fs.journal";
 
 /// Every storage that a guest can have.
@@ -35,19 +35,19 @@ const STORAGE: &[(&str, &str)] = &[
 ];
 
 pub const LEVERS: &[Lever] = &[
-    lever("fs.type", "the file system of an arm, in place of the study's"),
+    lever("fs.type", "the file system of an arm, instead of the study's"),
     lever("fs.mkfs", "options for the program that makes it, such as `-O ^has_journal`"),
     lever(
         "fs.mount",
-        "mount options, such as `data=writeback`; `noatime` goes without saying, unless another atime is asked for",
+        "mount options, such as `data=writeback`; `noatime` is the default unless an atime option is given",
     ),
     Lever {
         takes: AcceptedValues::Words(STORAGE),
-        ..lever(JOURNAL, "storage of a disk of its own for the journal of ext3, ext4 or xfs")
+        ..lever(JOURNAL, "storage of a separate disk for the journal of ext3, ext4 or xfs")
     },
 ];
 
-/// Options of mount(8) that are flags of mount(2): the others are the file system's.
+/// Options of mount(8) that are flags of mount(2); all others belong to the file system.
 const FLAGS: &[(&str, MountFlags)] = &[
     ("noatime", MountFlags::NOATIME),
     ("relatime", MountFlags::RELATIME),
@@ -67,13 +67,15 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), String> {
             Some((_, why)) => (*why).to_owned(),
             None => format!("it can be {}", suggest::list(image::filesystems())),
         }),
-        "fs.mkfs" if !value.starts_with('-') => Err("options begin with `-`, as in `-O ^has_journal`".to_owned()),
+        "fs.mkfs" if !value.starts_with('-') => Err("options must begin with `-`, as in `-O ^has_journal`".to_owned()),
         "fs.mount"
             if value.split(',').any(|option| option.is_empty() || matches!(option, "ro" | "remount" | "bind")) =>
         {
             Err("write options that leave the disk writable, with commas between them".to_owned())
         }
-        "fs.mount" if value.contains(char::is_whitespace) => Err("mount options have no white space".to_owned()),
+        "fs.mount" if value.contains(char::is_whitespace) => {
+            Err("mount options must not contain white space".to_owned())
+        }
         _ => Ok(()),
     }
 }
@@ -82,12 +84,12 @@ fn of<'a>(settings: &'a [Setting], lever: &str) -> Option<&'a str> {
     settings.iter().find(|(name, _)| name == lever).map(|(_, value)| value.as_str())
 }
 
-/// The file system of an arm with `settings`, of a study with `default`.
+/// The file system of an arm with `settings`, in a study with `default`.
 pub fn kind<'a>(settings: &'a [Setting], default: &'a str) -> &'a str {
     of(settings, "fs.type").unwrap_or(default)
 }
 
-/// What the program that makes the file system is told besides bigiron's own options.
+/// Options for the mkfs program, in addition to bigiron's own.
 pub fn mkfs(settings: &[Setting]) -> &str {
     of(settings, "fs.mkfs").unwrap_or("")
 }
@@ -97,12 +99,12 @@ pub fn mount(settings: &[Setting]) -> &str {
     of(settings, "fs.mount").unwrap_or("")
 }
 
-/// The storage of the journal, if it has a disk of its own.
+/// The storage of the journal, if it is on a separate disk.
 pub fn journal(settings: &[Setting]) -> Option<&'static StorageProfile> {
     of(settings, JOURNAL).and_then(storage::find)
 }
 
-/// Whether `settings` ask for anything that the study's own file system is not.
+/// Whether `settings` change the study's own file system.
 pub fn is_set(settings: &[Setting]) -> bool {
     settings.iter().any(|(name, _)| name.starts_with("fs."))
 }
@@ -123,7 +125,7 @@ pub fn split(options: &str) -> (MountFlags, String) {
     (flags, data.join(","))
 }
 
-/// The line of the kernel's log that says that an option was passed over.
+/// The line of the kernel's log that reports an ignored option.
 pub fn ignored<'l>(options: &str, log: &'l str) -> Option<&'l str> {
     let names: Vec<&str> =
         options.split(',').map(|o| o.split('=').next().unwrap_or(o)).filter(|o| !o.is_empty()).collect();
@@ -173,7 +175,7 @@ mod tests {
         assert!(STORAGE.iter().map(|(name, _)| *name).eq(storage::names(bigiron_model::clock::Clock::Wall)));
         for none in ["flash", "folder", "off"] {
             let why = crate::lever::check(JOURNAL, none).unwrap_err().to_string();
-            assert!(why.contains("it is `nvme`, `ssd`, `hdd`, "), "{why}");
+            assert!(why.contains("it must be `nvme`, `ssd`, `hdd`, "), "{why}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `memory.*`: how much memory the workload may use, and from which NUMA nodes it comes.
+//! `memory.*`: how much memory the workload may use, and on which NUMA nodes.
 
 use super::accepted_values::AcceptedValues;
 use super::runtime::{Lever, LeverTarget, SideEffects};
 
-/// Least that a trial's process can begin with.
+/// Smallest limit with which a trial's process can start.
 const LEAST: u64 = 16 << 20;
 
 const fn lever(name: &'static str, takes: AcceptedValues, summary: &'static str) -> Lever {
@@ -14,7 +14,7 @@ pub const LEVERS: &[Lever] = &[
     lever(
         "memory.limit",
         AcceptedValues::Bytes { least: LEAST },
-        "most memory that the workload's processes may use, page cache included (cgroup v2)",
+        "maximum memory of the workload's processes, page cache included (cgroup v2)",
     ),
     lever("memory.policy", AcceptedValues::Policy, "the NUMA nodes that the workload's memory comes from"),
 ];

@@ -12,7 +12,7 @@ pub const LEVERS: &[Lever] = &[
         name: "mm.thp",
         place: LeverTarget::File("/sys/kernel/mm/transparent_hugepage/enabled"),
         takes: AcceptedValues::Offered,
-        // khugepaged raises it as soon as it runs, and lowers it never to what somebody had set.
+        // khugepaged raises it as soon as it runs, and never lowers it to the previous value.
         touches: SideEffects::Files(&["/proc/sys/vm/min_free_kbytes"]),
         since: None,
         summary: "transparent huge pages: always, madvise, never",
@@ -33,13 +33,13 @@ pub const LEVERS: &[Lever] = &[
         "mm.hugepages-2m",
         "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
         AcceptedValues::Pages,
-        "huge pages of 2 MiB that are set aside",
+        "reserved huge pages of 2 MiB",
     ),
     file(
         "mm.hugepages-1g",
         "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages",
         AcceptedValues::Pages,
-        "huge pages of 1 GiB that are set aside",
+        "reserved huge pages of 1 GiB",
     ),
     file(
         "mm.swappiness",
@@ -65,13 +65,13 @@ pub const LEVERS: &[Lever] = &[
         "mm.zswap-compressor",
         "/sys/module/zswap/parameters/compressor",
         AcceptedValues::Text,
-        "how zswap compresses: lzo, lz4, zstd, as far as the kernel has them",
+        "the compressor of zswap: lzo, lz4 or zstd, if the kernel has it",
     ),
     file(
         "mm.zswap-max-pool-percent",
         "/sys/module/zswap/parameters/max_pool_percent",
         AcceptedValues::Number { least: 1, most: 100 },
-        "most of memory that zswap takes",
+        "maximum share of memory for zswap",
     ),
     file(
         "mm.ksm",
@@ -85,6 +85,6 @@ pub const LEVERS: &[Lever] = &[
         takes: AcceptedValues::Swap,
         touches: SideEffects::Nothing,
         since: None,
-        summary: "a swap device in compressed memory, of that size",
+        summary: "a swap device of that size in compressed memory",
     },
 ];

@@ -1,7 +1,7 @@
-//! Levers: one thing each that can be set on an arm, or on all arms.
+//! Levers: things that can be set on an arm, or on all arms.
 //!
-//! Invariant: a lever that was set and cannot be read back as set is an error before anything is measured. What is set in a guest
-//! is thrown away with it; what is set on this machine is in the ledger of [`crate::undo`] before it is set.
+//! Invariant: a lever that was set but cannot be read back is an error before anything is measured. Settings in a guest disappear
+//! with it; settings on this machine are in the ledger of [`crate::undo`] before they are made.
 
 pub mod accepted_values;
 pub mod apply;
@@ -40,16 +40,16 @@ pub enum Scope {
     Workload,
 }
 
-/// A lever cannot be set as asked. Its text says what would be right.
+/// A lever cannot be set to this value. The text says what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeverError {
     #[error(
-        "`boot.` levers take {bytes} bytes of the command line, where there is room for {CMDLINE_LIMIT}; leave some out"
+        "`boot.` levers take {bytes} bytes of the command line, but only {CMDLINE_LIMIT} are available; leave some out"
     )]
     TooLong { bytes: usize },
     #[error("`{0}` is not a lever setting; write FAMILY.NAME or FAMILY.NAME=VALUE, such as `boot.mitigations=off`")]
     Form(String),
-    #[error("`{0}` ends after `=`; leave the `=` away for a lever without a value")]
+    #[error("`{0}` ends after `=`; omit the `=` for a lever without a value")]
     EmptyValue(String),
     #[error("Unknown lever `{lever}`; {right}")]
     Unknown { lever: String, right: String },
@@ -67,10 +67,10 @@ impl From<LeverError> for Refusal {
     }
 }
 
-/// Reads `FAMILY.NAME` or `FAMILY.NAME=VALUE`; `check` says whether there is such a lever and it takes such a value.
+/// Parses `FAMILY.NAME` or `FAMILY.NAME=VALUE`; `check` tests whether the lever exists and accepts the value.
 ///
 /// # Errors
-/// What is wrong with the form, or what `check` says.
+/// If the form is wrong, or `check` fails.
 pub fn parse_with(
     text: &str,
     check: impl FnOnce(&str, &str) -> Result<Scope, LeverError>,
@@ -87,7 +87,7 @@ pub fn parse_with(
     Ok((lever.to_owned(), value.to_owned()))
 }
 
-/// As [`parse_with`], of the levers that are no workload's options.
+/// As [`parse_with`], for levers that are not workload options.
 ///
 /// # Errors
 /// As [`parse_with`] and [`check`].
@@ -100,10 +100,10 @@ pub fn parse(text: &str) -> Result<Setting, LeverError> {
     })
 }
 
-/// Checks a setting; `None` if its family is none of [`families`], as that of a workload's option.
+/// Checks a setting; `None` if its family is not one of [`families`], as for a workload's option.
 ///
 /// # Errors
-/// There is no such lever in the family, or it does not take the value.
+/// If the family has no such lever, or the lever does not accept the value.
 pub fn check(lever: &str, value: &str) -> Result<Option<Scope>, LeverError> {
     let (family, name) = lever.split_once('.').ok_or_else(|| LeverError::Form(lever.to_owned()))?;
     match family {
@@ -114,7 +114,7 @@ pub fn check(lever: &str, value: &str) -> Result<Option<Scope>, LeverError> {
     }
 }
 
-/// The families of levers, without those that are workloads' options.
+/// The families of levers, without those of workload options.
 pub fn families() -> impl Iterator<Item = &'static str> {
     ["boot", "fault"].into_iter().chain(runtime::TABLES.iter().map(|(family, _)| *family))
 }
@@ -139,7 +139,7 @@ pub fn scope(lever: &str) -> Scope {
     }
 }
 
-/// What makes two spellings the same lever: the kernel takes `-` and `_` in a parameter's name as one.
+/// The key by which two spellings are the same lever: the kernel equates `-` and `_` in a parameter's name.
 pub fn key(lever: &str) -> String {
     match lever.strip_prefix("boot.") {
         Some(name) => format!("boot.{}", boot::canonical(name)),
@@ -157,7 +157,7 @@ pub fn check_duplicates(settings: &[Setting]) -> Result<(), LeverError> {
     Ok(())
 }
 
-/// `common` settings with an arm's `own` laid over them.
+/// `common` settings, overridden by an arm's `own`.
 pub fn overlay(common: &[Setting], own: &[Setting]) -> Vec<Setting> {
     let mut all: Vec<Setting> =
         common.iter().filter(|(lever, _)| !own.iter().any(|(o, _)| key(o) == key(lever))).cloned().collect();
@@ -165,11 +165,11 @@ pub fn overlay(common: &[Setting], own: &[Setting]) -> Vec<Setting> {
     all
 }
 
-/// Most bytes of levers' words on the kernel's command line. A kernel for x86-64 takes 2047 with bigiron's own words, and cuts off
-/// what is longer without saying so.
+/// Maximum bytes of levers' words on the kernel's command line. An x86-64 kernel takes 2047 bytes including bigiron's own words,
+/// and silently cuts off the rest.
 pub const CMDLINE_LIMIT: usize = 1856;
 
-/// Refuses more words than fit.
+/// Refuses words that do not fit.
 pub fn check_cmdline(settings: &[Setting]) -> Result<(), LeverError> {
     let bytes = cmdline(settings).join(" ").len();
     if bytes <= CMDLINE_LIMIT { Ok(()) } else { Err(LeverError::TooLong { bytes }) }
@@ -186,20 +186,20 @@ pub fn cmdline(settings: &[Setting]) -> Vec<String> {
         .collect()
 }
 
-/// The settings that are made in a running kernel, before the workloads.
+/// The settings to make in a running kernel, before the workloads.
 pub fn of_runtime(settings: &[Setting]) -> Vec<Setting> {
     let is = |lever: &str| runtime::find(lever).is_some_and(|named| named.lever.is_local());
     settings.iter().filter(|(lever, _)| is(lever)).cloned().collect()
 }
 
-/// Names of kernel modules that `settings` of a running kernel need, where a kernel has them as modules.
+/// Names of kernel modules that `settings` of a running kernel need, if the kernel has them as modules.
 pub fn modules(settings: &[Setting]) -> Vec<&'static str> {
     let mut modules = Vec::new();
     for (lever, value) in settings {
         match lever.as_str() {
-            // All of them, so that a wrong word meets the kernel's whole offer.
+            // All of them, so that a wrong word is compared with all the kernel's choices.
             "block.scheduler" => modules.extend(block::SCHEDULER_MODULES),
-            // Older kernels compress by modules of the crypto API, lzo-rle unless told otherwise.
+            // Older kernels compress with modules of the crypto API, by default lzo-rle.
             "mm.swap" => modules.extend(["zram", "lzo_rle"].into_iter().chain(swap::algorithm_module(value))),
             "mm.zswap-compressor" => modules.extend(swap::compressor(value)),
             "mm.zswap" => modules.push("lzo"),
@@ -210,7 +210,7 @@ pub fn modules(settings: &[Setting]) -> Vec<&'static str> {
     modules
 }
 
-/// Bytes of swap in compressed memory that the settings ask for.
+/// Bytes of compressed swap that the settings request.
 pub fn swap_bytes(settings: &[Setting]) -> u64 {
     let sizes =
         settings.iter().filter(|(lever, _)| lever == "mm.swap").filter_map(|(_, value)| swap::parse(value).ok());
@@ -222,7 +222,8 @@ pub fn injected(settings: &[Setting]) -> Option<Fault> {
     settings.iter().find(|(lever, _)| lever == fault::INJECT).and_then(|(_, value)| value.parse().ok())
 }
 
-/// Whether a value as shown is the value as given: equal, the same number, or the same truth value (shown as `Y` and `N`).
+/// Whether a value as shown equals the value given: the same text, the same number, or the same truth value (shown as `Y` and
+/// `N`).
 pub(crate) fn same_value(got: &str, want: &str) -> bool {
     fn number(s: &str) -> Option<i128> {
         match s.strip_prefix("0x") {

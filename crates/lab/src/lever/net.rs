@@ -1,20 +1,20 @@
 //! `net.*`: the devices between clients and servers.
 //!
-//! Invariant: what is set is set at both ends and read back at both, and what could only be set without effect is refused.
+//! Invariant: a setting is made at both ends and read back at both; a setting that could only be without effect is refused.
 
 use super::accepted_values::AcceptedValues;
 use super::runtime::{Lever, LeverTarget, SideEffects};
 use bigiron_model::record::FileChange;
 use bigiron_sys::network::{Attribute, Offload, PairEnd, TrialLink, VethPair};
 
-/// Why a study has no devices that could be set.
+/// The error for a study without network devices.
 pub const NOBODY: &str = "no workload of this study has clients behind network devices; dbsim has with `dbsim.run.network=veth` and \
                           clients whose `transport` is `tcp`";
 
-/// The link of a trial: made if it is wanted.
+/// The link of a trial, created if `wanted`.
 ///
 /// # Errors
-/// It cannot be made.
+/// If it cannot be created.
 pub fn link(wanted: bool, make: fn() -> Result<VethPair, String>) -> anyhow::Result<TrialLink> {
     if !wanted {
         return Ok(TrialLink::none(NOBODY));
@@ -36,49 +36,41 @@ const fn offload(name: &'static str, offload: Offload, summary: &'static str) ->
 const COUNT: AcceptedValues = AcceptedValues::Number { least: 0, most: i32::MAX as i64 };
 
 pub const LEVERS: &[Lever] = &[
-    offload(
-        "net.tso",
-        Offload::Tso,
-        "TCP hands the device up to 64 KiB at once and leaves the cutting into packets to it",
-    ),
-    offload("net.gso", Offload::Gso, "the same done by the kernel, just before the device"),
-    offload(
-        "net.gro",
-        Offload::Gro,
-        "packets of a stream are put together again on arrival; switches NAPI on for veth",
-    ),
+    offload("net.tso", Offload::Tso, "TCP hands the device up to 64 KiB at once and lets it split them into packets"),
+    offload("net.gso", Offload::Gso, "the same split, done by the kernel just before the device"),
+    offload("net.gro", Offload::Gro, "merges packets of a stream on arrival; enables NAPI for veth"),
     device(
         "net.mtu",
         Attribute::File("mtu"),
         AcceptedValues::Number { least: 576, most: 65_535 },
-        "bytes of a packet at most",
+        "maximum bytes of a packet",
     ),
     device(
         "net.napi-threaded",
         Attribute::File("threaded"),
         AcceptedValues::Switch { on: "1", off: "0" },
-        "packets are received by a kernel thread instead of in softirqs",
+        "receives packets in a kernel thread instead of in softirqs",
     ),
     device(
         "net.napi-defer-hard-irqs",
         Attribute::File("napi_defer_hard_irqs"),
         COUNT,
-        "rounds of polling without a packet before interrupts are let in again",
+        "polling rounds without a packet before interrupts are enabled again",
     ),
     device(
         "net.gro-flush-timeout-ns",
         Attribute::File("gro_flush_timeout"),
         COUNT,
-        "nanoseconds between such rounds, and longest that packets wait for others of their stream",
+        "nanoseconds between such rounds, and the longest wait of packets for others of their stream",
     ),
 ];
 
-/// Whether a lever does something only where there is polling.
+/// Whether a lever takes effect only with polling.
 fn polls(name: &str) -> bool {
     matches!(name, "net.gro" | "net.napi-threaded" | "net.napi-defer-hard-irqs" | "net.gro-flush-timeout-ns")
 }
 
-/// Refuses what this kernel has no such.
+/// Refuses settings that this kernel lacks.
 pub(super) fn available(pair: &VethPair, lever: &Lever, text: &str, attribute: Attribute) -> Result<(), String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if polls(lever.name) && !is_off(text) && is_older(&release, NAPI_SINCE) {
@@ -93,7 +85,7 @@ pub(super) fn available(pair: &VethPair, lever: &Lever, text: &str, attribute: A
     Ok(())
 }
 
-/// Whether `release` is of a series before `first`; what is not a number is taken for new.
+/// Whether `release` is of a series before `first`; an unparsable release counts as new.
 fn is_older(release: &str, first: (u32, u32)) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < first)
@@ -111,7 +103,7 @@ pub(super) fn apply(
         let called = end.called(attribute);
         let read = || end.read(attribute).map_err(|e| format!("{called} cannot be read back: {e}"));
         let before = read()?;
-        // GRO is set before all that depends on it.
+        // GRO is set before everything that depends on it.
         if polls(lever.name) && lever.name != "net.gro" && !is_off(text) && !has_gro(end)? {
             let device = end.side.device();
             return Err(format!("{device} polls (NAPI) only while it has GRO; set `net.gro=on` with it"));
@@ -136,14 +128,13 @@ fn has_gro(end: &PairEnd) -> Result<bool, String> {
     read.map(|value| value == "on").map_err(|e| format!("the kernel does not say whether there is GRO: {e}"))
 }
 
-/// What each end says of `attribute`.
+/// The value of `attribute` at each end.
 pub fn shown(pair: &VethPair, attribute: Attribute) -> Vec<(String, Result<String, String>)> {
     let read = |end: &PairEnd| (end.called(attribute), end.read(attribute).map_err(|e| e.to_string()));
     pair.ends().into_iter().map(read).collect()
 }
 
-/// Sets a sysctl in the namespaces of the pair that are not this process's own, where they have one of that name: what the kernel keeps for
-/// each network.
+/// Sets a sysctl in the pair's other network namespaces, if they have one of that name: such a sysctl exists once per network.
 pub(super) fn sysctl(
     pair: &VethPair,
     path: &std::path::Path,
@@ -167,7 +158,7 @@ pub(super) fn sysctl(
                 false => Err(format!("`{shown}` says `{after}` after `{text}` was written")),
             }
         });
-        changes.extend(change.map_err(|e| format!("the namespace of the {} is not to be had: {e}", end.side.name()))??);
+        changes.extend(change.map_err(|e| format!("the namespace of the {} is not available: {e}", end.side.name()))??);
     }
     Ok(changes)
 }
@@ -190,12 +181,12 @@ mod tests {
         apply::apply(&settings, &site, &mut NoLedger).map(|applied| applied.changes)
     }
 
-    /// A pair of our own, where root runs the tests on a kernel that polls.
+    /// A pair for the tests, if they run as root on a kernel with NAPI.
     fn made() -> Option<TrialLink> {
         let pair = VethPair::make().and_then(|pair| {
             available(&pair, &LEVERS[2], "on", Attribute::Offload(Offload::Gro)).map(|()| TrialLink::of(pair))
         });
-        // Not by `eprintln!`, which the harness shows of failed tests alone.
+        // Not by `eprintln!`, which the harness shows only for failed tests.
         let skipped = |why| drop(writeln!(std::io::stderr(), "SKIPPED levers of network devices: {why}"));
         pair.map_err(skipped).ok()
     }
@@ -203,7 +194,7 @@ mod tests {
     #[test]
     fn each_is_set_at_both_ends_and_read_back() {
         let Some(link) = made() else { return };
-        // Polling is switched on first, whatever the order.
+        // Polling is switched on first, whatever the order of settings.
         let changes = set(
             &link,
             &[
@@ -224,7 +215,7 @@ mod tests {
         for name in ["net.tso", "net.gso"] {
             assert!(lines.contains(&format!("{} of bigiron1 (clients): on → off", &name[4..])), "{lines:#?}");
         }
-        // Nothing of it is this machine's.
+        // None of it is on this machine itself.
         assert!(!Path::new("/sys/class/net/bigiron0").exists());
     }
 

@@ -1,6 +1,6 @@
-//! `memory.policy`: from which NUMA nodes the workload's memory comes.
+//! `memory.policy`: the NUMA nodes of the workload's memory.
 //!
-//! Invariant: a policy that is in force names the nodes that it was given, all of which have memory.
+//! Invariant: a policy in force names its nodes, all of which have memory.
 
 use std::path::Path;
 
@@ -15,21 +15,21 @@ use bigiron_sys::mempolicy::Mode;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     pub mode: Mode,
-    /// Sorted; none for a mode that has none, and as typed also for all of those with memory.
+    /// Sorted; empty for a mode without nodes, and before resolution also for all nodes with memory.
     pub nodes: Vec<u32>,
 }
 
 const HAS_MEMORY: &str = "/sys/devices/system/node/has_memory";
-/// There from Linux 6.9 on.
+/// Exists from Linux 6.9 on.
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 const RIGHT: &str = "write `default`, `local`, `preferred:NODE`, `bind:NODES`, `interleave`, `interleave:NODES`, `weighted-interleave` or \
                      `weighted-interleave:NODES`, with NODES such as `0,2-3`";
 
-/// What is typed.
+/// Parses the text.
 ///
 /// # Errors
-/// What would be right.
+/// The correct form.
 pub(super) fn parse(text: &str) -> Result<Policy, String> {
     let (word, list) = text.split_once(':').map_or((text, None), |(word, list)| (word, Some(list)));
     let mode = match word {
@@ -54,10 +54,10 @@ pub(super) fn parse(text: &str) -> Result<Policy, String> {
     if fits { Ok(Policy { mode, nodes }) } else { Err(RIGHT.to_owned()) }
 }
 
-/// The policy on the machine below `root`, its nodes named.
+/// The policy on the machine below `root`, with its nodes.
 ///
 /// # Errors
-/// This machine has no such nodes, or its kernel no such policy.
+/// If this machine lacks the nodes, or its kernel the policy.
 pub(super) fn resolve(text: &str, root: &Path) -> Result<Policy, String> {
     let mut policy = parse(text)?;
     let shown = read(&below(root, Path::new(HAS_MEMORY)))
@@ -80,10 +80,10 @@ pub(super) fn resolve(text: &str, root: &Path) -> Result<Policy, String> {
 }
 
 impl Policy {
-    /// Puts this thread, and all that it starts from now on, under it.
+    /// Applies the policy to this thread and all that it starts from now on.
     ///
     /// # Errors
-    /// The kernel refuses it or keeps another.
+    /// If the kernel refuses it or keeps another.
     pub(super) fn take(&self) -> Result<(), String> {
         mempolicy::set(self.mode, &self.nodes)
             .map_err(|e| format!("Lever `memory.policy` did not take: set_mempolicy: {e}"))?;

@@ -1,20 +1,20 @@
-//! Levers of a running kernel, as data: where each is set, which values it takes, how it is read back.
+//! Levers of a running kernel, as data: where each is set, which values it accepts, how it is read back.
 //!
-//! Invariant: what a lever's value becomes is decided here from the tables alone; the kernel is asked by [`super::site`] only.
+//! Invariant: this module maps a lever's value to text from the tables alone; only [`super::site`] queries the kernel.
 
 use super::accepted_values::AcceptedValues;
 use super::{LeverError, block, cpu, file, fs, memory, mm, net, sysctl, vm};
 use bigiron_model::suggest;
 use bigiron_sys::network::Attribute;
 
-/// What a lever's setting is written into.
+/// The target of a lever's setting.
 #[derive(Clone, Copy, Debug)]
 pub enum LeverTarget {
-    /// A file; `*` in a component stands for every one there is, `NAME` for what the lever's own name ends in.
+    /// A file; `*` in a component stands for every match, `NAME` for the last part of the lever's own name.
     File(&'static str),
-    /// A file of `queue/` of every disk that the data lies on.
+    /// A file of `queue/` of every disk that holds the data.
     Disk(&'static str),
-    /// A file of `queue/` of the device that the file system lies on: the disk itself, or what is built of several.
+    /// A file of `queue/` of the device that holds the file system: the disk itself, or a device built from several.
     Device(&'static str),
     /// The path is in the lever's name.
     Named(fn(&str) -> Result<String, String>),
@@ -30,27 +30,27 @@ pub enum LeverTarget {
     Machine,
 }
 
-/// What else a change touches: restored with it.
+/// Other settings that a change affects, and that are restored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SideEffects {
     Nothing,
     /// These files.
     Files(&'static [&'static str]),
-    /// The tunables of the queue and of its scheduler, which a change of scheduler sets back to their defaults.
+    /// The tunables of the queue and of its scheduler, which a change of scheduler resets to their defaults.
     Queue,
 }
 
 /// A lever.
 #[derive(Clone, Copy, Debug)]
 pub struct Lever {
-    /// With the family; what is after the last `.` may be `NAME`, for any.
+    /// With the family; the part after the last `.` may be `NAME`, for any.
     pub name: &'static str,
     pub place: LeverTarget,
     pub takes: AcceptedValues,
     pub touches: SideEffects,
-    /// The first kernel that has it, where that is worth saying.
+    /// The first kernel that has it, if worth mentioning.
     pub since: Option<&'static str>,
-    /// In a few words.
+    /// Short description.
     pub summary: &'static str,
 }
 
@@ -67,15 +67,15 @@ pub const TABLES: &[(&str, &[Lever])] = &[
     ("vm", vm::LEVERS),
 ];
 
-/// A lever as it was named: `cpu.sched.base_slice_ns` is `cpu.sched.NAME` with the rest `base_slice_ns`.
+/// A lever by name: `cpu.sched.base_slice_ns` is `cpu.sched.NAME` with the rest `base_slice_ns`.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
     pub lever: &'static Lever,
-    /// What stands for `NAME`; empty if nothing does.
+    /// The part that stands for `NAME`; empty if there is none.
     pub rest: &'a str,
 }
 
-/// Whether `family` is one of these.
+/// Whether `family` is one of these families.
 pub fn is_family(family: &str) -> bool {
     TABLES.iter().any(|(name, _)| *name == family)
 }
@@ -94,28 +94,28 @@ pub fn find(name: &str) -> Option<Named<'_>> {
 }
 
 impl Lever {
-    /// Whether any name may stand at its end.
+    /// Whether its name ends in `NAME`.
     pub fn is_open(&self) -> bool {
         self.name.ends_with("NAME") || self.name.ends_with("PATH")
     }
 
-    /// Its name up to what may be any.
+    /// Its name before `NAME`.
     fn stem(&self) -> &'static str {
         &self.name[..self.name.len() - 4]
     }
 
-    /// Whether a local study can have it; those of file systems and machines are a guest's.
+    /// Whether a local study can use it; file systems and machine shapes belong to guests.
     pub fn is_local(&self) -> bool {
         !matches!(self.place, LeverTarget::FileSystem | LeverTarget::Machine)
     }
 
-    /// Whether only root can set it, as far as the lever itself says.
+    /// Whether it always needs root.
     pub fn needs_root(&self) -> bool {
         self.is_local() && !matches!(self.takes, AcceptedValues::Cpus | AcceptedValues::Policy)
     }
 }
 
-/// Checks a setting as far as it can be without a kernel.
+/// Checks a setting as far as possible without a kernel.
 pub(super) fn check(lever: &str, value: &str) -> Result<(), LeverError> {
     let family = lever.split('.').next().unwrap_or(lever);
     let Some(named) = find(lever) else {
@@ -123,7 +123,7 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), LeverError> {
         let names = || levers.iter().map(|l| l.name);
         let right = match suggest::nearest(lever, names()) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there is {}", suggest::list(names())),
+            None => format!("levers are {}", suggest::list(names())),
         };
         return Err(LeverError::Unknown { lever: lever.to_owned(), right });
     };
@@ -132,13 +132,13 @@ pub(super) fn check(lever: &str, value: &str) -> Result<(), LeverError> {
     if let LeverTarget::Named(path) = named.lever.place {
         path(named.rest).map_err(unknown)?;
     } else if !named.rest.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) {
-        return Err(unknown("a name has letters, digits, `_`, `-` and `.`".to_owned()));
+        return Err(unknown("a name consists of letters, digits, `_`, `-` and `.`".to_owned()));
     }
     if value.is_empty() {
         return Err(wrong(format!("write `{lever}=VALUE`")));
     }
     if value.chars().any(char::is_control) {
-        return Err(wrong("a value is one line of text".to_owned()));
+        return Err(wrong("a value must be one line of text".to_owned()));
     }
     named.lever.takes.written(value).map_err(wrong)?;
     match named.lever.place {

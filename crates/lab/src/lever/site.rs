@@ -1,6 +1,6 @@
-//! A machine as levers see it: which of them it has, and what its kernel offers.
+//! A machine from the levers' view: which of them it has, and what its kernel offers.
 //!
-//! Invariant: nothing is changed here; what is refused here would have been refused by the kernel, or done nothing.
+//! Invariant: nothing is changed here; every setting refused here would have been refused by the kernel, or had no effect.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ use bigiron_model::setting::Setting;
 use bigiron_sys::kernel_file::{below, read};
 use bigiron_sys::network::{Attribute, TrialLink};
 
-/// The machine below a root, and the disks that the study's data lies on (or why there are none).
+/// The machine below a root, and the disks that hold the study's data (or why there are none).
 pub struct Site<'a> {
     pub root: &'a Path,
     pub disks: Result<Disks, String>,
@@ -27,28 +27,28 @@ pub struct Site<'a> {
     pub link: &'a TrialLink,
 }
 
-/// What a setting comes to on this machine.
+/// A setting, resolved on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolvedSetting {
-    /// The same text into each of these files.
+    /// The same text for each of these files.
     Write { paths: Vec<PathBuf>, text: String },
     /// A swap device.
     Swap(Swap),
-    /// A cgroup with this many bytes.
+    /// A cgroup limit of this many bytes.
     Limit(u64),
     /// The workload's CPUs.
     Pin(Vec<u32>),
-    /// The same at both ends of the link.
+    /// The same value at both ends of the link.
     Link { attribute: Attribute, text: String },
-    /// Where the workload's memory comes from.
+    /// The memory policy of the workload.
     Policy(Policy),
 }
 
 impl Site<'_> {
-    /// What `setting` comes to here, or why it is not to be had.
+    /// Resolves `setting` on this machine.
     ///
     /// # Errors
-    /// The reason, and what the kernel offers.
+    /// Why it is not available, and what the kernel offers.
     pub fn resolve(&self, setting: &Setting) -> Result<ResolvedSetting, String> {
         let (name, value) = setting;
         let named = runtime::find(name).ok_or_else(|| format!("there is no lever `{name}`"))?;
@@ -89,10 +89,10 @@ impl Site<'_> {
         }
     }
 
-    /// The files of a lever here, at least one.
+    /// The files of a lever on this machine, at least one.
     ///
     /// # Errors
-    /// There is none, and what there is instead.
+    /// If there is none; the message says what there is instead.
     pub fn paths(&self, named: &Named<'_>) -> Result<Vec<PathBuf>, String> {
         let lever = named.lever;
         let paths: Vec<PathBuf> = match lever.place {
@@ -124,7 +124,7 @@ impl Site<'_> {
         }
     }
 
-    /// The files that match a path one component of which may have a `*`; the path itself if none has.
+    /// The files that match a path, one component of which may contain a `*`; the path itself without one.
     fn matching(&self, pattern: &str) -> Vec<PathBuf> {
         let Some((before, after)) = pattern.split_once('*') else { return vec![pattern.into()] };
         let (folder, prefix) = before.rsplit_once('/').unwrap_or(("", before));
@@ -137,7 +137,7 @@ impl Site<'_> {
         names.iter().filter(numbered).map(|name| format!("{folder}/{name}{after}").into()).collect()
     }
 
-    /// Why a file is not there.
+    /// Why a file does not exist.
     fn absent(&self, lever: &Lever, path: &Path) -> String {
         let shown = path.display();
         let text = path.to_string_lossy();
@@ -172,7 +172,7 @@ impl Site<'_> {
         names
     }
 
-    /// Refuses a word that the kernel lists no such.
+    /// Refuses a word that the kernel does not list.
     fn offered(&self, lever: &Lever, path: &Path, text: &str) -> Result<(), String> {
         let list = match lever.takes {
             AcceptedValues::OfferedBeside(file) => path.with_file_name(file),
@@ -193,14 +193,14 @@ impl Site<'_> {
         Err(format!("the kernel offers {} (`{}`)", or_none(&offered, "nothing"), list.display()))
     }
 
-    /// Refuses files that say of themselves that they change nothing.
+    /// Refuses files whose contents show that a change would have no effect.
     fn silent(&self, path: &Path, shown: &str) -> Result<(), String> {
         match shown.trim() {
             "notsupported" | "notimplemented" if path.ends_with("smt/control") => {
                 Err(format!("`{}` says `{}`: no core has two threads", path.display(), shown.trim()))
             }
             text if text.lines().count() > 1 => {
-                Err(format!("`{}` shows several lines, so no one value can be read back", path.display()))
+                Err(format!("`{}` shows several lines, so a value cannot be read back", path.display()))
             }
             _ => Ok(()),
         }
@@ -223,7 +223,7 @@ impl Site<'_> {
         if self.root != Path::new("/") || rustix::process::geteuid().is_root() {
             return Ok(());
         }
-        Err(format!("it changes {what}, which root alone may; run bigiron as root for this lever"))
+        Err(format!("it changes {what}, which needs root; run bigiron as root for this lever"))
     }
 
     /// Refuses a file that this process may not write.
@@ -232,12 +232,12 @@ impl Site<'_> {
         match access(below(self.root, path), Access::WRITE_OK).map_err(std::io::Error::from) {
             Ok(()) => Ok(()),
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => {
-                Err(format!("`{shown}` lies on a file system that is mounted read-only, as in a container"))
+                Err(format!("`{shown}` is on a file system that is mounted read-only, as in a container"))
             }
             Err(e) if e.kind() == ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() => {
-                Err(format!("root alone may write `{shown}`; run bigiron as root for this lever"))
+                Err(format!("only root may write `{shown}`; run bigiron as root for this lever"))
             }
-            Err(e) => Err(format!("`{shown}` cannot be written: {e}")),
+            Err(e) => Err(format!("`{shown}` is not writable: {e}")),
         }
     }
 }

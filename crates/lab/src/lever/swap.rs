@@ -1,6 +1,6 @@
 //! `mm.swap=zram:SIZE[:ALGORITHM]`: a swap device in compressed memory.
 //!
-//! Invariant: a device that is used by anybody is never touched: one that has no size yet is taken, or one is added.
+//! Invariant: a device in use is never touched: bigiron takes a device without a size, or adds one.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -14,14 +14,14 @@ use bigiron_sys as sys;
 use bigiron_sys::kernel_file::{below, read, write};
 
 const PAGE: u64 = 4096;
-/// Least that is worth a device.
+/// Smallest useful device.
 const LEAST: u64 = 1 << 20;
 
-/// A swap device as asked for.
+/// A swap device to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swap {
     pub bytes: u64,
-    /// The kernel's own choice if nothing is said.
+    /// `None`: the kernel's default.
     pub algorithm: Option<String>,
 }
 
@@ -38,29 +38,29 @@ pub fn parse(text: &str) -> Result<Swap, String> {
         return Err(form());
     }
     if bytes < LEAST || bytes % PAGE != 0 {
-        return Err("its size is whole pages of 4 KiB, 1M or more".to_owned());
+        return Err("its size must be whole pages of 4 KiB, 1M or more".to_owned());
     }
     Ok(Swap { bytes, algorithm })
 }
 
-/// The module that a compressor of the crypto API may come in.
+/// The module of the crypto API that may contain a compressor.
 pub(super) fn compressor(name: &str) -> Option<&'static str> {
     let modules = ["lzo", "lzo_rle", "lz4", "lz4hc", "zstd", "842", "deflate"];
     modules.into_iter().find(|module| *module == name.replace('-', "_"))
 }
 
-/// The same for what `value` of `mm.swap` asks for.
+/// The same for a `value` of `mm.swap`.
 pub(super) fn algorithm_module(value: &str) -> Option<&'static str> {
     parse(value).ok()?.algorithm.and_then(|name| compressor(&name))
 }
 
-/// Why there can be no such device on the machine below `root`; `None` if nothing speaks against it.
+/// Why the machine below `root` cannot have such a device; `None` if it can.
 pub(super) fn missing(root: &Path) -> Option<String> {
     let has_zram = !zrams(root).is_empty() || below(root, Path::new("/sys/class/zram-control")).exists();
     (!has_zram).then(|| "this kernel has no zram (its module may have to be loaded: `modprobe zram`)".to_owned())
 }
 
-/// Makes the device and swaps on it.
+/// Creates the device and enables swapping on it.
 pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn ChangeLog) -> Result<Vec<FileChange>, String> {
     let root = notes.root().to_owned();
     let of = |index: u32, name: &str| PathBuf::from(format!("/sys/block/zram{index}/{name}"));
@@ -73,7 +73,7 @@ pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn ChangeLog) -> Resul
         }
         None => {
             notes.note(what, Inverse::RemoveNewZram { before: zrams(&root) }).map_err(|e| e.to_string())?;
-            // Reading adds one, and says which.
+            // Reading the file adds a device and returns its number.
             let added = read(&below(&root, Path::new("/sys/class/zram-control/hot_add")))
                 .map_err(|e| format!("no zram device can be added: {e}"))?;
             let index = added.trim().parse().map_err(|_| format!("zram added `{}`", added.trim()))?;
@@ -87,7 +87,7 @@ pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn ChangeLog) -> Resul
             let offered = offered.split_whitespace().collect::<Vec<_>>().join(", ");
             match name {
                 "comp_algorithm" => format!("the kernel offers {offered} for `{}`", of(index, name).display()),
-                _ => format!("`{}` does not take {value}: {e}", of(index, name).display()),
+                _ => format!("`{}` does not accept {value}: {e}", of(index, name).display()),
             }
         })
     };
@@ -102,7 +102,7 @@ pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn ChangeLog) -> Resul
         file.write_all(&header(swap.bytes))?;
         file.sync_all()
     };
-    format().map_err(|e| format!("`{}` cannot be written: {e}", device.display()))?;
+    format().map_err(|e| format!("`{}` is not writable: {e}", device.display()))?;
     notes.note(what, Inverse::SwapOff { path: device.clone() }).map_err(|e| e.to_string())?;
     let before = swaps(&root);
     sys::swap::on(&at).map_err(|e| format!("the kernel does not swap on {}: {e}", device.display()))?;
@@ -122,7 +122,7 @@ pub(super) fn apply(what: &str, swap: &Swap, notes: &mut dyn ChangeLog) -> Resul
     ])
 }
 
-/// The devices that are swapped on, with type and size in KiB.
+/// The swap devices in use, with type and size in KiB.
 fn swaps(root: &Path) -> Vec<String> {
     let text = read(&below(root, Path::new("/proc/swaps"))).unwrap_or_default();
     let words = |line: &str| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ");

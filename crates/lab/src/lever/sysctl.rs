@@ -12,8 +12,8 @@ pub const LEVERS: &[Lever] = &[Lever {
     summary: "a sysctl, such as `sysctl.vm.swappiness`",
 }];
 
-/// The file of a sysctl. As sysctl(8) has it, the first separator decides: after `net.ipv4.conf`, a `/` is a dot; after
-/// `net/ipv4/conf`, a `.` is one.
+/// The file of a sysctl. As in sysctl(8), the first separator decides: after `net.ipv4.conf`, a `/` is a dot; after
+/// `net/ipv4/conf`, a `.` is a dot.
 fn path(name: &str) -> Result<String, String> {
     let path = if name.find('/').is_some_and(|slash| name.find('.').is_none_or(|dot| slash < dot)) {
         name.to_owned()
@@ -36,7 +36,7 @@ fn path(name: &str) -> Result<String, String> {
     if path.split('/').all(usable) && path.contains('/') {
         Ok(format!("/proc/sys/{path}"))
     } else {
-        Err("a sysctl is named as in `sysctl.vm.swappiness`".to_owned())
+        Err("write a sysctl's name as in `sysctl.vm.swappiness`".to_owned())
     }
 }
 

@@ -1,6 +1,6 @@
-//! `vm.*`: the shape of a guest's machine, arm by arm.
+//! `vm.*`: the shape of a guest's machine, for each arm.
 //!
-//! Invariant: a guest whose kernel does not see the shape that was asked for is never measured.
+//! Invariant: a guest whose kernel does not see the requested shape is never measured.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub const THREADS: &str = "vm.threads";
 pub const DISKS: &str = "vm.disks";
 pub const BLOCK_SIZE: &str = "vm.block-size";
 
-/// Bytes of a disk's logical block, unless it is said otherwise.
+/// Default bytes of a disk's logical block.
 const SECTOR: u32 = 512;
 
 const fn lever(name: &'static str, takes: AcceptedValues, summary: &'static str) -> Lever {
@@ -25,17 +25,17 @@ pub const LEVERS: &[Lever] = &[
     lever(
         NUMA,
         AcceptedValues::Number { least: 1, most: 64 },
-        "NUMA nodes, to which CPUs and memory are dealt in equal parts",
+        "NUMA nodes, among which CPUs and memory are divided equally",
     ),
     lever(
         THREADS,
         AcceptedValues::Words(&[("1", "1"), ("2", "2"), ("4", "4")]),
-        "threads of a core (SMT): this many CPUs are siblings, which share nothing but their place in the topology",
+        "threads of a core (SMT): this many CPUs are siblings, which share only their place in the topology",
     ),
     lever(
         DISKS,
         AcceptedValues::Number { least: 0, most: 1000 },
-        "SCSI disks (scsi_debug) that dbsim's data files lie on, one on each, instead of the file system",
+        "SCSI disks (scsi_debug) that hold dbsim's data files, one on each, instead of the file system",
     ),
     lever(
         BLOCK_SIZE,
@@ -49,11 +49,11 @@ pub const LEVERS: &[Lever] = &[
 pub struct MachineShape {
     /// NUMA nodes; with one there is no topology at all.
     pub nodes: u32,
-    /// CPUs of a core.
+    /// CPUs per core.
     pub threads: u32,
-    /// Raw disks besides those with file systems.
+    /// Raw disks in addition to those with file systems.
     pub disks: u32,
-    /// Of a disk's logical block.
+    /// Bytes of a disk's logical block.
     pub block_bytes: u32,
 }
 
@@ -64,7 +64,7 @@ impl Default for MachineShape {
 }
 
 impl MachineShape {
-    /// The shape that `settings`, which have been checked, ask for.
+    /// The shape that `settings` (already checked) request.
     pub fn of(settings: &[Setting]) -> Self {
         let number = |lever: &str| settings.iter().find(|(name, _)| name == lever).and_then(|(_, n)| n.parse().ok());
         Self {
@@ -79,12 +79,12 @@ impl MachineShape {
         *self == Self::default()
     }
 
-    /// Nodes that have a CPU, of a machine with `cpus`.
+    /// Number of nodes that have a CPU, on a machine with `cpus`.
     pub fn nodes_with_cpus(&self, cpus: u32) -> u32 {
         self.nodes.min(cpus)
     }
 
-    /// Whether the running kernel, whose files `read` gives, has the nodes and the threads.
+    /// Whether the running kernel, whose files `read` returns, has the nodes and the threads.
     ///
     /// # Errors
     /// What it has instead.
@@ -100,14 +100,14 @@ impl MachineShape {
         let lever = format!("Lever `{THREADS}={}` did not take", self.threads);
         let read = |path: &str| read(path).ok_or_else(|| format!("{lever}: `{path}` cannot be read"));
         let control = read("/sys/devices/system/cpu/smt/control")?;
-        // Where something else (`boot.nosmt`) has switched them off, each core is left with one.
+        // If something else (`boot.nosmt`) has switched siblings off, each core has one thread.
         let want = if matches!(control.trim(), "off" | "forceoff") { 1 } else { self.threads as usize };
         for cpu in cpu_list::parse(&read("/sys/devices/system/cpu/online")?).unwrap_or_default() {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
             let text = read(&path)?;
             if cpu_list::parse(&text).map_or(0, |siblings| siblings.len()) != want {
                 return Err(format!(
-                    "{lever}: `{path}` says `{}`; where a machine is emulated Linux before 6.9 takes every thread for a core",
+                    "{lever}: `{path}` says `{}`; on an emulated machine Linux before 6.9 treats every thread as a core",
                     text.trim()
                 ));
             }

@@ -1,7 +1,7 @@
-//! What takes a change of the machine back.
+//! The inverse of a change of the machine.
 //!
-//! Invariant: taking back is idempotent. Done twice, or done after it was killed half-way, it leaves the same machine, and where the
-//! machine is as it was already, it touches nothing.
+//! Invariant: undoing is idempotent. Done twice, or repeated after a kill half-way, it leaves the same machine, and it touches
+//! nothing that is already undone.
 
 use std::fmt;
 use std::fs;
@@ -15,55 +15,56 @@ use serde::{Deserialize, Serialize};
 
 use bigiron_sys as sys;
 
-/// How long something is waited for that processes about to end still use.
+/// Time limit for waiting until processes that are about to end release something.
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
 
-/// How one change is taken back. Paths are those of the machine, without the root that a ledger may have been opened with.
+/// The inverse of one change. Paths are the machine's own, without the root that a ledger may have been opened with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Inverse {
-    /// Write `value` into a file of the kernel, which then shows `shown` again (as read before the change, line end included).
+    /// Write `value` into a file of the kernel, which then shows `shown` again (as read before the change, including the line
+    /// end).
     Write { path: PathBuf, value: String, shown: String },
-    /// Kill what runs in a cgroup (v2) and below it, then remove it.
+    /// Kill all processes in a cgroup (v2) and below it, then remove it.
     RemoveCgroup { path: PathBuf },
-    /// Remove a file; a swap file was noted as [`Inverse::SwapOff`] after this.
+    /// Remove a file; for a swap file, [`Inverse::SwapOff`] was logged after this.
     RemoveFile { path: PathBuf },
-    /// Remove a folder with all that is in it; nothing is mounted below it.
+    /// Remove a folder with its contents; nothing is mounted below it.
     RemoveFolder { path: PathBuf },
     /// Unmount the file system at `path`.
     Unmount { path: PathBuf },
     /// Stop swapping on a device or file.
     SwapOff { path: PathBuf },
-    /// Empty `/dev/zramN`, which was there before and unused.
+    /// Reset `/dev/zramN`, which existed before and was unused.
     ResetZram { index: u32 },
     /// Remove `/dev/zramN`, which was added.
     RemoveZram { index: u32 },
-    /// Remove a zram device that was added but never given a size: any that is not among `before`.
+    /// Remove a zram device that was added but never given a size: any that is not in `before`.
     RemoveNewZram { before: Vec<u32> },
 }
 
-/// What taking back came to.
+/// The result of undoing a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UndoResult {
-    /// It has been taken back now.
+    /// It has been undone now.
     Restored,
     /// There was nothing (left) to do.
     Already,
-    /// What had been changed is there no more: a device that was unplugged, a module that was removed.
+    /// The changed thing no longer exists: a device that was unplugged, a module that was removed.
     Gone,
 }
 
 impl Inverse {
-    /// Whether a reboot has done it: what the kernel keeps in memory is gone with it, files of disks are not.
+    /// Whether a reboot undoes it: a reboot resets state in the kernel's memory, but not files on disks.
     pub fn is_undone_by_reboot(&self) -> bool {
         !matches!(self, Inverse::RemoveFile { .. } | Inverse::RemoveFolder { .. })
     }
 
-    /// Takes the change back on the machine below `root`.
+    /// Undoes the change on the machine below `root`.
     ///
     /// # Errors
-    /// What could not be taken back, and why.
+    /// What could not be undone, and why.
     pub fn run(&self, root: &Path) -> Result<UndoResult, String> {
         match self {
             Inverse::Write { path, value, shown } => write_back(&below(root, path), path, value, shown),
@@ -114,7 +115,7 @@ impl fmt::Display for Inverse {
     }
 }
 
-/// The devices /dev/zramN that are there.
+/// The existing devices /dev/zramN.
 pub(crate) fn zrams(root: &Path) -> Vec<u32> {
     let entries = fs::read_dir(below(root, Path::new("/sys/block"))).into_iter().flatten().flatten();
     let mut found: Vec<u32> =
@@ -129,11 +130,11 @@ fn write_back(at: &Path, path: &Path, value: &str, shown: &str) -> Result<UndoRe
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(UndoResult::Gone),
         _ => {}
     }
-    write(at, value).map_err(|e| format!("{} cannot be set back to `{value}`: {e}", path.display()))?;
+    write(at, value).map_err(|e| format!("{} cannot be restored to `{value}`: {e}", path.display()))?;
     match read(at) {
         Ok(now) if now == shown => Ok(UndoResult::Restored),
         Ok(now) => Err(format!(
-            "{} was set back to `{value}`, but says `{}`, not `{}`",
+            "{} was restored to `{value}`, but shows `{}` instead of `{}`",
             path.display(),
             now.trim(),
             shown.trim()
@@ -150,7 +151,7 @@ fn gone(removed: io::Result<()>, path: &Path) -> Result<UndoResult, String> {
     }
 }
 
-/// Tries until it works, fails for good, or patience is over; a failure says whether to try again.
+/// Retries until success, a permanent failure, or the time limit; a failure says whether to retry.
 fn patiently(attempt: impl Fn() -> Result<UndoResult, (bool, String)>) -> Result<UndoResult, String> {
     let begun = Instant::now();
     loop {
@@ -170,7 +171,7 @@ fn remove_cgroup(at: &Path) -> Result<UndoResult, String> {
     if fs::write(at.join("cgroup.kill"), "1").is_err() {
         kill_all(at);
     }
-    // The deepest first.
+    // Innermost first.
     let below = fs::read_dir(at).into_iter().flatten().flatten();
     for folder in below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
         remove_cgroup(&folder.path())?;

@@ -1,7 +1,7 @@
-//! The ledger's file: one line for each change that is about to be made, and one for each that was taken back.
+//! The ledger's file: one line for each change that is about to be made, and one for each that was undone.
 //!
-//! Invariant: a line is on the disk, whole, before what it announces happens. So a line that is not whole announces nothing that
-//! happened, unless the file was damaged, which is told apart: only the last line can be torn by a kill.
+//! Invariant: a complete line is on the disk before the change that it announces. An incomplete line therefore announces a change
+//! that never happened, unless the file was damaged; the two can be told apart because only the last line can be torn by a kill.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::inverse::Inverse;
 
-/// A change of the machine, as it was written down before it was made.
+/// A change of the machine, as logged before it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoEntry {
     pub id: u64,
@@ -21,7 +21,7 @@ pub struct UndoEntry {
     pub pid: u32,
     /// The kernel's id of the boot in which it was made.
     pub boot: String,
-    /// What asked for it, as in `block.scheduler=bfq`.
+    /// The reason for the change, such as `block.scheduler=bfq`.
     pub what: String,
     pub undo: Inverse,
 }
@@ -33,31 +33,31 @@ enum Line {
     Undone(u64),
 }
 
-/// The file, open and in its folder for good.
+/// The open file; its folder entry is on the disk.
 pub(super) struct LedgerFile {
     path: PathBuf,
     file: File,
 }
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Default)]
 pub(super) struct Contents {
-    /// Changes that were not taken back, in the order in which they were made.
+    /// Changes that were not undone, in the order in which they were made.
     pub(super) open: Vec<UndoEntry>,
-    /// The first id that was never used.
+    /// The first unused id.
     pub(super) next: u64,
-    /// Whole lines that cannot be understood.
+    /// Complete lines that cannot be parsed.
     pub(super) damaged: usize,
 }
 
 impl LedgerFile {
-    /// Opens or makes the ledger's file in `folder`.
+    /// Opens or creates the ledger's file in `folder`.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let path = folder.join("undo.jsonl");
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
         file.sync_all()?;
-        // A new file is found again after a crash of the machine only if its folder's entry is on the disk.
+        // A new file survives a crash of the machine only if its folder's entry is on the disk.
         File::open(folder)?.sync_all()?;
         Ok(Self { path, file })
     }
@@ -85,7 +85,7 @@ impl LedgerFile {
     fn append(&self, line: &Line) -> io::Result<()> {
         let text = serde_json::to_string(line)?;
         let bytes = format!("{:08x} {text}\n", crc32c::crc32c(text.as_bytes())).into_bytes();
-        // What a kill left of a line goes first: it announced nothing that happened, and would make this one unreadable.
+        // The torn rest of a line is removed first: it announced nothing that happened, and would make the next line unreadable.
         let all = fs::read(&self.path)?;
         if all.last().is_some_and(|b| *b != b'\n') {
             self.file.set_len(whole(&all) as u64)?;
@@ -94,15 +94,15 @@ impl LedgerFile {
         self.file.sync_data()
     }
 
-    /// Forgets everything: nothing is left to take back.
+    /// Clears the file: nothing is left to undo.
     pub(super) fn clear(&self) -> io::Result<()> {
-        // Not removed: its lock would be lost with it.
+        // Not removed, because its lock would be lost with it.
         self.file.set_len(0)?;
         self.file.sync_all()
     }
 }
 
-/// Reads `folder`'s ledger without making one.
+/// Reads `folder`'s ledger without creating one.
 pub(super) fn peek(folder: &Path) -> Option<Contents> {
     fs::read(folder.join("undo.jsonl")).ok().map(|bytes| parse(&bytes))
 }
@@ -127,7 +127,7 @@ fn parse(bytes: &[u8]) -> Contents {
     contents
 }
 
-/// The length of all lines that have an end.
+/// The length of all complete lines.
 fn whole(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1)
 }
@@ -166,7 +166,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Torn anywhere, every line that is whole counts, and the torn one does no harm to what follows.
+        /// Torn anywhere, every complete line counts, and the torn one does not harm later lines.
         #[test]
         fn what_was_written_before_a_cut_is_read(ids in 1u64..5, cut in 0usize..500) {
             let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
-//! The undo ledger: every change of this machine is written down, on the disk, before it is made, and taken back in reverse.
+//! The undo ledger: every change of this machine is logged, on the disk, before it is made, and changes are undone in reverse
+//! order.
 //!
-//! Invariant: at no moment, whatever kills bigiron then, is anything on this machine changed that the ledger's file does not say how to
-//! take back. One process at a time changes a machine: it holds a lock that its death releases, so a change whose maker lives is
-//! never taken back by another.
+//! Invariant: at every moment, however bigiron is killed, the ledger's file says how to undo every change of this machine. Only
+//! one process at a time changes a machine: it holds a lock that its death releases, so no other process undoes the changes of a
+//! live one.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), bigiron_lab::undo::UndoError> {
@@ -10,7 +11,7 @@
 //! let mut ledger = Ledger::open()?;
 //! let mark = ledger.mark();
 //! ledger.write("sysctl.vm.swappiness=10", "/proc/sys/vm/swappiness".as_ref(), "10")?;
-//! // Anything else: write down how to take it back, then do it.
+//! // Anything else: log its undo, then do it.
 //! ledger.note("a scratch folder", Inverse::RemoveFolder { path: "/tmp/scratch".into() })?;
 //! std::fs::create_dir("/tmp/scratch").unwrap();
 //! let troubles = ledger.undo_since(mark); // or at the latest when it is dropped
@@ -45,18 +46,18 @@ pub enum UndoError {
         "Neither XDG_STATE_HOME nor HOME is set, so there is no folder for the ledger of what is changed; set one of them"
     )]
     NoFolder,
-    #[error("Another bigiron ({0}) is changing settings of this machine; it takes them back when it ends")]
+    #[error("Another bigiron ({0}) is changing settings of this machine; it restores them when it ends")]
     Held(Holder),
     #[error(
         "An earlier bigiron was killed and left {} of this machine changed: {}; `bigiron undo` restores what was before",
         settings(.0.len()), list(.0)
     )]
     LeftOver(Vec<UndoEntry>),
-    #[error("The ledger `{path}` has {lines} lines that cannot be read; look at it, then remove it")]
+    #[error("The ledger `{path}` has {lines} unreadable lines; inspect it, then remove it")]
     Damaged { path: PathBuf, lines: usize },
-    #[error("The ledger `{path}` cannot be written, so nothing is changed: {cause}")]
+    #[error("The ledger `{path}` is not writable, so nothing was changed: {cause}")]
     Io { path: PathBuf, cause: io::Error },
-    #[error("{path} cannot be read, so nothing could restore it: {cause}")]
+    #[error("{path} cannot be read, so it could not be restored: {cause}")]
     Unreadable { path: PathBuf, cause: io::Error },
     #[error("{path} cannot be set to `{value}`: {cause}")]
     Refused { path: PathBuf, value: String, cause: io::Error },
@@ -76,7 +77,7 @@ fn list(entries: &[UndoEntry]) -> String {
     whats.join(", ")
 }
 
-/// Who holds the lock, as far as /proc says.
+/// The holder of the lock, if /proc shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Holder(Option<u32>);
 
@@ -89,7 +90,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// Something that could not be taken back. It stays in the ledger.
+/// A change that could not be undone. It stays in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedUndo {
     pub what: String,
@@ -102,21 +103,21 @@ impl std::fmt::Display for FailedUndo {
     }
 }
 
-/// What `bigiron undo` did, or would do.
+/// The result of `bigiron undo`, or of its dry run.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// Latest change first; `None` if it was not tried (a dry run).
     pub entries: Vec<(UndoEntry, Option<Result<UndoResult, String>>)>,
-    /// Lines that cannot be read: damage of the file. They stay.
+    /// Unreadable lines: damage to the file. They stay.
     pub damaged: usize,
     pub path: PathBuf,
 }
 
-/// A place in the ledger to come back to.
+/// A position in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerMark(u64);
 
-/// The ledger of one machine, held by this process. What is still changed when it is dropped is taken back then.
+/// The ledger of one machine, held by this process. Dropping it undoes all remaining changes.
 pub struct Ledger {
     lock: Lock,
     root: PathBuf,
@@ -124,22 +125,22 @@ pub struct Ledger {
     next: u64,
 }
 
-/// The file, and the right to change the machine.
+/// The file, and the exclusive right to change the machine.
 struct Lock {
     ledger_file: LedgerFile,
     machine: Option<File>,
 }
 
-/// As for a study's folder: a process that was killed lets go when the children that it was just starting are gone too.
+/// As for a study's folder: a killed process releases the lock only when the children that it was starting are gone too.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The ledger that a panic must take back: its file's folder, and the process that holds it.
+/// The ledger that a panic must undo: its folder, and the process that holds it.
 static HELD: Mutex<Option<(PathBuf, u32)>> = Mutex::new(None);
 
 /// `$XDG_STATE_HOME/bigiron`, else `~/.local/state/bigiron`.
 ///
 /// # Errors
-/// Neither is known.
+/// If neither is known.
 pub fn folder() -> Result<PathBuf, UndoError> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     set("XDG_STATE_HOME")
@@ -149,19 +150,19 @@ pub fn folder() -> Result<PathBuf, UndoError> {
         .ok_or(UndoError::NoFolder)
 }
 
-/// What a killed bigiron left changed, if this can be seen without a lock; empty while another one lives.
+/// Changes left by a killed bigiron, as far as visible without a lock; empty while another one is running.
 pub fn left_over() -> Vec<UndoEntry> {
     let Some(contents) = folder().ok().and_then(|folder| ledger_file::peek(&folder)) else { return Vec::new() };
     contents.open.into_iter().filter(|e| !Path::new(&format!("/proc/{}", e.pid)).exists()).collect()
 }
 
 impl Lock {
-    /// Takes both locks: of the ledger's file, and of the machine, whatever ledgers others may have.
+    /// Takes both locks: that of the ledger's file, and that of the machine, which holds against other ledgers.
     fn take(folder: &Path, root: &Path) -> Result<Self, UndoError> {
         Self::of_ledger(folder)?.and_machine(root)
     }
 
-    /// Takes the ledger's lock alone: enough to see that there is nothing to take back.
+    /// Takes the ledger's lock alone: enough to see that there is nothing to undo.
     fn of_ledger(folder: &Path) -> Result<Self, UndoError> {
         let io = |cause| UndoError::Io { path: folder.join("undo.jsonl"), cause };
         let ledger_file = LedgerFile::open(folder).map_err(io)?;
@@ -170,7 +171,7 @@ impl Lock {
     }
 
     fn and_machine(mut self, root: &Path) -> Result<Self, UndoError> {
-        // A folder that every process sees and no lock leaves a trace in.
+        // A folder that every process sees, and whose lock leaves no trace.
         let machine = File::open(below(root, Path::new("/sys/kernel"))).ok();
         if let Some(machine) = &machine {
             lock(machine).map_err(|cause| io_error(&self.ledger_file, cause))?.map_err(UndoError::Held)?;
@@ -180,7 +181,7 @@ impl Lock {
     }
 }
 
-/// Closing the files would not be enough: a process that was forked meanwhile holds them too until it executes its program.
+/// Closing the files would not be enough: a process forked meanwhile also holds them until it executes its program.
 impl Drop for Lock {
     fn drop(&mut self) {
         for file in std::iter::once(self.ledger_file.file()).chain(self.machine.as_ref()) {
@@ -189,7 +190,7 @@ impl Drop for Lock {
     }
 }
 
-/// Locks `file` for this process, or says who has.
+/// Locks `file` for this process, or returns the holder.
 fn lock(file: &File) -> io::Result<Result<(), Holder>> {
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -202,7 +203,7 @@ fn lock(file: &File) -> io::Result<Result<(), Holder>> {
     }
 }
 
-/// The process that locks `file`, by /proc/locks.
+/// The process that has locked `file`, from /proc/locks.
 fn holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.st_ino().to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -220,10 +221,10 @@ fn boot_id() -> String {
 }
 
 impl Ledger {
-    /// Opens this machine's ledger and holds it until dropped; a panic of the process takes everything back too.
+    /// Opens this machine's ledger and holds it until dropped; a panic of the process undoes everything too.
     ///
     /// # Errors
-    /// Another bigiron holds it, a killed one left changes, or the file cannot be written.
+    /// If another bigiron holds it, a killed one left changes, or the file is not writable.
     pub fn open() -> Result<Self, UndoError> {
         let folder = folder()?;
         let ledger = Self::open_at(&folder, Path::new("/"))?;
@@ -247,7 +248,7 @@ impl Ledger {
             return Err(UndoError::Damaged { path: lock.ledger_file.path().to_owned(), lines: contents.damaged });
         }
         let boot = boot_id();
-        // What a reboot has taken back is no reason to stop.
+        // Changes that a reboot has undone do not matter.
         let left: Vec<UndoEntry> =
             contents.open.into_iter().filter(|e| e.boot == boot || !e.undo.is_undone_by_reboot()).collect();
         if !left.is_empty() {
@@ -257,15 +258,15 @@ impl Ledger {
         Ok(Self { lock, root: root.to_owned(), boot, next: 0 })
     }
 
-    /// Where the ledger is now, for [`Ledger::undo_since`].
+    /// The present position in the ledger, for [`Ledger::undo_since`].
     pub fn mark(&self) -> LedgerMark {
         LedgerMark(self.next)
     }
 
-    /// Writes down how `undo` takes back what the caller does next, for `what`. Only when this has returned may it be done.
+    /// Logs how `undo` undoes the caller's next step, on behalf of `what`. The step may be taken only after this has returned.
     ///
     /// # Errors
-    /// It could not be written down; then nothing may be changed.
+    /// If the entry could not be written; then nothing may be changed.
     pub fn note(&mut self, what: &str, undo: Inverse) -> Result<(), UndoError> {
         let entry =
             UndoEntry { id: self.next, pid: std::process::id(), boot: self.boot.clone(), what: what.to_owned(), undo };
@@ -282,28 +283,28 @@ impl Ledger {
         ChangeLog::write(self, what, path, value)
     }
 
-    /// Takes back what was done since `mark`, the latest first. What could not be taken back is returned, and stays in the ledger.
+    /// Undoes all changes since `mark`, the latest first. Changes that could not be undone are returned, and stay in the ledger.
     pub fn undo_since(&mut self, mark: LedgerMark) -> Vec<FailedUndo> {
         replay(&self.lock.ledger_file, &self.root, &self.boot, mark.0)
     }
 }
 
-/// Where changes are written down before they are made.
+/// A log of changes, written before they are made.
 pub trait ChangeLog {
-    /// What /proc, /sys and /dev are below.
+    /// The folder above /proc, /sys and /dev.
     fn root(&self) -> &Path;
 
-    /// Writes down how `undo` takes back what the caller does next, for `what`. Only when this has returned may it be done.
+    /// Logs how `undo` undoes the caller's next step, on behalf of `what`. The step may be taken only after this has returned.
     ///
     /// # Errors
-    /// It could not be written down; then nothing may be changed.
+    /// If the entry could not be written; then nothing may be changed.
     fn note(&mut self, what: &str, undo: Inverse) -> Result<(), UndoError>;
 
-    /// Writes down what a file of the kernel says, so that it will say it again whatever happens to it from here on.
-    /// Returns its text.
+    /// Logs the contents of a file of the kernel, so that they will be restored whatever happens to it from now on. Returns the
+    /// text.
     ///
     /// # Errors
-    /// The file cannot be read, or the note not be made.
+    /// If the file cannot be read or the entry cannot be written.
     fn keep(&mut self, what: &str, path: &Path) -> Result<String, UndoError> {
         let shown = kernel_file::read(&below(self.root(), path))
             .map_err(|cause| UndoError::Unreadable { path: path.to_owned(), cause })?;
@@ -312,11 +313,11 @@ pub trait ChangeLog {
         Ok(shown)
     }
 
-    /// Writes `value` into a file of the kernel, for `what`, what it said before being noted by then. Whether the kernel took the
-    /// value is the caller's to judge from what is returned.
+    /// Writes `value` into a file of the kernel on behalf of `what`, after logging its old contents. The caller judges from the
+    /// result whether the kernel took the value.
     ///
     /// # Errors
-    /// As [`ChangeLog::keep`], or the kernel refuses the value.
+    /// As [`ChangeLog::keep`], or if the kernel refuses the value.
     fn write(&mut self, what: &str, path: &Path, value: &str) -> Result<FileChange, UndoError> {
         let before = self.keep(what, path)?;
         let at = below(self.root(), path);
@@ -341,7 +342,7 @@ impl ChangeLog for Ledger {
     }
 }
 
-/// For a machine that is thrown away after its trial: a guest. Nothing is written down.
+/// For a machine that is discarded after its trial: a guest. Nothing is logged.
 pub struct NoLedger;
 
 impl ChangeLog for NoLedger {
@@ -367,7 +368,7 @@ fn io_error(ledger_file: &LedgerFile, cause: io::Error) -> UndoError {
     UndoError::Io { path: ledger_file.path().to_owned(), cause }
 }
 
-/// The value that a file of the kernel shows: the word in brackets where it lists all (`none [bfq]`), else its text.
+/// The value that a file of the kernel shows: the word in brackets if it lists all (`none [bfq]`), else its text.
 pub fn chosen(text: &str) -> &str {
     let one_line = text.trim();
     let within = |open, close| Some(one_line.split_once(open)?.1.split_once(close)?.0);
@@ -375,7 +376,7 @@ pub fn chosen(text: &str) -> &str {
     within('[', ']').or_else(|| within('(', ')')).filter(|word| !word.contains(char::is_whitespace)).unwrap_or(one_line)
 }
 
-/// Takes back everything from entry `from` on that is not, the latest first.
+/// Undoes everything from entry `from` on that is still in force, the latest first.
 fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<FailedUndo> {
     let contents = match ledger_file.read() {
         Ok(contents) => contents,
@@ -390,7 +391,7 @@ fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<F
             troubles.push(FailedUndo { what: entry.what.clone(), why });
         }
     }
-    // Begun anew only when nothing is open and nothing else could be lost.
+    // The file is cleared only when nothing is open and nothing else could be lost.
     if troubles.is_empty() && contents.damaged == 0 && contents.open.iter().all(|e| e.id >= from) {
         let _ = ledger_file.clear();
     }
@@ -407,10 +408,10 @@ fn take_back(ledger_file: &LedgerFile, root: &Path, boot: &str, entry: &UndoEntr
     Ok(done)
 }
 
-/// Takes back what a killed bigiron left, or with `dry_run` says what would be.
+/// Undoes the changes left by a killed bigiron, or with `dry_run` lists them.
 ///
 /// # Errors
-/// A living bigiron holds the ledger, or it cannot be opened.
+/// If a live bigiron holds the ledger, or it cannot be opened.
 pub fn restore(folder: &Path, root: &Path, dry_run: bool) -> Result<Restored, UndoError> {
     let mut lock = Lock::of_ledger(folder)?;
     let contents = lock.ledger_file.read().map_err(|cause| io_error(&lock.ledger_file, cause))?;
@@ -431,13 +432,13 @@ pub fn restore(folder: &Path, root: &Path, dry_run: bool) -> Result<Restored, Un
     Ok(restored)
 }
 
-/// In a release a panic ends the process without unwinding: nothing is dropped, so the hook takes back.
+/// In a release build a panic ends the process without unwinding: nothing is dropped, so the hook undoes the changes.
 fn undo_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         before(info);
         let Ok(held) = HELD.try_lock() else { return };
-        // A child that was forked has the hook too, and no right to change anything.
+        // A forked child has the hook too, but must not change anything.
         if let Some((folder, pid)) = held.as_ref()
             && *pid == std::process::id()
             && let Ok(ledger_file) = LedgerFile::open(folder)

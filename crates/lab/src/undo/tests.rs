@@ -24,7 +24,7 @@ fn says(root: &TempDir, path: &str) -> String {
     fs::read_to_string(below(root.path(), Path::new(path))).unwrap()
 }
 
-/// A ledger whose process is killed: nothing is dropped but the locks.
+/// Simulates a ledger whose process is killed: only the locks are dropped.
 fn kill(ledger: Ledger) {
     let ledger = std::mem::ManuallyDrop::new(ledger);
     for file in [Some(ledger.lock.ledger_file.file()), ledger.lock.machine.as_ref()].into_iter().flatten() {
@@ -100,7 +100,7 @@ fn what_cannot_be_restored_is_said_and_kept() {
     let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
     ledger.write("a", Path::new("/sys/a/x"), "2").unwrap();
     ledger.write("b", Path::new(SWAPPINESS), "10").unwrap();
-    // It cannot be written as a file any more.
+    // It can no longer be written as a file.
     let path = below(root.path(), Path::new(SWAPPINESS));
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
@@ -128,7 +128,7 @@ fn a_reboot_restores_the_kernel_but_no_files() {
     let Err(UndoError::LeftOver(left)) = Ledger::open_at(state.path(), root.path()) else { panic!() };
     assert_eq!(left.len(), 1, "the file alone");
     restore(state.path(), root.path(), false).unwrap();
-    assert_eq!(says(&root, SWAPPINESS), "33\n", "what this boot set is not touched");
+    assert_eq!(says(&root, SWAPPINESS), "33\n", "settings of this boot are untouched");
     assert!(!below(root.path(), Path::new("/tmp/swapfile")).exists());
 }
 
@@ -138,7 +138,7 @@ fn a_damaged_ledger_stops_everything() {
     fs::write(state.path().join("undo.jsonl"), "00000000 {}\n").unwrap();
     assert!(matches!(Ledger::open_at(state.path(), root.path()), Err(UndoError::Damaged { lines: 1, .. })));
     assert_eq!(restore(state.path(), root.path(), false).unwrap().damaged, 1);
-    assert!(!fs::read(state.path().join("undo.jsonl")).unwrap().is_empty(), "it is not thrown away");
+    assert!(!fs::read(state.path().join("undo.jsonl")).unwrap().is_empty(), "it is not removed");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn the_chosen_word_is_what_would_be_written() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever order of changes, marks and kills: after `undo` the machine is as it was.
+    /// After any order of changes, marks and kills, `undo` leaves the machine as before.
     #[test]
     fn nothing_stays_changed(steps in proptest::collection::vec((0usize..3, 0u32..9, 0u8..10), 1..15)) {
         let files = [("/proc/sys/a", "1\n"), ("/proc/sys/b", "2\n"), ("/sys/c", "3\n")];

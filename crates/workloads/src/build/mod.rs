@@ -1,6 +1,7 @@
-//! `build`: a source tree compiled by `make`, with few jobs at once, with as many as suit the machine, and with all there are.
+//! `build`: compiles a source tree with `make`, with few parallel jobs, with the optimal number for the machine, and with no
+//! limit.
 //!
-//! Invariant: every build begins without anything built and ends with a program that does what its source says.
+//! Invariant: every build starts from a clean tree and ends with a program that gives the results of its source.
 
 mod program;
 mod source;
@@ -40,7 +41,7 @@ const OPTIONS: &[OptionDef] = &[
         name: "tree",
         default: GENERATED,
         allowed: &[],
-        summary: "A folder of yours with a Makefile; `generated`: C sources that bigiron makes",
+        summary: "Your own folder with a Makefile; `generated`: C sources that bigiron generates",
     },
     OptionDef {
         name: "files",
@@ -53,51 +54,51 @@ const OPTIONS: &[OptionDef] = &[
         name: "loads",
         default: "half,optimal",
         allowed: &[],
-        summary: "Jobs at once: `half` of the CPUs, `optimal`, `maximal` (as many as there are); several, separated by commas",
+        summary: "Parallel jobs: `half` of the CPUs, `optimal`, `maximal` (no limit); several, separated by commas",
     },
     OptionDef { name: "optimal", default: AUTO, allowed: &[], summary: "Jobs of `optimal`; `auto`: four for each CPU" },
     OptionDef { name: "runs", default: "1", allowed: &[], summary: "Measured builds of each load" },
-    OptionDef { name: "warmup", default: "1", allowed: &[], summary: "Builds before them that are not measured" },
+    OptionDef { name: "warmup", default: "1", allowed: &[], summary: "Unmeasured builds before them" },
     OptionDef {
         name: "target",
         default: "",
         allowed: &[],
-        summary: "What is made of your tree; its first target if nothing is said",
+        summary: "The target to make in your tree; by default its first",
     },
     OptionDef { name: "clean", default: "clean", allowed: &[], summary: "The target that removes what was built" },
     OptionDef {
         name: "prepare",
         default: "",
         allowed: &[],
-        summary: "A line for the shell, run once in your tree before all builds: `make defconfig`",
+        summary: "A shell command, run once in your tree before all builds: `make defconfig`",
     },
     OptionDef {
         name: "check",
         default: "",
         allowed: &[],
-        summary: "A line for the shell that must succeed in your tree after each build",
+        summary: "A shell command that must succeed in your tree after each build",
     },
-    OptionDef { name: "limit", default: "60m", allowed: &[], summary: "Longest time that a build may take" },
+    OptionDef { name: "limit", default: "60m", allowed: &[], summary: "Time limit of a build" },
     OptionDef {
         name: "roots",
         default: "",
         allowed: &[],
-        summary: "Further files and folders of this machine that a guest gets, separated by `:`",
+        summary: "More files and folders of this machine to provide in a guest, separated by `:`",
     },
     OptionDef {
         name: "disk",
         default: AUTO,
         allowed: &[],
-        summary: "Room for what is built, in a guest; `auto`: enough for a generated tree, 256M for yours",
+        summary: "Disk space for the build, in a guest; `auto`: enough for a generated tree, 256M for yours",
     },
 ];
 
-/// Name, unit, and what it is, of what each load has besides the time.
+/// Name, unit and summary of the metrics that each load has besides the time.
 const OF_LOAD: [(&str, Unit, &str); 5] = [
     ("user", Unit::Ns, "CPU time in user mode"),
     ("system", Unit::Ns, "CPU time in the kernel"),
-    ("cpu", Unit::Count, "CPU time in per cent of the time"),
-    ("switches", Unit::Count, "Context switches of a process that could have gone on"),
+    ("cpu", Unit::Count, "CPU time in per cent of the elapsed time"),
+    ("switches", Unit::Count, "Context switches of a process that was still runnable"),
     ("sleeps", Unit::Count, "Context switches of a process that waited"),
 ];
 
@@ -237,7 +238,7 @@ impl Running for PreparedTree<'_> {
                     of: steps,
                 });
                 let run = builder.build(&name, place, true)?;
-                // One load is all there is to explain the whole.
+                // With a single load, that load explains the whole.
                 let whole = (spec.loads.len() == 1).then(|| PRIMARY.to_owned());
                 let metrics = whole.into_iter().chain([of(PRIMARY, *load)]).collect();
                 windows.push(Window { metrics, operations: 1, ns: run.wall_ns });
@@ -258,21 +259,17 @@ impl Running for PreparedTree<'_> {
         let right = tree.prints();
         let builds = (spec.warmup + spec.runs * spec.loads.len() as u32) as usize;
         if let Some(wrong) = printed.split_inclusive('\n').find(|line| *line != right) {
-            bail!(WrongData(format!(
-                "The program that was built prints `{}` instead of `{}`",
-                wrong.trim(),
-                right.trim()
-            )));
+            bail!(WrongData(format!("The program prints `{}` instead of `{}`", wrong.trim(), right.trim())));
         }
         let lines = printed.lines().count();
         if lines != builds {
-            bail!(WrongData(format!("Of {builds} programs that were built {lines} have printed anything")));
+            bail!(WrongData(format!("Of {builds} programs, {lines} printed anything")));
         }
         Ok(())
     }
 }
 
-/// What every program that is built prints is added to this file of its tree.
+/// Every built program appends its output to this file of its tree.
 const PRINTED: &str = "printed";
 
 fn of(name: &str, load: Load) -> String {
@@ -282,7 +279,7 @@ fn of(name: &str, load: Load) -> String {
 /// Where the tree is built.
 struct BuildFolder {
     work_folder: WorkFolder,
-    /// As programs see it.
+    /// The path as programs see it.
     dir: PathBuf,
 }
 
@@ -308,7 +305,7 @@ const CHECK: usize = 1;
 const PREPARE: usize = 2;
 const LOADS: usize = 3;
 
-/// Builds one time after the other.
+/// Runs one build after the other.
 struct Builder<'a> {
     spec: &'a Spec,
     process_guard: ProcessGuard,
@@ -346,7 +343,7 @@ impl<'a> Builder<'a> {
         Ok(run)
     }
 
-    /// Builds from nothing under the load at `place`, and looks at what was built.
+    /// Builds from a clean tree under the load at `place`, and checks the result.
     fn build(&mut self, name: &str, place: usize, measured: bool) -> anyhow::Result<MeasuredRun> {
         let line = |n: usize| self.lines[n].clone();
         let (clean, check, make) = (line(CLEAN), line(CHECK), line(LOADS + place));
@@ -360,7 +357,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Copies a folder as it is, times included, for `make` goes by them.
+/// Copies a folder including the files' times, which `make` compares.
 fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let mut command = std::process::Command::new("cp");
     command.arg("-a").arg("--").arg(from).arg(to);
@@ -380,7 +377,7 @@ fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<MeasuredRun>], builds: u32
     for (load, runs) in spec.loads.iter().zip(runs) {
         let mean = |of: fn(&MeasuredRun) -> u64| runs.iter().map(of).sum::<u64>() as f64 / runs.len() as f64;
         let (elapsed, user, system) = (mean(|r| r.wall_ns), mean(|r| r.user_ns), mean(|r| r.system_ns));
-        ensure!(elapsed > 0.0, "The clock did not move while the tree was built");
+        ensure!(elapsed > 0.0, "The clock did not advance while the tree was built");
         logs += elapsed.ln();
         let values = [
             (PRIMARY, elapsed),
@@ -416,7 +413,8 @@ fn outcome(spec: &Spec, cx: &Context<'_>, runs: &[Vec<MeasuredRun>], builds: u32
     Ok(outcome)
 }
 
-/// `bigiron worker build-tree DIR FILES FUNCTIONS`: writes a generated tree and says what its program prints, to build it by hand.
+/// `bigiron worker build-tree DIR FILES FUNCTIONS`: writes a generated tree and prints the expected output of its program, for
+/// builds by hand.
 pub fn worker_tree(args: &[String]) -> i32 {
     let [dir, files, functions] = args else {
         eprintln!("bigiron worker build-tree DIR FILES FUNCTIONS");

@@ -1,16 +1,18 @@
-//! Small programs as trees of statements: what the generated sources are printed from, and what says beforehand what they will compute.
+//! Small programs as trees of statements: the generated sources are printed from them, and their results are computed from them
+//! in advance.
 //!
-//! Invariant: evaluating a function here gives what its C text gives when it is compiled and run: all numbers are 32 bits without sign.
+//! Invariant: evaluating a function here gives the same result as compiling and running its C text: all numbers are unsigned
+//! 32-bit integers.
 
 use bigiron_sys::load::rng::SplitMix64;
 
 /// Numbers of a unit's table.
 pub const TABLE: usize = 16;
-/// The parameters come first, then what can be set, then the loops' counters.
+/// The order is parameters, then assignable variables, then loop counters.
 pub const PARAMETERS: usize = 2;
 pub const LOCALS: usize = 6;
 pub const VARIABLES: usize = 8;
-/// Steps that a function may take, those of the functions it calls included: the program is to be compiled, not to run for long.
+/// Maximum number of steps of a function, including the functions it calls: the program is made for compiling, not for long runs.
 const STEPS: u64 = 4000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub enum Op {
 pub enum Expression {
     Number(u32),
     Variable(usize),
-    /// Of the unit's own table, at a place that is taken modulo its length.
+    /// From the unit's own table, at an index modulo its length.
     Table(Box<Expression>),
     Binary(Op, Box<Expression>, Box<Expression>),
     /// A function of a unit with two arguments.
@@ -43,7 +45,7 @@ pub enum Expression {
 #[derive(Clone, Debug)]
 pub enum Statement {
     Set(usize, Expression),
-    /// The counter goes from 0 to below a number.
+    /// The counter runs from 0 to below a number.
     Loop(usize, u32, Vec<Statement>),
     /// If the first is less than the second.
     If([Expression; 2], Vec<Statement>, Vec<Statement>),
@@ -51,21 +53,21 @@ pub enum Statement {
     Switch(Expression, Vec<Vec<Statement>>),
 }
 
-/// Of two numbers, giving one.
+/// A function of two numbers with one result.
 #[derive(Clone, Debug)]
 pub struct Function {
     pub body: Vec<Statement>,
     pub result: Expression,
-    /// Steps that it takes at most.
+    /// Maximum number of steps.
     pub steps: u64,
 }
 
-/// What becomes a source file.
+/// The content of a source file.
 #[derive(Clone, Debug)]
 pub struct Unit {
     pub table: [u32; TABLE],
     pub functions: Vec<Function>,
-    /// Units whose functions it calls, by their numbers, all smaller than its own.
+    /// The numbers of the units whose functions it calls, all smaller than its own.
     pub calls: Vec<usize>,
 }
 
@@ -74,11 +76,11 @@ pub struct Unit {
 pub struct Units(pub Vec<Unit>);
 
 impl Units {
-    /// `count` units of `functions` functions each, the same for the same numbers.
+    /// `count` units of `functions` functions each; the same arguments give the same units.
     pub fn draw(count: usize, functions: usize) -> Self {
         let mut units = Units(Vec::new());
         for number in 0..count {
-            // Each has its own stream: a larger tree begins with the units of a smaller one.
+            // Each unit has its own random stream: a larger tree begins with the units of a smaller one.
             let mut rng = SplitMix64::stream(number as u64, "build");
             let mut calls: Vec<usize> =
                 (0..3).filter(|_| number > 0).map(|_| rng.below(number as u64) as usize).collect();
@@ -93,7 +95,7 @@ impl Units {
         units
     }
 
-    /// What a function gives.
+    /// The result of a function.
     pub fn call(&self, unit: usize, function: usize, arguments: [u32; PARAMETERS]) -> u32 {
         let mut variables = [0; VARIABLES];
         variables[..PARAMETERS].copy_from_slice(&arguments);
@@ -146,7 +148,7 @@ impl Units {
             }
             Expression::Call(unit_of, function, arguments) => {
                 let [a, b] = &**arguments;
-                // Functions have no effects but their results, so C may take the arguments in another order.
+                // Functions have no side effects, so C may evaluate the arguments in another order.
                 let arguments = [self.value(unit, a, variables), self.value(unit, b, variables)];
                 self.call(*unit_of, *function, arguments)
             }
@@ -154,7 +156,7 @@ impl Units {
     }
 }
 
-/// Draws a function of a unit, which calls those that are there already.
+/// Draws a function of a unit, which calls only earlier functions.
 struct Draw<'a> {
     units: &'a Units,
     unit: usize,
@@ -168,7 +170,7 @@ impl Draw<'_> {
     }
 
     fn function(mut self) -> Function {
-        // C leaves what was never set undefined.
+        // In C a variable that was never set is undefined.
         let mut body: Vec<Statement> =
             (PARAMETERS..LOCALS).map(|v| Statement::Set(v, Expression::Number(self.rng.next() as u32))).collect();
         let more = 4 + self.below(4);
@@ -177,7 +179,7 @@ impl Draw<'_> {
         Function { body, result, steps: self.steps + 8 }
     }
 
-    /// In `depth` loops, which make it happen `often`.
+    /// A statement inside `depth` loops, which execute it `often` times.
     fn statement(&mut self, depth: usize, often: u64) -> Statement {
         self.steps += 4 * often;
         let readable = LOCALS + depth;
@@ -208,7 +210,7 @@ impl Draw<'_> {
         Statement::Set(to, self.expression(readable, 2, often))
     }
 
-    /// Of the first `readable` variables.
+    /// An expression of the first `readable` variables.
     fn expression(&mut self, readable: usize, depth: usize, often: u64) -> Expression {
         self.steps += often;
         let leaf = depth == 0;
@@ -234,7 +236,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A call, if there is a function short enough to be called so often.
+    /// A call, if there is a function short enough to be called this often.
     fn called(&mut self, readable: usize, depth: usize, often: u64) -> Expression {
         let others = &self.units.0[self.unit].calls;
         let unit = if others.is_empty() || self.rng.below(2) == 0 {

@@ -1,6 +1,6 @@
 //! The C text of a tree: headers, one source file for each unit, a main program, a Makefile.
 //!
-//! Invariant: the same numbers give the same bytes, and the program that comes out of them prints what [`Tree::prints`] says.
+//! Invariant: the same arguments give the same bytes, and the compiled program prints what [`Tree::prints`] returns.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,18 +10,18 @@ use anyhow::Context as _;
 
 use super::program::{Expression, Function, LOCALS, Op, PARAMETERS, Statement, TABLE, Unit, Units, VARIABLES};
 
-/// Source files of a folder.
+/// Source files per folder.
 const FOLDER: usize = 40;
 /// Entries of a unit's list, sorted by its own code.
 const ENTRIES: u32 = 24;
 
-/// A tree that is generated.
+/// A generated tree.
 pub struct Tree {
     units: Units,
 }
 
 impl Tree {
-    /// Of this many source files (besides that of the main program) with this many functions each.
+    /// A tree of this many source files (besides the main program's) with this many functions each.
     pub fn new(files: usize, functions: usize) -> Self {
         Self { units: Units::draw(files, functions) }
     }
@@ -40,10 +40,10 @@ impl Tree {
         files
     }
 
-    /// Writes it all below `dir`, which is made.
+    /// Writes the tree below `dir`, which is created.
     ///
     /// # Errors
-    /// No room; the path is named.
+    /// If there is no room; the message names the path.
     pub fn write(&self, dir: &Path) -> anyhow::Result<()> {
         for (path, text) in self.files() {
             let path = dir.join(path);
@@ -55,20 +55,20 @@ impl Tree {
         Ok(())
     }
 
-    /// What the program prints.
+    /// The program's output.
     pub fn prints(&self) -> String {
         let sum = (0..self.units.0.len()).fold(0u32, |sum, n| sum.rotate_left(5) ^ self.unit(n, n as u32 * 7 + 1));
         format!("{} units, sum {sum}\n", self.units.0.len())
     }
 
-    /// What the function `unit_N` gives.
+    /// The result of the function `unit_N`.
     fn unit(&self, number: usize, seed: u32) -> u32 {
         let functions = self.units.0[number].functions.len();
         let sum = (0..functions).fold(seed, |sum, f| sum.wrapping_add(self.units.call(number, f, [sum, f as u32])));
         sum ^ self.sorted(number, sum) ^ self.hashed(number, sum)
     }
 
-    /// What `sorted` gives: its list in order, each entry weighed by its place.
+    /// The result of `sorted`: its list in order, each entry weighted by its position.
     fn sorted(&self, number: usize, seed: u32) -> u32 {
         let table = self.units.0[number].table;
         let mut entries: Vec<u32> =
@@ -77,7 +77,7 @@ impl Tree {
         entries.iter().zip(1..).fold(0, |sum, (key, place)| sum.wrapping_mul(31).wrapping_add(key.wrapping_mul(place)))
     }
 
-    /// What `hashed` gives: FNV-1a of a text.
+    /// The result of `hashed`: FNV-1a of a text.
     fn hashed(&self, number: usize, seed: u32) -> u32 {
         let text = format!("unit {number} of {seed}: {:08x}", self.units.0[number].table[seed as usize % TABLE]);
         text.bytes().fold(0x811c_9dc5, |hash: u32, b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193))
@@ -227,7 +227,7 @@ impl Printer {
             names(LOCALS..VARIABLES)
         ));
         printer.body(&function.body, 1);
-        // Not every function has loops of both depths.
+        // Some functions have no loops of one of the depths.
         let unused = (LOCALS..VARIABLES).map(|v| format!("(void){};", NAMES[v])).collect::<Vec<_>>().join(" ");
         let _ = write!(printer.0, "    {unused}\n    return ");
         printer.expression(&function.result);

@@ -1,6 +1,6 @@
-//! The workload's options, read.
+//! The parsed options of the workload.
 //!
-//! Invariant: what comes out of here can be built, as far as that can be seen without building it.
+//! Invariant: a valid specification can be built, as far as this can be checked without building.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,32 +11,32 @@ use bigiron_model::workload::Options;
 use bigiron_service::program::work_folder;
 use bigiron_workload::units;
 
-/// The word that leaves a choice to the clock or the machine.
+/// The value that leaves a choice to the clock or the machine.
 pub const AUTO: &str = "auto";
-/// What `tree` is if bigiron makes it.
+/// The value of `tree` for a generated tree.
 pub const GENERATED: &str = "generated";
 
-/// Source files if nothing is said, under the exact clock (or none) and on the wall clock.
+/// Default number of source files, under the exact clock (or none) and on the wall clock.
 const FILES: (usize, usize) = (2, 240);
 const FILES_LIMIT: usize = 999;
 const FUNCTIONS_LIMIT: usize = 99;
 const RUNS_LIMIT: u32 = 100;
 const JOBS_LIMIT: u32 = 4096;
-/// CPUs of a machine whose jobs are counted before it is known.
+/// Assumed CPUs of a machine that is not yet known.
 const USUAL_CPUS: u32 = 4;
-/// Memory of a compiler at work on a source file of the generated kind, and of all that comes once.
+/// Memory of a compiler for a generated source file, and of everything needed once.
 const JOB_MEMORY: u64 = 20 << 20;
 const OTHER_MEMORY: u64 = 64 << 20;
 const MAKEFILES: [&str; 3] = ["GNUmakefile", "makefile", "Makefile"];
 
-/// How many jobs run at once.
+/// The number of parallel jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// For half of the CPUs.
+    /// One job for every two CPUs.
     Half,
-    /// Four for each CPU, unless said otherwise.
+    /// Four for each CPU by default.
     Optimal,
-    /// As many as there are.
+    /// No limit.
     Maximal,
 }
 
@@ -49,9 +49,9 @@ impl Load {
     }
 }
 
-/// All options, read.
+/// All options, parsed.
 pub struct Spec {
-    /// The user's; `None` if it is to be made.
+    /// The user's tree; `None` for a generated one.
     pub tree: Option<PathBuf>,
     files: Option<usize>,
     pub functions: usize,
@@ -61,7 +61,7 @@ pub struct Spec {
     pub warmup: u32,
     pub target: String,
     pub clean: String,
-    /// Lines for the shell, empty if there is nothing to do.
+    /// Shell commands; empty if there is nothing to do.
     pub prepare: String,
     pub check: String,
     pub limit: Duration,
@@ -74,7 +74,7 @@ impl Spec {
         let get = |name: &str| options.get(name).map_or("", String::as_str);
         let number = |name: &str, least: u32, most: u32| match get(name).parse::<u32>() {
             Ok(n) if (least..=most).contains(&n) => Ok(n),
-            _ => Err(format!("`build.{name}` is a number from {least} to {most}, not `{}`", get(name))),
+            _ => Err(format!("`build.{name}` must be a number from {least} to {most}, not `{}`", get(name))),
         };
         let auto = |name: &str, least: u32, most: u32| match get(name) {
             AUTO => Ok(None),
@@ -84,7 +84,7 @@ impl Spec {
             text if text.starts_with('-')
                 || text.contains(|c: char| c.is_whitespace() || "'\"\\$;&|<>`()*?".contains(c)) =>
             {
-                Err(format!("`build.{name}` is a target of the tree's Makefile, not `{text}`"))
+                Err(format!("`build.{name}` must be a target of the tree's Makefile, not `{text}`"))
             }
             text => Ok(text.to_owned()),
         };
@@ -92,7 +92,7 @@ impl Spec {
         let tree = Some(get("tree")).filter(|t| *t != GENERATED).map(PathBuf::from);
         let (target, clean) = (word("target")?, word("clean")?);
         if clean.is_empty() {
-            return Err("`build.clean` is the target that removes what was built, such as `clean`".to_owned());
+            return Err("`build.clean` must be the target that removes the build's files, such as `clean`".to_owned());
         }
         let spec = Self {
             files: auto("files", 1, FILES_LIMIT as u32)?.map(|n| n as usize),
@@ -105,7 +105,7 @@ impl Spec {
             clean,
             prepare: get("prepare").to_owned(),
             check: get("check").to_owned(),
-            limit: limit.ok_or_else(|| format!("`build.limit` is {}, not `{}`", units::A_TIME, get("limit")))?,
+            limit: limit.ok_or_else(|| format!("`build.limit` must be {}, not `{}`", units::A_TIME, get("limit")))?,
             roots: get("roots").split([':', '\n']).filter(|p| !p.is_empty()).map(PathBuf::from).collect(),
             disk_bytes: match get("disk") {
                 AUTO => None,
@@ -114,33 +114,36 @@ impl Spec {
             tree,
         };
         if let Some(root) = spec.roots.iter().find(|r| !r.is_absolute()) {
-            return Err(format!("`build.roots` has absolute paths, separated by `:`; `{}` is none", root.display()));
+            return Err(format!(
+                "`build.roots` needs absolute paths, separated by `:`; `{}` is not absolute",
+                root.display()
+            ));
         }
         if spec.tree.is_none() && (!spec.check.is_empty() || !spec.prepare.is_empty() || !spec.target.is_empty()) {
             return Err(
-                "`build.prepare`, `build.target` and `build.check` are of a tree of yours, `build.tree=DIR`".to_owned()
+                "`build.prepare`, `build.target` and `build.check` need your own tree, `build.tree=DIR`".to_owned()
             );
         }
         Ok(spec)
     }
 
-    /// Refuses what could not be built here.
+    /// Refuses a build that this machine cannot run.
     pub fn runnable(&self) -> Result<(), String> {
         if let Some(tree) = &self.tree {
             has_makefile(tree)?;
         }
-        // A tree of the user's may want another compiler, which its own Makefile names.
+        // A user's tree may need another compiler, which its own Makefile names.
         let needs = [("make", "make"), ("cc", "gcc"), ("ld", "binutils")];
         let missing = work_folder::missing(if self.tree.is_some() { needs[..1].to_vec() } else { needs.to_vec() });
         if missing.is_empty() { Ok(()) } else { Err(work_folder::bring(&missing)) }
     }
 
-    /// Source files of the tree that is made.
+    /// Number of source files of the generated tree.
     pub fn files(&self, clock: Clock) -> usize {
         self.files.unwrap_or(if clock == Clock::Wall { FILES.1 } else { FILES.0 })
     }
 
-    /// Jobs at once; `None` for as many as there are.
+    /// Number of parallel jobs; `None` for no limit.
     pub fn jobs(&self, load: Load, cpus: u32) -> Option<u32> {
         match load {
             Load::Half => Some((cpus / 2).max(1)),
@@ -149,14 +152,14 @@ impl Spec {
         }
     }
 
-    /// Bytes of what is built, at most.
+    /// Maximum bytes of the build's files.
     pub fn disk_bytes(&self) -> u64 {
         let files = self.files(Clock::Wall) as u64;
         let own = if self.tree.is_some() { 256 << 20 } else { files * (96 << 10) + (40 << 20) };
         self.disk_bytes.unwrap_or(own)
     }
 
-    /// Memory of the jobs that run at once, of the generated kind.
+    /// Memory of all parallel jobs for generated sources.
     pub fn memory_bytes(&self) -> u64 {
         let jobs =
             self.loads.iter().map(|l| self.jobs(*l, USUAL_CPUS).map_or(self.files(Clock::Wall) as u64, u64::from));
@@ -170,7 +173,7 @@ fn loads(text: &str) -> Result<Vec<Load>, String> {
         let load = Load::WORDS.iter().find(|(w, _)| *w == word).map(|(_, l)| *l);
         let load = load.ok_or_else(|| {
             let words = bigiron_model::suggest::list(Load::WORDS.iter().map(|(w, _)| *w));
-            format!("`build.loads` cannot hold `{word}`; it can hold {words}, separated by commas")
+            format!("`build.loads` cannot contain `{word}`; it can contain {words}, separated by commas")
         })?;
         if loads.contains(&load) {
             return Err(format!("`build.loads` has `{word}` twice"));
@@ -182,15 +185,15 @@ fn loads(text: &str) -> Result<Vec<Load>, String> {
 
 fn has_makefile(tree: &Path) -> Result<(), String> {
     if !tree.is_dir() {
-        return Err(format!("`build.tree` is a folder with a Makefile; there is no folder `{}`", tree.display()));
+        return Err(format!("`build.tree` must be a folder with a Makefile; there is no folder `{}`", tree.display()));
     }
     if MAKEFILES.iter().any(|name| tree.join(name).is_file()) {
         return Ok(());
     }
-    Err(format!("`build.tree` is a folder with a Makefile, and `{}` has none", tree.display()))
+    Err(format!("`build.tree` must be a folder with a Makefile, and `{}` has none", tree.display()))
 }
 
-/// The option `tree` as a plan has it: an absolute folder, or the word.
+/// The option `tree` in a plan: an absolute path, or the word `generated`.
 pub fn absolute(tree: &str) -> Result<String, String> {
     if tree == GENERATED {
         return Ok(tree.to_owned());

@@ -1,4 +1,4 @@
-//! Builds small trees for real with this machine's tools, where it has them, and looks at what wrong ones are called.
+//! Builds small trees with this machine's tools, if it has them, and checks the messages about wrong ones.
 
 use std::fs;
 
@@ -107,7 +107,7 @@ fn a_tree_that_cannot_be_built_is_refused_before_anything_boots() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().display().to_string();
     let arm = |tree: &str| Build.parse(&options(&[("tree", tree)]).unwrap()).unwrap().check_arm();
-    assert_eq!(arm(&tree), Err(format!("`build.tree` is a folder with a Makefile, and `{tree}` has none")));
+    assert_eq!(arm(&tree), Err(format!("`build.tree` must be a folder with a Makefile, and `{tree}` has none")));
     assert!(arm("/nonexistent").unwrap_err().contains("there is no folder `/nonexistent`"));
     assert!(Build.embed("tree", &tree).is_err());
     fs::write(dir.path().join("makefile"), "all:\n").unwrap();
@@ -118,14 +118,14 @@ fn a_tree_that_cannot_be_built_is_refused_before_anything_boots() {
 #[test]
 fn bad_options_are_refused_with_what_is_right() {
     let refuse = |name, value| options(&[(name, value)]).unwrap_err();
-    assert_eq!(refuse("files", "0"), "`build.files` is a number from 1 to 999, not `0` (or `auto`)");
+    assert_eq!(refuse("files", "0"), "`build.files` must be a number from 1 to 999, not `0` (or `auto`)");
     assert!(
         refuse("loads", "half,full")
-            .starts_with("`build.loads` cannot hold `full`; it can hold `half`, `optimal` or `maximal`")
+            .starts_with("`build.loads` cannot contain `full`; it can contain `half`, `optimal` or `maximal`")
     );
     assert_eq!(refuse("loads", "half,half"), "`build.loads` has `half` twice");
-    assert_eq!(refuse("target", "a; b"), "`build.target` is a target of the tree's Makefile, not `a; b`");
-    assert!(refuse("check", "true").contains("of a tree of yours"));
+    assert_eq!(refuse("target", "a; b"), "`build.target` must be a target of the tree's Makefile, not `a; b`");
+    assert!(refuse("check", "true").contains("need your own tree"));
     for (name, value) in [
         ("functions", "0"),
         ("optimal", "0"),

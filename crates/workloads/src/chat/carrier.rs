@@ -1,7 +1,7 @@
-//! What messages go over: pairs of sockets, pipes, TCP connections over the loopback.
+//! The connections that carry messages: pairs of sockets, pipes, TCP connections over the loopback.
 //!
-//! Invariant: a send returns when the kernel has taken the whole message, a receive when the whole of one is there; both sleep in the kernel
-//! until then.
+//! Invariant: a send returns when the kernel has taken the whole message, a receive when a whole message has arrived; both sleep
+//! in the kernel until then.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -21,10 +21,10 @@ pub enum Carrier {
     Tcp,
 }
 
-/// One end of a connection that goes both ways.
+/// One end of a bidirectional connection.
 pub struct ConnectionEnd {
     from: OwnedFd,
-    /// Of a pipe; a socket is both.
+    /// The write end of a pipe; a socket has only one descriptor.
     to: Option<OwnedFd>,
 }
 
@@ -46,16 +46,16 @@ impl Carrier {
         Self::WORDS.iter().find(|(_, c)| *c == self).map_or("", |(word, _)| word)
     }
 
-    /// Whether a message of several writers to one connection may be torn apart by another's: TCP lets the next writer in while one waits
+    /// Whether a message may be torn apart when several writers use one connection: TCP lets another writer in while one waits
     /// for room.
     pub fn tears(self) -> bool {
         self == Carrier::Tcp
     }
 
-    /// A connection that is used in one direction: where it is read and where it is written.
+    /// A unidirectional connection: its read end and its write end.
     ///
     /// # Errors
-    /// No descriptor, memory or port is left.
+    /// If no descriptor, memory or port is left.
     pub fn one_way(self) -> io::Result<(OwnedFd, OwnedFd)> {
         match self {
             Carrier::Pipe => Ok(pipe_with(PipeFlags::CLOEXEC)?),
@@ -64,7 +64,7 @@ impl Carrier {
         }
     }
 
-    /// A connection that is used in both directions: its two ends.
+    /// A bidirectional connection: its two ends.
     ///
     /// # Errors
     /// As [`Carrier::one_way`].
@@ -81,7 +81,7 @@ impl Carrier {
         Ok((ConnectionEnd { from: a, to: None }, ConnectionEnd { from: b, to: None }))
     }
 
-    /// Descriptors that a two-way connection takes.
+    /// Number of descriptors of a bidirectional connection.
     pub fn descriptors(self) -> u64 {
         if self == Carrier::Pipe { 4 } else { 2 }
     }
@@ -115,7 +115,7 @@ pub fn send(fd: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
 /// Receives a whole message.
 ///
 /// # Errors
-/// `UnexpectedEof` if the other end has gone.
+/// `UnexpectedEof` if the other end was closed.
 #[inline]
 pub fn receive(fd: BorrowedFd<'_>, message: &mut [u8]) -> io::Result<()> {
     let mut done = 0;

@@ -1,6 +1,7 @@
 //! Groups: every sender sends to every receiver of its group, round after round.
 //!
-//! Invariant: a receiver that has ended well has got all messages of all senders of its group, each once, and nothing else.
+//! Invariant: a receiver that ends successfully has received every message of every sender of its group exactly once, and nothing
+//! else.
 
 use anyhow::{Context as _, Result};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -11,7 +12,7 @@ use super::spec::{Spec, Workers};
 use super::worker_group::{RunBoard, RunCost, WorkerError};
 use bigiron_sys::family::Children;
 
-/// The numbers of a run.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 pub struct Groups<'a> {
     pub spec: &'a Spec,
@@ -45,7 +46,7 @@ impl Groups<'_> {
             let (input, output) = self.spec.carrier.one_way().context("No connection")?;
             let mut output = Some(output);
             let life = || {
-                // Only senders have this end.
+                // Only senders keep this end.
                 output.take();
                 board.run_worker(|| self.receive(group, peer, input.as_fd()))
             };
@@ -81,7 +82,7 @@ impl Groups<'_> {
         let mut buffer = self.stamp.blank();
         let message = &mut buffer.0[..self.spec.size];
         if self.spec.carrier.tears() {
-            // Each byte says whose it is.
+            // Each byte identifies its sender.
             message.fill(peer as u8);
         }
         for number in 0..u64::from(self.rounds) {
@@ -124,7 +125,7 @@ impl Groups<'_> {
         }
     }
 
-    /// Counts the bytes of each sender, which may come torn.
+    /// Counts the bytes of each sender, whose messages may arrive torn.
     fn count(&self, input: BorrowedFd<'_>, message: &mut [u8], messages: u64) -> Result<(), WorkerError> {
         let mut bytes = [0u64; 256];
         for _ in 0..messages {

@@ -1,36 +1,36 @@
-//! What every message looks like: who sent it, where it belongs, the how-many-th of its sender it is, and a filling that both sides know.
+//! The format of a message: its sender, its destination, its number, and a filling that both sides know.
 //!
-//! Invariant: a message that is not exactly what somebody sent is told from one that is.
+//! Invariant: any message that differs from what was sent is detected.
 
 use bigiron_sys::load::rng::SplitMix64;
 
-/// Bytes of a message that say which it is; a message has at least these.
+/// Bytes of the header, the smallest size of a message.
 pub const HEADER: usize = 16;
 
-/// Which message it is.
+/// The identity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     pub from: u32,
     /// A receiver, or a room.
     pub to: u32,
-    /// Counted from 0 for each sender and place.
+    /// Counted from 0 for each sender and destination.
     pub number: u64,
 }
 
 /// Bytes of the largest message.
 pub const LARGEST: usize = 4096;
-/// More senders than this a receiver does not tell apart.
+/// Maximum number of senders that a receiver can tell apart.
 pub const SENDERS: usize = 256;
 
-/// A worker's message, on cache lines of its own: threads that write beside each other would slow each other down.
+/// A worker's message, on its own cache lines: otherwise threads writing side by side would slow each other down (false sharing).
 #[repr(align(64))]
 pub struct Buffer(pub [u8; LARGEST]);
 
-/// What a receiver expects next of each sender, likewise.
+/// The next message that a receiver expects from each sender, also on its own cache lines.
 #[repr(align(64))]
 pub struct Next(pub [u64; SENDERS]);
 
-/// Makes and checks the messages of a run, all of one size.
+/// Creates and checks the messages of a run, all of one size.
 pub struct Stamp {
     /// A message whose header is zero.
     blank: Vec<u8>,
@@ -47,7 +47,7 @@ impl Stamp {
         Self { blank }
     }
 
-    /// A message with its filling, at the beginning of a buffer; [`Stamp::put`] completes it.
+    /// A message with its filling, at the start of a buffer; [`Stamp::put`] completes it.
     pub fn blank(&self) -> Buffer {
         let mut buffer = Buffer([0; LARGEST]);
         buffer.0[..self.blank.len()].copy_from_slice(&self.blank);
@@ -62,10 +62,10 @@ impl Stamp {
         message[8..HEADER].copy_from_slice(&header.number.to_le_bytes());
     }
 
-    /// The header of a message that has just been received whole; `None` if its filling is not ours.
+    /// The header of a complete message just received; `None` if its filling is wrong.
     #[inline]
     pub fn header(&self, message: &[u8]) -> Option<Header> {
-        // By words, all of them: musl's memcmp goes byte by byte, which would show in the time of a message.
+        // Compared by words: musl's memcmp goes byte by byte, which would affect the time of a message.
         let (words, rest) = message[HEADER..].as_chunks::<8>();
         let (ours, our_rest) = self.blank[HEADER..].as_chunks::<8>();
         let differ = |d: u64, (a, b): (&[u8; 8], &[u8; 8])| d | (u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b));

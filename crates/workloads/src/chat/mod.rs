@@ -1,6 +1,6 @@
-//! `chat`: very many workers that do little but send each other messages, in rooms with a server or in groups without one.
+//! `chat`: many workers that do little except send each other messages, in rooms with a server or in groups without one.
 //!
-//! Invariant: how many messages are sent depends on the options and the clock's name alone, and every one of them is checked where it arrives.
+//! Invariant: the number of messages depends only on the options and the clock's name, and every message is checked on arrival.
 
 mod carrier;
 mod groups;
@@ -28,7 +28,7 @@ use bigiron_workload::{Configured, Context, Needs, OptionDef, Progress, Running,
 
 /// The primary metric's name.
 const PRIMARY: &str = "messages";
-/// Descriptors that a process has beside its connections.
+/// Descriptors of a process besides its connections.
 const OTHER_FILES: u64 = 64;
 
 /// The workload of messages.
@@ -45,13 +45,13 @@ const OPTIONS: &[OptionDef] = &[
         name: "workers",
         default: AUTO,
         allowed: &[AUTO, "processes", "threads"],
-        summary: "What workers are; `auto`: threads in rooms, processes in groups",
+        summary: "Kind of workers; `auto`: threads in rooms, processes in groups",
     },
     OptionDef {
         name: "carrier",
         default: AUTO,
         allowed: &[AUTO, "socketpair", "pipe", "tcp"],
-        summary: "What messages go over; `auto`: TCP in rooms, pairs of sockets in groups",
+        summary: "Connections for messages; `auto`: TCP in rooms, pairs of sockets in groups",
     },
     OptionDef { name: "size", default: "100", allowed: &[], summary: "Bytes of a message, 16 to 4096" },
     OptionDef { name: "rooms", default: "10", allowed: &[], summary: "Rooms" },
@@ -60,7 +60,7 @@ const OPTIONS: &[OptionDef] = &[
         name: "messages",
         default: AUTO,
         allowed: &[],
-        summary: "What each user says; `auto`: 10 messages under the exact clock, 500 on the wall clock",
+        summary: "Messages of each user; `auto`: 10 under the exact clock, 500 on the wall clock",
     },
     OptionDef { name: "groups", default: "10", allowed: &[], summary: "Groups" },
     OptionDef { name: "peers", default: "20", allowed: &[], summary: "Senders of a group, and receivers" },
@@ -116,19 +116,19 @@ impl Configured for Spec {
                 Unit::named("msg/s"),
                 Better::Higher,
                 Kind::Throughput,
-                "Messages carried a second: in groups those received, in rooms those said and those relayed",
+                "Messages carried per second: in groups those received, in rooms those sent to the server and those relayed",
             ),
             def(
                 "elapsed",
                 Unit::Ns,
                 Better::Lower,
                 Kind::Cost,
-                "From letting all workers go until the last has ended, of all runs",
+                "Time from the release of all workers to the end of the last, of all runs",
             ),
             usage("user", Unit::Ns, "CPU time of all workers in user mode"),
             usage("system", Unit::Ns, "CPU time of all workers in the kernel"),
             usage("voluntary-switches", Unit::Count, "Context switches of a worker that waited"),
-            usage("involuntary-switches", Unit::Count, "Context switches of a worker that could have gone on"),
+            usage("involuntary-switches", Unit::Count, "Context switches of a worker that was still runnable"),
         ]
     }
 
@@ -158,7 +158,7 @@ impl Running for &Spec {
             windows.push(Window { metrics, operations: spec.messages(cx.clock), ns: taken.elapsed_ns });
             sum = RunCost { elapsed_ns: sum.elapsed_ns + taken.elapsed_ns, usage: sum.usage.and(taken.usage) };
         }
-        ensure!(sum.elapsed_ns > 0, "The clock did not move in all of the messages");
+        ensure!(sum.elapsed_ns > 0, "The clock did not advance during the messages");
         let messages = spec.messages(cx.clock) * u64::from(spec.runs);
         let values = [
             (PRIMARY, messages as f64 / (sum.elapsed_ns as f64 / 1e9)),
@@ -177,12 +177,12 @@ impl Running for &Spec {
     }
 
     fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {
-        // Each message was looked at where it arrived; a run that is short of one, or has one too many, has failed.
+        // Each message was checked on arrival; a run with a missing or extra message has failed.
         Ok(())
     }
 }
 
-/// One run with fresh processes.
+/// One run, in new processes.
 fn once(spec: &Spec, cx: &Context<'_>) -> anyhow::Result<RunCost> {
     let (rounds, stamp) = (spec.rounds(cx.clock), Stamp::new(cx.seed, spec.size));
     let bytes = spec.server_bytes(rounds) as usize + BOARD_BYTES;

@@ -1,7 +1,8 @@
-//! Rooms: what a user says goes to the server, which relays it to all others in the room. Each connection has four workers: at the user's end one
-//! that says and one that listens, at the server's end one that takes in and one that hands out.
+//! Rooms: each user sends messages to the server, which relays them to all others in the room. Each connection has four workers:
+//! a sender and a receiver at the user's end, a receiver and a sender at the server's end.
 //!
-//! Invariant: a listener that has ended well has heard everything that all others of its room have said, each thing once, and of each user in order.
+//! Invariant: a user's receiver that ends successfully has received every message of all others in its room exactly once, and
+//! each user's messages in order.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -17,7 +18,7 @@ use bigiron_sys::family::Children;
 use bigiron_sys::latch::{EventCount, Latch};
 use bigiron_sys::segment::{Segment, shared_struct};
 
-/// Workers of a connection.
+/// Workers per connection.
 const PARTS: usize = 4;
 
 shared_struct! {
@@ -29,7 +30,7 @@ shared_struct! {
     }
 }
 
-/// What is to be handed out to one user: places of messages, in order. It has room for all of a run.
+/// The messages to send to one user, as positions, in order. It has room for all messages of a run.
 struct Queue<'s> {
     line: &'s Line,
     places: &'s [AtomicU32],
@@ -46,7 +47,7 @@ impl Queue<'_> {
         self.line.grown.signal();
     }
 
-    /// Takes the next place, sleeping until there is one.
+    /// Takes the next position, sleeping until there is one.
     fn take(&self) -> u32 {
         loop {
             let ticket = self.line.grown.ticket();
@@ -68,14 +69,14 @@ impl Queue<'_> {
     }
 }
 
-/// What the server knows of a room.
+/// The server's data of a room.
 struct Room<'s> {
-    /// Every message that is said, by user and number.
+    /// Every message received from users, by user and number.
     said: &'s [AtomicU64],
     queues: Vec<Queue<'s>>,
 }
 
-/// The server's memory and the numbers of a run.
+/// The server's memory and the parameters of a run.
 pub struct Rooms<'a> {
     spec: &'a Spec,
     stamp: &'a Stamp,
@@ -111,7 +112,7 @@ impl<'a> Rooms<'a> {
         })
     }
 
-    /// The connections of `count` users: of each the user's end and the server's.
+    /// The connections of `count` users: for each, the user's end and the server's end.
     fn connect(&self, count: usize) -> Result<(Vec<ConnectionEnd>, Vec<ConnectionEnd>)> {
         let ends = (0..count).map(|_| self.spec.carrier.both_ways());
         Ok(ends.collect::<Result<Vec<_>, _>>().context("No connection")?.into_iter().unzip())
@@ -124,7 +125,7 @@ impl<'a> Rooms<'a> {
         for user in 0..users {
             for part in 0..PARTS {
                 let life = || {
-                    // Users do not have the server's ends, nor the server theirs.
+                    // Users do not keep the server's ends, nor the server theirs.
                     let end = if part < PARTS / 2 {
                         theirs.clear();
                         ours.swap_remove(user)
@@ -141,7 +142,7 @@ impl<'a> Rooms<'a> {
         Ok(())
     }
 
-    /// Forks two processes of threads: the users, and the server.
+    /// Forks two multithreaded processes: the users and the server.
     fn raise_threads(&self, board: &RunBoard<'_>, children: &mut Children) -> Result<()> {
         let all = self.rooms.len() * self.users as usize;
         let (mut ours, mut theirs) = self.connect(all)?;
@@ -211,7 +212,7 @@ impl<'a> Rooms<'a> {
         }
         match rustix::io::ioctl_fionread(from) {
             Ok(0) => Ok(()),
-            Ok(n) => Err(wrong(format!("has {n} bytes more than were said"))),
+            Ok(n) => Err(wrong(format!("has {n} bytes more than were sent"))),
             Err(e) => Err(failed(e.into())),
         }
     }
@@ -221,7 +222,7 @@ impl<'a> Rooms<'a> {
             WorkerError::Wrong(format!("The server got {what} from user {user} of room {room}: {header:?}"))
         };
         let slot = self.spec.slot() / 8;
-        // A slot of whole words, of which the message is the beginning.
+        // A slot of whole words, which begins with the message.
         let mut buffer = Buffer([0; LARGEST]);
         let buffer = &mut buffer.0[..slot * 8];
         for number in 0..self.rounds {
@@ -229,7 +230,7 @@ impl<'a> Rooms<'a> {
             receive(from, message).map_err(|e| WorkerError::Io("The server cannot receive", e))?;
             match self.stamp.header(message) {
                 Some(header) if header == self.header(room, user, number.into()) => {}
-                other => return Err(wrong("something else than what was said", other)),
+                other => return Err(wrong("a message that was not sent", other)),
             }
             let place = user as u32 * self.rounds + number;
             let words = &self.rooms[room].said[place as usize * slot..][..slot];

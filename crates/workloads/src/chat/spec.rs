@@ -1,29 +1,29 @@
-//! The workload's options, read.
+//! The parsed options of the workload.
 //!
-//! Invariant: what comes out of here fits into the numbers that messages and queues have; what does not was refused.
+//! Invariant: a valid specification fits into the number ranges of messages and queues; all others are refused.
 
 use super::carrier::Carrier;
 use super::message::{HEADER, LARGEST};
 use bigiron_model::clock::Clock;
 use bigiron_model::workload::Options;
 
-/// Who talks to whom.
+/// The shape of the communication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// Each sender of a group sends to each of its receivers.
     Groups { groups: u32, peers: u32 },
-    /// A server relays what each user of a room says to all others in it.
+    /// A server relays the messages of each user of a room to all others in it.
     Rooms { rooms: u32, users: u32 },
 }
 
-/// What workers are.
+/// The kind of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
     Processes,
     Threads,
 }
 
-/// All options, read.
+/// All options, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     pub shape: Topology,
@@ -31,26 +31,26 @@ pub struct Spec {
     pub carrier: Carrier,
     /// Bytes of a message.
     pub size: usize,
-    /// Messages that a sender sends to each receiver, or a user says; `None` goes by the clock.
+    /// Messages from a sender to each receiver, or of a user; `None` depends on the clock.
     rounds: Option<u32>,
     pub runs: u32,
 }
 
-/// The word that leaves a choice to the shape or the clock.
+/// The value that leaves a choice to the shape or the clock.
 pub const AUTO: &str = "auto";
 
 const SIZES: std::ops::RangeInclusive<usize> = HEADER..=LARGEST;
 const GROUPS_LIMIT: u32 = 1000;
-/// A byte tells the senders of a group apart.
+/// One byte identifies a sender within its group.
 const PEERS_LIMIT: u32 = 200;
 const ROUNDS_LIMIT: u32 = 10_000_000;
 const RUNS_LIMIT: u32 = 1000;
 const WORKERS_LIMIT: u64 = 100_000;
-/// Of the memory in which a server keeps a room's messages.
+/// Maximum memory in which a server keeps a room's messages.
 const MEMORY_LIMIT: u64 = 16 << 30;
 
-/// Rounds if nothing is said, under the exact clock (or none) and on the wall clock: 40,000 messages and 4 million in groups, 40,000 and 2 million
-/// in rooms, of the default numbers of both.
+/// Default rounds, under the exact clock (or none) and on the wall clock: with the default numbers of workers 40,000 and 4
+/// million messages in groups, 40,000 and 2 million in rooms.
 const GROUP_ROUNDS: (u32, u32) = (10, 1000);
 const ROOM_ROUNDS: (u32, u32) = (10, 500);
 
@@ -59,14 +59,14 @@ impl Spec {
         let get = |name: &str| options.get(name).map_or("", String::as_str);
         let number = |name: &str, least: u32, most: u32| match get(name).parse::<u32>() {
             Ok(n) if (least..=most).contains(&n) => Ok(n),
-            _ => Err(format!("`chat.{name}` is a number from {least} to {most}, not `{}`", get(name))),
+            _ => Err(format!("`chat.{name}` must be a number from {least} to {most}, not `{}`", get(name))),
         };
         let rounds = |name: &str| match get(name) {
             AUTO => Ok(None),
             _ => number(name, 1, ROUNDS_LIMIT).map(Some).map_err(|e| format!("{e} (or `{AUTO}`)")),
         };
         let in_rooms = get("shape") != "groups";
-        // Both shapes' numbers are looked at, so that a mistake does not wait for the other shape.
+        // The numbers of both shapes are checked, so that a mistake does not stay hidden until the other shape is used.
         let (groups, peers, loops) =
             (number("groups", 1, GROUPS_LIMIT)?, number("peers", 1, PEERS_LIMIT)?, rounds("loops")?);
         let (rooms, users, messages) =
@@ -83,7 +83,7 @@ impl Spec {
         let size = size.ok_or_else(|| {
             let (least, most) = (SIZES.start(), SIZES.end());
             format!(
-                "`chat.size` is from {least} (a message says which it is) to {most} bytes (a pipe takes so much at once), not `{}`",
+                "`chat.size` must be from {least} (the header of a message) to {most} bytes (the atomic size of a pipe), not `{}`",
                 get("size")
             )
         })?;
@@ -96,12 +96,12 @@ impl Spec {
             runs: number("runs", 1, RUNS_LIMIT)?,
         };
         if spec.workers() > WORKERS_LIMIT {
-            return Err(format!("That would be {} workers; `chat` has at most {WORKERS_LIMIT}", spec.workers()));
+            return Err(format!("These options need {} workers; the maximum is {WORKERS_LIMIT}", spec.workers()));
         }
         let bytes = spec.server_bytes(spec.rounds(Clock::Wall));
         if bytes > MEMORY_LIMIT {
             return Err(format!(
-                "A server keeps all that is said in its rooms, and that would be {} MiB; the most is {} MiB: have fewer `chat.messages`",
+                "A server keeps all messages of its rooms, which need {} MiB; the maximum is {} MiB: reduce `chat.messages`",
                 bytes >> 20,
                 MEMORY_LIMIT >> 20
             ));
@@ -109,7 +109,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Messages that a sender sends to each receiver, or a user says.
+    /// Messages from a sender to each receiver, or of a user.
     pub fn rounds(&self, clock: Clock) -> u32 {
         let (exact, wall) = if matches!(self.shape, Topology::Rooms { .. }) { ROOM_ROUNDS } else { GROUP_ROUNDS };
         self.rounds.unwrap_or(if clock == Clock::Wall { wall } else { exact })
@@ -143,7 +143,7 @@ impl Spec {
         self.size.next_multiple_of(8)
     }
 
-    /// Bytes that the server keeps: what was said, and for each user the queue of what is to be sent.
+    /// Bytes that the server keeps: the messages, and for each user the queue of messages to send.
     pub fn server_bytes(&self, rounds: u32) -> u64 {
         let Topology::Rooms { rooms, users } = self.shape else { return 0 };
         let (users, said) = (u64::from(users), u64::from(users) * u64::from(rounds));
@@ -151,11 +151,11 @@ impl Spec {
         u64::from(rooms) * (said * self.slot() as u64 + queues + 256)
     }
 
-    /// Bytes of memory of a run, at most.
+    /// Maximum bytes of memory of a run.
     pub fn memory_bytes(&self) -> u64 {
-        // A process: its tables, its stacks and what it writes of its own; a thread: its two stacks.
+        // A process needs its tables, its stacks and its private pages; a thread its two stacks.
         let worker: u64 = if self.workers == Workers::Processes { 256 << 10 } else { 96 << 10 };
-        // Messages under way, with what the kernel adds to each.
+        // Messages in transit, with the kernel's overhead for each.
         let connection: u64 = if self.carrier == Carrier::Tcp { 512 << 10 } else { 256 << 10 };
         self.server_bytes(self.rounds(Clock::Wall))
             + self.workers() * worker

@@ -1,4 +1,4 @@
-//! Runs every shape, kind of worker and carrier for real, with few messages, and with messages that are not what they should be.
+//! Runs every shape, kind of worker and carrier with few messages, and with wrong messages.
 
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ fn every_shape_runs_over_every_carrier_with_both_kinds_of_workers() {
     }
 }
 
-/// A run of one group or room of two, with `body` for every worker in place of its own.
+/// A run of one group or room of two, with `body` in place of every worker's own.
 fn board<T>(act: impl FnOnce(&RunBoard<'_>) -> T) -> T {
     let segment = Segment::new(BOARD_BYTES).unwrap();
     act(&RunBoard::new(&segment))
@@ -91,7 +91,7 @@ fn a_worker_that_fails_ends_the_run_and_says_why() {
     let error = run(|key| if key == 0 { 2 } else { 3 }).unwrap_err();
     assert!(!error.is::<WrongData>() && error.to_string() == "Cannot send: broken pipe", "{error:?}");
     let died = run(|key| if key == 1 { 4 } else { 3 }).unwrap_err();
-    assert_eq!(died.to_string(), "Process 1 of the workers ended with status 9 before its time");
+    assert_eq!(died.to_string(), "Process 1 of the workers ended early with status 9");
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn who_dies_before_all_are_ready_does_not_leave_them_waiting() {
         })
     });
     let message = error.unwrap_err().to_string();
-    assert_eq!(message, "Process 1 of the workers ended with status 7 before its time");
+    assert_eq!(message, "Process 1 of the workers ended early with status 7");
 }
 
-/// What a receiver of a group says of these messages.
+/// The verdict of a group's receiver on these messages.
 fn received(carrier: &str, messages: &[Vec<u8>]) -> Result<(), String> {
     let settings = [("shape", "groups"), ("groups", "1"), ("peers", "2"), ("loops", "2"), ("carrier", carrier)];
     let spec = Spec::parse(&options(&settings).unwrap()).unwrap();
@@ -165,7 +165,7 @@ fn the_shape_decides_what_is_not_said() {
     let of = |settings: &[(&str, &str)]| Spec::parse(&options(settings).unwrap()).unwrap();
     let rooms = of(&[]);
     assert_eq!((rooms.workers, rooms.carrier, rooms.workers()), (Workers::Threads, Carrier::Tcp, 800));
-    // As the chat of 2003 counts: 20 users say 100 messages each, of which each goes to 19 others, in ten rooms.
+    // Counted as by chat in 2003: in each of ten rooms 20 users send 100 messages each, and each message goes to 19 others.
     assert_eq!(of(&[("messages", "100")]).messages(Clock::Exact), 10 * (2_000 + 38_000));
     let groups = of(&[("shape", "groups")]);
     assert_eq!((groups.workers, groups.carrier, groups.workers()), (Workers::Processes, Carrier::Socketpair, 400));
@@ -179,17 +179,17 @@ fn the_shape_decides_what_is_not_said() {
 #[test]
 fn bad_options_are_refused_with_what_is_right() {
     let refuse = |name, value| options(&[(name, value)]).unwrap_err();
-    assert_eq!(refuse("peers", "0"), "`chat.peers` is a number from 1 to 200, not `0`");
-    assert_eq!(refuse("loops", "many"), "`chat.loops` is a number from 1 to 10000000, not `many` (or `auto`)");
-    assert!(refuse("size", "15").starts_with("`chat.size` is from 16"));
+    assert_eq!(refuse("peers", "0"), "`chat.peers` must be a number from 1 to 200, not `0`");
+    assert_eq!(refuse("loops", "many"), "`chat.loops` must be a number from 1 to 10000000, not `many` (or `auto`)");
+    assert!(refuse("size", "15").starts_with("`chat.size` must be from 16"));
     for (name, value) in
         [("size", "4097"), ("users", "1"), ("rooms", "-1"), ("groups", ""), ("carrier", "udp"), ("runs", "0")]
     {
         refuse(name, value);
     }
-    assert!(refuse("messages", "10000000").contains("have fewer `chat.messages`"));
+    assert!(refuse("messages", "10000000").contains("reduce `chat.messages`"));
     let many = options(&[("rooms", "1000"), ("users", "200")]).unwrap_err();
-    assert_eq!(many, "That would be 800000 workers; `chat` has at most 100000");
+    assert_eq!(many, "These options need 800000 workers; the maximum is 100000");
 }
 
 #[test]
@@ -214,7 +214,7 @@ proptest! {
         let segment = Segment::new(bytes).unwrap();
         RunBoard::new(&segment);
         let stamp = Stamp::new(1, size);
-        // Panics where it does not fit.
+        // Panics if it does not fit.
         Rooms::new(&spec, (rooms, users), rounds, &stamp, &segment);
         prop_assert!(segment.used() <= bytes);
     }

@@ -1,6 +1,6 @@
-//! The workers of a run: forked, held back until all are ready, started together, and waited for.
+//! The workers of a run: forked, held until all are ready, released together, and waited for.
 //!
-//! Invariant: no worker outlives a run, however it ends; the time goes from letting all go until the last has ended and was waited for.
+//! Invariant: no worker outlives a run, however it ends; the time runs from the release of all until the last has been reaped.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,24 +21,24 @@ use bigiron_sys::process::{Exit, exit_now};
 use bigiron_sys::segment::{Segment, shared_struct};
 use bigiron_workload::WrongData;
 
-/// Bytes of what a worker can say about why it failed.
+/// Maximum bytes of a worker's failure message.
 const WORD: usize = 512;
-/// Bytes of segment that a [`RunBoard`] takes, with room for how its parts lie.
+/// Bytes of the segment for a [`RunBoard`], including alignment.
 pub const BOARD_BYTES: usize = 4096;
 /// Bytes of a thread's stack.
 const STACK: usize = 64 << 10;
-/// How often it is looked whether somebody has ended before all were ready.
+/// Interval of the check whether a worker ended before all were ready.
 const GLANCE: Duration = Duration::from_secs(1);
 
 shared_struct! {
     struct Gate {
         ready: AtomicU32,
         open: AtomicU32,
-        /// 1 if a worker could not go on, 2 if it got what nobody sent.
+        /// 1 if a worker could not continue, 2 if it received a wrong message.
         failed: AtomicU32,
-        /// Whether the run is over and well.
+        /// Whether the run has completed successfully.
         done: AtomicU32,
-        /// Of `ready` and `failed`.
+        /// Event count for `ready` and `failed`.
         news: EventCount,
         opened: EventCount,
         elapsed_ns: AtomicU64,
@@ -49,24 +49,24 @@ shared_struct! {
     }
 }
 
-/// What the processes of a run have in common.
+/// The shared state of a run's processes.
 pub struct RunBoard<'s> {
     gate: &'s Gate,
     word: &'s [AtomicU8],
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunCost {
     pub elapsed_ns: u64,
     pub usage: Usage,
 }
 
-/// Why a worker cannot go on.
+/// Why a worker cannot continue.
 pub enum WorkerError {
-    /// A system call failed while this was done.
+    /// A system call failed; what it was for.
     Io(&'static str, io::Error),
-    /// It got what nobody sent.
+    /// It received a wrong message.
     Wrong(String),
 }
 
@@ -75,7 +75,7 @@ impl<'s> RunBoard<'s> {
         Self { gate: segment.one(), word: segment.many(WORD) }
     }
 
-    /// A worker's life: ready, held back, let go, its body. The first one that fails says why.
+    /// A worker's life: it reports ready, waits for the release, runs its body. The first worker that fails reports why.
     pub fn run_worker(&self, body: impl FnOnce() -> Result<(), WorkerError>) -> i32 {
         self.gate.ready.fetch_add(1, SeqCst);
         self.gate.news.signal();
@@ -97,7 +97,7 @@ impl<'s> RunBoard<'s> {
         self.gate.news.signal();
     }
 
-    /// What the first one that failed has said.
+    /// The message of the first worker that failed.
     fn word(&self) -> Option<anyhow::Error> {
         let kind = self.gate.failed.load(SeqCst);
         let bytes: Vec<u8> = self.word.iter().map(|b| b.load(SeqCst)).take_while(|b| *b != 0).collect();
@@ -109,7 +109,8 @@ impl<'s> RunBoard<'s> {
         }
     }
 
-    /// A process that has something to set up before its threads: what fails of that is said. Returns the process's exit status.
+    /// A process with setup to do before its threads start; a failure of the setup is reported. Returns the process's exit
+    /// status.
     pub fn set_up(&self, body: impl FnOnce() -> Result<i32>) -> i32 {
         body().unwrap_or_else(|e| {
             self.fail(1, &format!("{e:#}"));
@@ -117,13 +118,13 @@ impl<'s> RunBoard<'s> {
         })
     }
 
-    /// Lives `workers` as threads of this process; `body` gets each one's number. Returns the process's exit status.
+    /// Runs `workers` as threads of this process; `body` gets each one's number. Returns the process's exit status.
     pub fn together(&self, workers: usize, body: impl Fn(usize) -> Result<(), WorkerError> + Sync) -> i32 {
         let body = &body;
         std::thread::scope(|scope| {
             for worker in 0..workers {
                 let life = move || {
-                    // A panic must not leave the others waiting for this one.
+                    // After a panic the others must not wait for this worker.
                     let status = catch_unwind(AssertUnwindSafe(|| self.run_worker(|| body(worker)))).unwrap_or(101);
                     if status != 0 {
                         exit_now(status);
@@ -138,10 +139,10 @@ impl<'s> RunBoard<'s> {
         0
     }
 
-    /// One run: `raise` forks processes whose `workers` all come to [`RunBoard::run_worker`].
+    /// One run: `raise` forks processes whose `workers` all call [`RunBoard::run_worker`].
     ///
     /// # Errors
-    /// A worker failed or ended before its time; a [`WrongData`] if one got what nobody sent.
+    /// If a worker failed or ended early; a [`WrongData`] if one received a wrong message.
     pub fn run(&self, workers: usize, raise: impl FnOnce(&mut Children) -> Result<()>) -> Result<RunCost> {
         let family = ProcessFamily::fork_head(|children| match self.head(workers, children, raise) {
             Ok(()) => 0,
@@ -158,7 +159,7 @@ impl<'s> RunBoard<'s> {
             }
         }
         if self.gate.done.load(SeqCst) == 0 {
-            // Those that wait for the one that failed are killed.
+            // Workers that wait for the failed one are killed.
             drop(family);
             return Err(self.word().unwrap_or_else(|| anyhow!("The parent of the workers was killed")));
         }
@@ -217,7 +218,7 @@ impl<'s> RunBoard<'s> {
 
 fn untimely(key: usize, exit: Exit) -> anyhow::Error {
     match exit {
-        Exit::Status(n) => anyhow!("Process {key} of the workers ended with status {n} before its time"),
+        Exit::Status(n) => anyhow!("Process {key} of the workers ended early with status {n}"),
         Exit::Signal(n) => anyhow!("Process {key} of the workers was ended by signal {n}"),
     }
 }

@@ -1,6 +1,6 @@
-//! Metrics that the user declares: what they are called, and where in a command's output they stand.
+//! Metrics that the user declares: their names, and where to find them in a command's output.
 //!
-//! Invariant: a metric that is declared is found and is a number, or the run has failed; nothing is taken for it in its place.
+//! Invariant: a declared metric is found and is a number, or the run has failed; nothing replaces it.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::suggest;
 use bigiron_service::program::measured;
 
-/// How the values of several runs become one.
+/// How the values of several runs are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
     Median,
@@ -24,11 +24,11 @@ impl Reduce {
         match word {
             "median" => Ok(Reduce::Median),
             "mean" => Ok(Reduce::Mean),
-            _ => Err(format!("`{word}` is not a way to make one value of several; it can be `median` or `mean`")),
+            _ => Err(format!("`{word}` is not a way to combine values; it can be `median` or `mean`")),
         }
     }
 
-    /// One value of all; 0 of none.
+    /// The combined value; 0 without values.
     pub fn of(self, values: &[f64]) -> f64 {
         let n = values.len();
         match self {
@@ -43,7 +43,7 @@ impl Reduce {
     }
 }
 
-/// Where a metric stands.
+/// Where a metric is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Stdout,
@@ -67,11 +67,11 @@ impl fmt::Display for Source {
 enum Find {
     /// RFC 6901.
     Json(String),
-    /// The one group of the last match.
+    /// The single group of the last match.
     Regex(Regex),
 }
 
-/// A metric as it was declared.
+/// A declared metric.
 #[derive(Clone, Debug)]
 pub struct Declared {
     pub name: String,
@@ -86,11 +86,11 @@ pub struct Declared {
 }
 
 const KEYS: [&str; 7] = ["unit", "better", "of", "kind", "from", "json", "regex"];
-/// How a declaration is written, for messages.
+/// The form of a declaration, for messages.
 const FORM: &str =
     "write NAME,unit=UNIT,better=higher,json=POINTER or NAME,unit=UNIT,better=lower,regex=PATTERN with one group";
 
-/// Units that reports scale, with what one of them is in the base unit.
+/// Units that reports scale, and the size of each in the base unit.
 const UNITS: &[(&str, Unit, f64)] = &[
     ("ns", Unit::Ns, 1.0),
     ("us", Unit::Ns, 1e3),
@@ -114,7 +114,7 @@ const UNITS: &[(&str, Unit, f64)] = &[
     ("GB/s", Unit::BytesPerSecond, 1e9),
 ];
 
-/// Reads declarations, one a line; the first is the workload's primary.
+/// Parses declarations, one per line; the first is the workload's primary.
 pub fn parse_all(text: &str) -> Result<Vec<Declared>, String> {
     let mut all: Vec<Declared> = Vec::new();
     for line in text.lines().filter(|l| !l.trim().is_empty()) {
@@ -128,8 +128,8 @@ pub fn parse_all(text: &str) -> Result<Vec<Declared>, String> {
 }
 
 impl Declared {
-    /// Reads `NAME,unit=UNIT,better=higher|lower[,of=median|mean][,kind=KIND][,from=stderr|FILE],json=POINTER|regex=PATTERN`. What
-    /// follows `json=` or `regex=` is the rest of the line, commas and all.
+    /// Parses `NAME,unit=UNIT,better=higher|lower[,of=median|mean][,kind=KIND][,from=stderr|FILE],json=POINTER|regex=PATTERN`.
+    /// The text after `json=` or `regex=` is the rest of the line, including commas.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text;
         let mut next = || {
@@ -169,8 +169,8 @@ impl Declared {
         }
         let missing = |what: &str| wrong(format!("{what}; {FORM}"));
         let unit = unit.filter(|u| !u.is_empty()).ok_or_else(|| missing("it has no unit"))?;
-        let better = better.ok_or_else(|| missing("it does not say what is better"))?;
-        let find = find.ok_or_else(|| missing("it does not say where it is found"))?;
+        let better = better.ok_or_else(|| missing("it has no `better`"))?;
+        let find = find.ok_or_else(|| missing("it has neither `json` nor `regex`"))?;
         let (unit, factor) = match UNITS.iter().find(|(name, ..)| *name == unit) {
             Some((_, unit, factor)) => (*unit, *factor),
             None => (Unit::named(unit), 1.0),
@@ -189,22 +189,22 @@ impl Declared {
             better: self.better,
             kind: self.kind,
             primary,
-            summary: format!("As the command says it: {by} in {}", self.source),
+            summary: format!("Printed by the command: {by} in {}", self.source),
         }
     }
 
-    /// The value in the base unit, found in `text`, which is what stands at [`Declared::source`].
+    /// The value in the base unit, found in `text`, the content of [`Declared::source`].
     pub fn value(&self, text: &str) -> Result<f64, String> {
         let missing = |why: String| format!("The metric `{}` is missing: {why}", self.name);
         let found = match &self.find {
             Find::Json(pointer) => {
-                let document = json(text).ok_or_else(|| missing(format!("{} is no JSON", self.source)))?;
+                let document = json(text).ok_or_else(|| missing(format!("{} is not JSON", self.source)))?;
                 let found = document.pointer(pointer);
                 let found = found.ok_or_else(|| missing(format!("{} has nothing at `{pointer}`", self.source)))?;
                 match found {
                     Value::Number(n) => n.to_string(),
                     Value::String(s) => s.clone(),
-                    other => return Err(missing(format!("`{pointer}` of {} is no number: {other}", self.source))),
+                    other => return Err(missing(format!("`{pointer}` of {} is not a number: {other}", self.source))),
                 }
             }
             Find::Regex(pattern) => {
@@ -218,12 +218,12 @@ impl Declared {
         if self.kind.takes(value) {
             return Ok(value);
         }
-        let right = if value == 0.0 { "; where 0 is a value, declare `kind=usage`" } else { "" };
+        let right = if value == 0.0 { "; if 0 is a valid value, declare `kind=usage`" } else { "" };
         Err(format!("The metric `{}` is {found}, and ratios need a number above 0{right}", self.name))
     }
 }
 
-/// The whole text as JSON, or else its last line that is (tools that log before their result, or print a result a line).
+/// The whole text as JSON, or else its last line that is JSON (some tools log before their result, or print one result per line).
 fn json(text: &str) -> Option<Value> {
     let whole = serde_json::from_str(text).ok();
     whole.or_else(|| text.lines().rev().find_map(|line| serde_json::from_str(line).ok().filter(Value::is_object)))
@@ -233,10 +233,12 @@ fn check_name(name: &str) -> Result<(), String> {
     let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if !well_formed {
-        return Err(format!("`{name}` cannot be a metric's name: it has letters, digits, `-`, `_` and `.`; {FORM}"));
+        return Err(format!(
+            "`{name}` cannot be a metric's name: a name consists of letters, digits, `-`, `_` and `.`; {FORM}"
+        ));
     }
     match measured::NAMES.contains(&name) {
-        true => Err(format!("Metric `{name}` is measured always; call the declared one otherwise")),
+        true => Err(format!("Metric `{name}` is always measured; use another name")),
         false => Ok(()),
     }
 }
@@ -261,7 +263,7 @@ fn pointer(text: &str) -> Result<Find, String> {
     if text.is_empty() || text.starts_with('/') {
         return Ok(Find::Json(text.to_owned()));
     }
-    Err(format!("`{text}` is not JSON pointer; one begins with `/`, such as `/{}`", text.replace('.', "/")))
+    Err(format!("`{text}` is not a JSON pointer; it must begin with `/`, such as `/{}`", text.replace('.', "/")))
 }
 
 fn pattern(text: &str) -> Result<Find, String> {
@@ -269,7 +271,7 @@ fn pattern(text: &str) -> Result<Find, String> {
     match pattern.captures_len() - 1 {
         1 => Ok(Find::Regex(pattern)),
         0 => Err(format!("`{text}` has no group; put the number in parentheses, such as `([0-9.]+)`")),
-        n => Err(format!("`{text}` has {n} groups; leave one, and make the others `(?:…)`")),
+        n => Err(format!("`{text}` has {n} groups; keep one, and write the others as `(?:…)`")),
     }
 }
 
@@ -313,9 +315,9 @@ mod tests {
         for (text, output, want) in [
             ("t,unit=s,better=lower,regex=took (.*)", "nothing", "nothing in standard output matches `took (.*)`"),
             ("t,unit=s,better=lower,regex=took (.*)", "took ages", "`ages` is not a number"),
-            ("t,unit=s,better=lower,json=/t", "hello", "standard output is no JSON"),
+            ("t,unit=s,better=lower,json=/t", "hello", "standard output is not JSON"),
             ("t,unit=s,better=lower,from=stderr,json=/t", "{}", "standard error has nothing at `/t`"),
-            ("t,unit=s,better=lower,json=/t", "{\"t\": [1]}", "is no number: [1]"),
+            ("t,unit=s,better=lower,json=/t", "{\"t\": [1]}", "is not a number: [1]"),
             ("t,unit=s,better=lower,json=/t", "{\"t\": 0}", "declare `kind=usage`"),
             ("t,unit=s,better=lower,json=/t", "{\"t\": -1}", "need a number above 0"),
         ] {
@@ -329,11 +331,11 @@ mod tests {
         for (text, want) in [
             ("", "cannot be a metric's name"),
             ("a b,unit=s", "cannot be a metric's name"),
-            ("wall,unit=s,better=lower,json=/t", "is measured always"),
+            ("wall,unit=s,better=lower,json=/t", "is always measured"),
             ("t,better=lower,json=/t", "it has no unit"),
-            ("t,unit=s,json=/t", "does not say what is better"),
+            ("t,unit=s,json=/t", "it has no `better`"),
             ("t,unit=s,better=less,json=/t", "`better` is `higher` or `lower`"),
-            ("t,unit=s,better=lower", "does not say where it is found"),
+            ("t,unit=s,better=lower", "neither `json` nor `regex`"),
             ("t,unit=s,better=lower,json=a.b", "such as `/a/b`"),
             ("t,unit=s,better=lower,regex=([0-9]+", "is not a regular expression"),
             ("t,unit=s,better=lower,regex=[0-9]+", "has no group"),

@@ -1,7 +1,8 @@
-//! `command`: any program of the user's. What it uses is measured from outside, and what it says of itself is found where the user declared it.
+//! `command`: a user's program. Its resource usage is measured from outside, and its own results are found where the user
+//! declared them.
 //!
-//! Invariant: only the program runs between the two readings of the clock; a run that ends otherwise than well, or lacks a declared metric, fails
-//! the trial.
+//! Invariant: only the program runs between the two readings of the clock; a run that fails or lacks a declared metric fails the
+//! trial.
 
 pub mod declared;
 pub mod spec;
@@ -34,7 +35,7 @@ use bigiron_workload::{
 /// The workload's name.
 pub const NAME: &str = "command";
 
-/// What is run, and what before it, by their places among the process guard's programs.
+/// The indexes, among the process guard's programs, of the program and of the one that prepares it.
 const RUN: usize = 0;
 const PREPARE: usize = 1;
 
@@ -46,43 +47,43 @@ const OPTIONS: &[OptionDef] = &[
         name: "run",
         default: "",
         allowed: &[],
-        summary: "A line for the shell, or a list of words in JSON: program and arguments",
+        summary: "A shell command, or a JSON list of words: program and arguments",
     },
     OptionDef { name: "dir", default: ".", allowed: &[], summary: "Working directory" },
     OptionDef {
         name: "prepare",
         default: "",
         allowed: &[],
-        summary: "What is run before each run and not measured, written like `run`",
+        summary: "Unmeasured command before each run, in the same form as `run`",
     },
     OptionDef { name: "repeats", default: "1", allowed: &[], summary: "Measured runs in each trial" },
-    OptionDef { name: "warmup", default: "0", allowed: &[], summary: "Runs before them that are not measured" },
-    OptionDef { name: "limit", default: "10m", allowed: &[], summary: "Longest time that a run may take" },
+    OptionDef { name: "warmup", default: "0", allowed: &[], summary: "Unmeasured runs before them" },
+    OptionDef { name: "limit", default: "10m", allowed: &[], summary: "Time limit of a run" },
     OptionDef {
         name: "reduce",
         default: "median",
         allowed: &["median", "mean"],
-        summary: "How the times and amounts of several runs become one",
+        summary: "How the times and amounts of several runs are combined",
     },
     OptionDef {
         name: "stdout",
         default: "keep",
         allowed: &["keep", "discard"],
-        summary: "Whether standard output is kept with the trial; standard error always is",
+        summary: "Whether standard output is kept with the trial; standard error is always kept",
     },
     OptionDef {
         name: "metrics",
         default: "",
         allowed: &[],
-        summary: "Declared metrics, one a line; the first is primary",
+        summary: "Declared metrics, one per line; the first is primary",
     },
     OptionDef {
         name: "roots",
         default: "",
         allowed: &[],
-        summary: "Further files and folders of this machine that a guest gets, separated by `:`",
+        summary: "More files and folders of this machine to provide in a guest, separated by `:`",
     },
-    OptionDef { name: "disk", default: "256M", allowed: &[], summary: "Room for what it writes, in a guest" },
+    OptionDef { name: "disk", default: "256M", allowed: &[], summary: "Disk space for its output, in a guest" },
 ];
 
 impl Workload for Command {
@@ -91,7 +92,7 @@ impl Workload for Command {
     }
 
     fn summary(&self) -> &'static str {
-        "Any program of yours: its time, what it uses, and the metrics that it prints"
+        "Your own program: its time, its resource usage, and the metrics that it prints"
     }
 
     fn doc(&self) -> &'static str {
@@ -120,7 +121,7 @@ impl Workload for Command {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        // What a user's program is, only the user knows.
+        // The metrics of a user's program are unknown here.
         &[]
     }
 
@@ -234,12 +235,12 @@ impl Running for PreparedCommand<'_> {
     }
 
     fn verify(self: Box<Self>, _: &Context<'_>) -> anyhow::Result<()> {
-        // A command answers for its results by its exit status, which was looked at.
+        // A command reports failure by its exit status, which was checked.
         Ok(())
     }
 }
 
-/// The program with all that it is given.
+/// The program with all its parameters.
 fn program(spec: &Spec, what: &ProgramSource, root: Option<&Path>) -> anyhow::Result<Program> {
     let words = what.words();
     let path = match root {

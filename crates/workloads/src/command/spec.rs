@@ -1,6 +1,6 @@
-//! What is to be run and how: the workload's options, read.
+//! The parsed options of the workload: what to run, and how.
 //!
-//! Invariant: whatever comes out of here can be tried; what is wrong was refused in words that say what would be right.
+//! Invariant: a valid specification can be tried; all others are refused with a message that says what would be right.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,25 +15,25 @@ use bigiron_workload::units;
 /// More runs than any trial needs.
 const RUNS_LIMIT: u32 = 10_000;
 
-/// The program, as it was given.
+/// The program, as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramSource {
-    /// Not said here: every arm has to.
+    /// Not given here: every arm must give it.
     Nothing,
-    /// A line for `/bin/sh`.
+    /// A shell command.
     Line(String),
     /// A program and its arguments.
     Words(Vec<String>),
 }
 
-/// All options of the workload, read.
+/// All options of the workload, parsed.
 #[derive(Clone, Debug)]
 pub struct Spec {
     pub what: ProgramSource,
     /// Run before each run, not measured.
     pub prepare: ProgramSource,
     pub dir: PathBuf,
-    /// Variables set over those that bigiron was started with, by name.
+    /// Variables added to the environment that bigiron was started with, by name.
     pub environment: Vec<(String, String)>,
     pub repeats: u32,
     pub warmup: u32,
@@ -41,9 +41,9 @@ pub struct Spec {
     pub keep_stdout: bool,
     pub reduce: Reduce,
     pub metrics: Vec<Declared>,
-    /// Further files and folders of this machine that a guest gets.
+    /// More files and folders of this machine to provide in a guest.
     pub roots: Vec<PathBuf>,
-    /// Room for what it writes, in a guest.
+    /// Disk space for its output, in a guest.
     pub disk_bytes: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct Spec {
 pub const ENVIRONMENT: &str = "env.";
 
 impl ProgramSource {
-    /// Reads the option `run`: a list of words in JSON is a program with its arguments, anything else a line for the shell.
+    /// Parses the option `run`: a JSON list of words is a program with its arguments, anything else a shell command.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Ok(ProgramSource::Nothing);
@@ -81,7 +81,7 @@ impl ProgramSource {
         }
     }
 
-    /// As one would type it.
+    /// As typed in a shell.
     pub fn typed(&self) -> String {
         match self {
             ProgramSource::Nothing => String::new(),
@@ -98,7 +98,7 @@ impl Spec {
         let get = |name: &str| options.get(name).map_or("", String::as_str);
         let number = |name: &str, least: u32| match get(name).parse::<u32>() {
             Ok(n) if (least..=RUNS_LIMIT).contains(&n) => Ok(n),
-            _ => Err(format!("`command.{name}` is from {least} to {RUNS_LIMIT}, not `{}`", get(name))),
+            _ => Err(format!("`command.{name}` must be from {least} to {RUNS_LIMIT}, not `{}`", get(name))),
         };
         let limit = units::duration(get("limit")).filter(|d| !d.is_zero());
         let spec = Self {
@@ -111,7 +111,7 @@ impl Spec {
                 .collect(),
             repeats: number("repeats", 1)?,
             warmup: number("warmup", 0)?,
-            limit: limit.ok_or_else(|| format!("`command.limit` is {}, not `{}`", units::A_TIME, get("limit")))?,
+            limit: limit.ok_or_else(|| format!("`command.limit` must be {}, not `{}`", units::A_TIME, get("limit")))?,
             keep_stdout: get("stdout") == "keep",
             reduce: Reduce::parse(get("reduce")).map_err(|e| format!("`command.reduce`: {e}"))?,
             metrics: declared::parse_all(get("metrics"))?,
@@ -119,18 +119,21 @@ impl Spec {
             disk_bytes: size::parse_bytes(get("disk")).map_err(|e| format!("`command.disk`: {e}"))?,
         };
         if let Some(root) = spec.roots.iter().find(|r| !r.is_absolute()) {
-            return Err(format!("`command.roots` has absolute paths, separated by `:`; `{}` is none", root.display()));
+            return Err(format!(
+                "`command.roots` needs absolute paths, separated by `:`; `{}` is not absolute",
+                root.display()
+            ));
         }
         if let Some(metric) = spec.metrics.iter().find(|m| m.source == Source::Stdout && !spec.keep_stdout) {
             return Err(format!(
-                "Metric `{}` stands in standard output, which `command.stdout=discard` throws away",
+                "Metric `{}` is in standard output, which `command.stdout=discard` discards",
                 metric.name
             ));
         }
         Ok(spec)
     }
 
-    /// Whether it could be run here: there is a program, and a folder to run it in.
+    /// Whether it could run on this machine: there is a program, and a working directory.
     pub fn runnable(&self) -> Result<(), String> {
         let words = self.what.words();
         let Some(program) = words.first() else {
@@ -145,17 +148,16 @@ impl Spec {
         [Some(program), before.first()].into_iter().flatten().try_for_each(|p| self.find(p).map(drop))
     }
 
-    /// Words of the command that may be names of programs, those of a line for the shell among them.
+    /// Words of the command that may be names of programs, including those in a shell command.
     pub fn words_of_programs(&self) -> Vec<String> {
         let all = [self.what.words(), self.prepare.words()].concat();
         all.iter().flat_map(|word| kits::tokens(word)).map(str::to_owned).collect()
     }
 
-    /// Where a program lies below the root of a guest, as a path in there.
+    /// Finds a program below the root of a guest; returns its path in the guest.
     pub fn find_below(&self, root: &Path, program: &str) -> Result<PathBuf, String> {
         let there = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path)).symlink_metadata().is_ok();
-        let missing =
-            || format!("there is no program `{program}` in the guest; `command.roots` names what is to be there");
+        let missing = || format!("there is no program `{program}` in the guest; add it to `command.roots`");
         if program.contains('/') {
             return Some(self.dir.join(program)).filter(|p| there(p)).ok_or_else(missing);
         }
@@ -165,7 +167,7 @@ impl Spec {
         found.find(|p| there(p)).ok_or_else(missing)
     }
 
-    /// Where a program lies: by its path, from the working directory, or in the PATH that the command gets.
+    /// Finds a program: by its path, from the working directory, or in the command's PATH.
     pub fn find(&self, program: &str) -> Result<PathBuf, String> {
         if program.contains('/') {
             let path = self.dir.join(program);
@@ -185,7 +187,7 @@ impl Spec {
     }
 }
 
-/// The option `dir` as a plan has it: an absolute folder.
+/// The option `dir` in a plan: an absolute path.
 pub fn absolute(dir: &str) -> Result<String, String> {
     let path = Path::new(dir);
     let path = std::fs::canonicalize(path).map_err(|e| match path.is_dir() {

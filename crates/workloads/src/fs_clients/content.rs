@@ -1,23 +1,23 @@
-//! What must be in a client's files: worked out from the loadfile, without looking at them.
+//! The expected contents of a client's files, computed from the loadfile without reading the files.
 //!
-//! Invariant: every byte that a client writes depends on the seed, the client, its pass, the path that the file was opened by and the byte's
-//! place, so that what is stale, misplaced or another client's is told from what belongs there.
+//! Invariant: every byte that a client writes depends on the seed, the client, its pass, the path that the file was opened by and
+//! the byte's offset, so that stale, misplaced and foreign data are detected.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::loadfile::{DIRECTORY, FileOperation, Loadfile, Request, Status};
 use bigiron_sys::load::rng::{SplitMix64, mix};
 
-/// Bytes after which the pattern begins again: a prime, so that no two places a round number apart look alike.
+/// Period of the pattern: a prime, so that offsets a round number apart differ.
 const PERIOD: u64 = 65_521;
 
-/// What is written, from which every write takes a piece without copying it.
+/// The data of all writes; a write takes a slice without copying.
 pub struct Pattern {
     seed: u64,
     bytes: Vec<u8>,
 }
 
-/// Who writes, when, and into what.
+/// The writer, its pass, and the path of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writer {
     pub client: usize,
@@ -26,7 +26,7 @@ pub struct Writer {
 }
 
 impl Pattern {
-    /// For pieces of up to `longest` bytes.
+    /// A pattern for slices of up to `longest` bytes.
     pub fn new(seed: u64, longest: u32) -> Self {
         let mut rng = SplitMix64::stream(seed, "content");
         let words = (PERIOD as usize).div_ceil(8);
@@ -36,19 +36,19 @@ impl Pattern {
         Self { seed, bytes: period.iter().copied().cycle().take(length).collect() }
     }
 
-    /// Where in its period the pattern is for a file's first byte.
+    /// The position in the pattern of a file's first byte.
     pub fn phase(&self, writer: Writer) -> u64 {
         let who = mix((writer.client as u64) << 32 | u64::from(writer.pass));
         mix(self.seed ^ who ^ mix(u64::from(writer.path) << 1 | 1)) % PERIOD
     }
 
-    /// What belongs at `offset`.
+    /// The expected bytes at `offset`.
     pub fn piece(&self, phase: u64, offset: u64, length: usize) -> &[u8] {
         &self.bytes[((offset + phase) % PERIOD) as usize..][..length]
     }
 }
 
-/// A part of a file that was written as one.
+/// A part of a file written by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     offset: u64,
@@ -56,11 +56,11 @@ struct Extent {
     phase: u64,
 }
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
     pub bytes: u64,
-    /// Later ones lie above earlier ones.
+    /// Later extents cover earlier ones.
     extents: Vec<Extent>,
 }
 
@@ -72,7 +72,7 @@ impl Content {
         self.extents.push(new);
     }
 
-    /// Makes what must be at `offset`; what was never written is zero.
+    /// Writes the expected bytes at `offset` to a buffer; bytes that were never written are zero.
     pub fn paint(&self, pattern: &Pattern, offset: u64, to: &mut [u8]) {
         to.fill(0);
         let end = offset + to.len() as u64;
@@ -91,7 +91,7 @@ pub struct Tree<'a> {
     file: &'a Loadfile,
     pattern: &'a Pattern,
     client: usize,
-    /// By their paths in small letters.
+    /// By their paths in lower case.
     names: BTreeMap<String, usize>,
     directories: BTreeSet<String>,
     contents: Vec<Content>,
@@ -100,23 +100,23 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Before the first pass: nothing.
+    /// The tree before the first pass: empty.
     pub fn new(file: &'a Loadfile, pattern: &'a Pattern, client: usize) -> Self {
         let (names, directories, contents, open) = Default::default();
         Self { file, pattern, client, names, directories, contents, open }
     }
 
-    /// All files that are there.
+    /// All existing files.
     pub fn files(&self) -> impl Iterator<Item = (&str, &Content)> {
         self.names.iter().map(|(name, n)| (name.as_str(), &self.contents[*n]))
     }
 
-    /// What is in the file that is open as `handle`; `None` for a directory.
+    /// The contents of the file open as `handle`; `None` for a directory.
     pub fn opened(&self, handle: u32) -> Option<&Content> {
         self.open.get(&handle).and_then(|(n, _)| Some(&self.contents[(*n)?]))
     }
 
-    /// A new pass begins, with nothing open.
+    /// Starts a new pass, without open files.
     pub fn begin(&mut self) {
         self.open.clear();
     }
@@ -125,7 +125,7 @@ impl<'a> Tree<'a> {
         self.file.paths[path as usize].to_lowercase()
     }
 
-    /// Does what a request does that was answered as expected.
+    /// Applies a request that was answered as expected.
     pub fn apply(&mut self, request: &Request, pass: u32) {
         if request.status != Status::Ok {
             return;
@@ -174,7 +174,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A directory gets another name, and with it all that is below.
+    /// Renames a directory with everything below it.
     fn move_below(&mut self, from: &str, to: &str) {
         let moved = |name: &str| match name == from || is_below(name, from) {
             true => format!("{to}{}", &name[from.len()..]),

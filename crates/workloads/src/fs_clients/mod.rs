@@ -1,7 +1,7 @@
-//! `fs-clients`: what a file server does to its file system while many clients work with it.
+//! `fs-clients`: a file server's work on its file system for many clients.
 //!
-//! Invariant: the requests of a client depend on the loadfile, its number and the length alone; the seed changes what is written, not how much
-//! nor where.
+//! Invariant: the requests of a client depend only on the loadfile, its number and the length; the seed changes the data written,
+//! not their amount or place.
 
 mod content;
 mod names;
@@ -50,7 +50,7 @@ impl Workload for FsClients {
     }
 
     fn summary(&self) -> &'static str {
-        "A file server's clients on the file system: each replays a loadfile in a directory tree of its own"
+        "A file server's clients on the file system: each replays a loadfile in its own directory tree"
     }
 
     fn doc(&self) -> &'static str {
@@ -78,7 +78,7 @@ impl Workload for FsClients {
     }
 }
 
-/// A replay with what is synced in it.
+/// A replay with its syncing.
 struct Replay {
     settings: Settings,
     syncing: Syncing,
@@ -90,9 +90,9 @@ impl Configured for Replay {
         let clients = settings.clients as u64;
         let each = largest(&settings.file);
         Needs {
-            // A quarter for what the file system keeps per file, and 32 MiB for itself.
+            // A quarter for the file system's data per file, and 32 MiB for the file system itself.
             storage_bytes: Some(clients * (each + each / 4 + (1 << 20)) + (32 << 20)),
-            // The loadfile, once for all, and each client's own pages.
+            // One loadfile for all, and each client's own pages.
             memory_bytes: (64 << 20) + settings.file.requests.len() as u64 * 64 + clients * (1 << 20),
             modules: Vec::new(),
         }
@@ -108,7 +108,7 @@ impl Configured for Replay {
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         let root = cx.dir.join(super::loadfile::ROOT);
-        std::fs::create_dir(&root).with_context(|| format!("Cannot make `{}`", root.display()))?;
+        std::fs::create_dir(&root).with_context(|| format!("Cannot create `{}`", root.display()))?;
         Ok(Box::new(self))
     }
 }
@@ -123,7 +123,7 @@ impl Running for &Replay {
             settings,
             pattern: &Pattern::new(cx.seed, settings.file.longest()),
             syncing: self.syncing,
-            // A first pass that is measured has no time to be looked at.
+            // If the first pass is measured, there is no time to check it.
             checked: matches!(settings.warm_up, Length::Passes(1..)),
         };
         let replayed = replay(settings, &service, || (cx.progress)(Progress { step: "window", done: 1, of }))?;
@@ -151,7 +151,7 @@ fn syncing(options: &Options) -> Syncing {
 
 fn durability(syncing: Syncing) -> &'static str {
     match (syncing.writes, syncing.directories) {
-        (false, false) => "fsync where the loadfile says Flush; nothing else is synced",
+        (false, false) => "fsync where the loadfile says Flush; no other sync",
         (true, false) => "every write with O_SYNC, and fsync where the loadfile says Flush",
         (false, true) => "fsync of a directory after every change, and where the loadfile says Flush",
         (true, true) => {
@@ -160,7 +160,7 @@ fn durability(syncing: Syncing) -> &'static str {
     }
 }
 
-/// Bytes of all files that a client makes, none of them removed.
+/// Bytes of all files that a client creates, without removals.
 fn largest(file: &Loadfile) -> u64 {
     let mut ends = vec![0; file.paths.len()];
     let mut open = std::collections::HashMap::new();

@@ -1,4 +1,4 @@
-//! Names of files: a client's own, and which ones a pattern means.
+//! File names: a client's own, and those that a pattern matches.
 
 use std::ffi::CString;
 
@@ -6,10 +6,10 @@ use anyhow::{Context as _, Result};
 
 use crate::loadfile::{CLIENT, ROOT};
 
-/// A loadfile's path as client number `client` (from 0) has it, below the working directory.
+/// A loadfile's path as used by client number `client` (from 0), below the working directory.
 ///
 /// # Errors
-/// It has a zero byte.
+/// If it has a zero byte.
 pub fn of_client(path: &str, client: usize) -> Result<CString> {
     let path = match path.strip_prefix(CLIENT) {
         Some(rest) => format!("{ROOT}/client{}{rest}", client + 1),
@@ -18,10 +18,10 @@ pub fn of_client(path: &str, client: usize) -> Result<CString> {
     CString::new(path).context("A path of the loadfile has a zero byte")
 }
 
-/// Whether `pattern` means `name`: `*` stands for anything, `?` for one byte, and letters are the same small and capital.
+/// Whether `pattern` matches `name`: `*` matches anything, `?` one byte, and case is ignored.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where the last `*` was, and what it stands for ends.
+    // The position of the last `*`, and the end of its match.
     let mut star = None;
     while n < name.len() {
         match pattern.get(p) {

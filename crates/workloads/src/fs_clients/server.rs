@@ -1,7 +1,7 @@
-//! What a file server does with one client's requests: the system calls, and what their results mean.
+//! A file server's handling of one client's requests: the system calls and the meaning of their results.
 //!
-//! Invariant: a name is found as such servers find it, without regard to small and capital letters: one `stat`, and if there is no file of
-//! that very name a look through its directory. What comes out of a request is compared with what the loadfile expects.
+//! Invariant: names are looked up as such servers do, ignoring case: one `stat`, and if there is no file of exactly that name, a
+//! search of its directory. The result of a request is compared with the status that the loadfile expects.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -22,31 +22,31 @@ use bigiron_sys::record_lock;
 /// Bytes of directory entries read at once.
 const ENTRIES: usize = 32 << 10;
 
-/// What is synchronous beside what the loadfile flushes.
+/// What is synchronous in addition to the loadfile's flushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syncing {
-    /// Every write, by `O_SYNC`.
+    /// Every write, with `O_SYNC`.
     pub writes: bool,
-    /// Every change of a directory, by `fsync` of that.
+    /// Every change of a directory, with an `fsync` of it.
     pub directories: bool,
 }
 
-/// Serves one client out of the file system.
+/// Serves one client from the file system.
 pub struct FileServer<'a> {
     pattern: &'a Pattern,
     client: usize,
     syncing: Syncing,
-    /// Whether counts of entries have to be as the loadfile says.
+    /// Whether counts of directory entries must match the loadfile.
     exact: bool,
-    /// Of the loadfile's paths, as seen from the working directory.
+    /// The loadfile's paths, relative to the working directory.
     paths: Vec<CString>,
-    /// The directories that they are in.
+    /// Their parent directories.
     parents: Vec<CString>,
     open: Vec<Open>,
     pass: u32,
     buffer: Vec<u8>,
     entries: Box<[MaybeUninit<u8>]>,
-    /// What must be read in the first pass, if that is looked at.
+    /// The expected contents in the first pass, if it is checked.
     expected: Option<Tree<'a>>,
 }
 
@@ -57,21 +57,21 @@ struct Open {
     phase: u64,
 }
 
-/// What is found by a name.
+/// The result of looking up a name.
 enum NameLookup {
-    /// Under the name asked for.
+    /// The exact name exists.
     Here(Stat),
-    /// Under one that is written differently.
+    /// The name exists in another spelling.
     Otherwise(CString),
     Nothing,
-    /// There is no such directory.
+    /// The directory does not exist.
     Nowhere,
 }
 
-/// An answer that says that something could not be done.
+/// The reply to a request that failed.
 enum Refused {
     With(Status),
-    /// Of the kind that no loadfile expects.
+    /// A failure that no loadfile expects.
     Failed(anyhow::Error),
 }
 
@@ -104,7 +104,7 @@ impl<'a> FileServer<'a> {
     /// A server for `client`, with `dir` as the working directory of this process.
     ///
     /// # Errors
-    /// The client's own directory cannot be made.
+    /// If the client's own directory cannot be created.
     pub fn new(
         dir: &Path,
         file: &'a Loadfile,
@@ -163,7 +163,7 @@ impl<'a> FileServer<'a> {
         })
     }
 
-    /// The name under which something is there; without one the answer says what is missing.
+    /// The name under which a file exists; if none does, the reply says what is missing.
     fn existing(&mut self, path: u32) -> Result<Option<CString>, Refused> {
         match self.find(path)? {
             NameLookup::Here(_) => Ok(None),
@@ -217,7 +217,7 @@ impl<'a> FileServer<'a> {
         if made { self.changed(path) } else { Ok(()) }
     }
 
-    /// A directory has changed: the one that `path` is in.
+    /// The parent directory of `path` has changed.
     fn changed(&self, path: u32) -> Result<(), Refused> {
         if self.syncing.directories {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -234,14 +234,14 @@ impl<'a> FileServer<'a> {
         self.buffer = buffer;
         let read = read?;
         if read != found as usize {
-            return Err(anyhow!("{read} bytes were read where {found} have to be").into());
+            return Err(anyhow!("{read} bytes were read instead of {found}").into());
         }
         let Some(expected) = &self.expected else { return Ok(()) };
         let mut wanted = vec![0; read];
-        expected.opened(handle).context("What was opened as a file is none")?.paint(self.pattern, offset, &mut wanted);
+        expected.opened(handle).context("The open file is a directory")?.paint(self.pattern, offset, &mut wanted);
         match wanted.iter().zip(&self.buffer).position(|(a, b)| a != b) {
             None => Ok(()),
-            Some(at) => Err(anyhow!("Byte {} was read and is not what was written", offset + at as u64).into()),
+            Some(at) => Err(anyhow!("Byte {} differs from what was written", offset + at as u64).into()),
         }
     }
 
@@ -252,7 +252,7 @@ impl<'a> FileServer<'a> {
         if written == piece.len() { Ok(()) } else { Err(anyhow!("{written} of {size} bytes were written").into()) }
     }
 
-    /// How many entries fit a pattern.
+    /// The number of entries that match a pattern.
     fn list(&mut self, path: u32) -> Result<u32, Refused> {
         match self.find(path)? {
             NameLookup::Here(_) | NameLookup::Otherwise(_) => return Ok(1),
@@ -267,7 +267,7 @@ impl<'a> FileServer<'a> {
         if count > 0 { Ok(count) } else { Err(Refused::With(Status::NoSuchFile)) }
     }
 
-    /// Writes what a file says of its times back to it, as precise as DOS knew them.
+    /// Writes a file's own times back to it, with the precision of DOS.
     fn set_times(&self, handle: u32) -> Result<(), Refused> {
         let open = self.opened(handle)?;
         let stat = rustix::fs::fstat(&open.fd)?;
@@ -308,7 +308,7 @@ impl<'a> FileServer<'a> {
                 self.changed(to)
             }
             FileOperation::Mkdir { path } => match rustix::fs::mkdir(self.path(path), Mode::RWXU) {
-                // All clients make the directory that they have in common.
+                // All clients create their common directory.
                 Err(Errno::EXIST) if request.status == Status::Ok => Ok(()),
                 other => Ok(other?),
             },
@@ -321,7 +321,7 @@ impl<'a> FileServer<'a> {
             FileOperation::Find { path, found, .. } => {
                 let count = self.list(path)?;
                 if self.exact && count != found {
-                    return Err(anyhow!("{count} entries were found where {found} have to be").into());
+                    return Err(anyhow!("{count} entries were found instead of {found}").into());
                 }
                 Ok(())
             }
@@ -346,7 +346,7 @@ impl Server for FileServer<'_> {
             Err(Refused::Failed(error)) => bail!(error),
         };
         let expected = request.status;
-        ensure!(answer == expected, "It was answered {}, and has to be {}", answer.name(), expected.name());
+        ensure!(answer == expected, "The reply is {} instead of {}", answer.name(), expected.name());
         if let Some(tree) = &mut self.expected {
             tree.apply(request, self.pass);
         }
@@ -361,11 +361,11 @@ impl Server for FileServer<'_> {
             Err(Refused::With(status)) => bail!("Cannot remove a client's directory: {}", status.name()),
             Err(Refused::Failed(e)) => return Err(e.context("Cannot remove a client's directory")),
         }
-        rustix::fs::mkdir(own.as_c_str(), Mode::RWXU).context("Cannot make a client's directory")
+        rustix::fs::mkdir(own.as_c_str(), Mode::RWXU).context("Cannot create a client's directory")
     }
 }
 
-/// Calls `see` for every entry of a directory; whether there is one.
+/// Calls `see` for every entry of a directory; returns whether the directory exists.
 fn look_through(directory: &CStr, buffer: &mut [MaybeUninit<u8>], mut see: impl FnMut(&[u8])) -> Result<bool, Refused> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match rustix::fs::open(directory, flags, Mode::empty()) {
@@ -387,7 +387,7 @@ fn remove_all(path: &CStr) -> Result<(), Refused> {
     }
 }
 
-/// What comes after the last `/`.
+/// The part after the last `/`.
 fn last_part(path: &CStr) -> &[u8] {
     path.to_bytes().rsplit(|b| *b == b'/').next().unwrap_or_default()
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use super::*;
 use bigiron_workload::testing;
 
-/// Runs in a directory of its own.
+/// Runs in its own directory.
 struct Bench {
     home: tempfile::TempDir,
     replay: Replay,
@@ -29,7 +29,7 @@ impl Bench {
         self.with(|cx| Box::new(&self.replay).verify(cx))
     }
 
-    /// The path of a file that client 1 has left.
+    /// The path of a file that client 1 left.
     fn some_file(&self) -> PathBuf {
         self.home.path().join("clients/client1/large.000")
     }
@@ -45,7 +45,7 @@ fn a_run_delivers_what_it_declares_and_leaves_what_it_should() {
     }
     assert_eq!(outcome.values.len(), declared.len());
     let file = &bench.replay.settings.file;
-    // Both clients, two passes, without the farewell of the last.
+    // Both clients, two passes, except the removal at the end of the last pass.
     assert_eq!(outcome.facts["requests-answered"], (2 * (2 * file.requests.len() - 1)).to_string());
     bench.verify().unwrap();
 }
@@ -66,12 +66,12 @@ fn damage_loss_and_leftovers_are_found() {
     std::fs::write(&path, &damaged).unwrap();
     says("Byte 70000 of");
     std::fs::write(&path, &whole[1..]).unwrap();
-    says("has 1048575 bytes, and must have 1048576");
+    says("has 1048575 bytes instead of 1048576");
     std::fs::remove_file(&path).unwrap();
     says("`client1/large.000` is missing");
     std::fs::write(&path, &whole).unwrap();
     std::fs::write(path.with_extension("more"), "").unwrap();
-    says("`client1/large.more` is there, though it was removed or never made");
+    says("`client1/large.more` exists, although it was removed or never created");
 }
 
 #[test]
@@ -92,7 +92,8 @@ fn a_warm_up_by_time_is_followed_by_whole_passes() {
 fn a_clients_own_work_comes_before_requests_and_is_no_part_of_them() {
     let bench = Bench::new(&[("clients", "1"), ("length", "1"), ("requests", "200"), ("work", "2ms")]);
     let outcome = bench.run().unwrap();
-    // 500 a second, if the processor keeps the frequency at which the loop was timed; without the work there are 10,000 and more.
+    // 500 per second if the processor keeps the frequency at which the loop was timed; without the work there are 10,000 and
+    // more.
     assert!(outcome.values["requests"] < 2500.0, "{:?}", outcome.values);
     assert!(outcome.values["close-mean"] < 1e6, "{:?}", outcome.values);
     assert_eq!(outcome.facts["work-per-request"], "2ms");
@@ -147,14 +148,14 @@ fn an_answer_that_is_not_expected_ends_the_run_with_its_line() {
     for (line, says) in [
         (
             "QUERY_PATH_INFORMATION \"\\clients\\client1\\x\" 1004 NT_STATUS_OK",
-            "Line 5 (QUERY_PATH_INFORMATION) of loadfile `own.txt`: It was answered NT_STATUS_OBJECT_NAME_NOT_FOUND, and has to be NT_STATUS_OK",
+            "Line 5 (QUERY_PATH_INFORMATION) of loadfile `own.txt`: The reply is NT_STATUS_OBJECT_NAME_NOT_FOUND instead of NT_STATUS_OK",
         ),
         (
             "NTCreateX \"\\clients\\client1\\A\" 0x40 0x1 2 NT_STATUS_OBJECT_NAME_NOT_FOUND",
-            "It was answered NT_STATUS_OK, and has to be NT_STATUS_OBJECT_NAME_NOT_FOUND",
+            "The reply is NT_STATUS_OK instead of NT_STATUS_OBJECT_NAME_NOT_FOUND",
         ),
-        ("ReadX 1 4999 100 2 NT_STATUS_OK", "1 bytes were read where 2 have to be"),
-        ("FIND_FIRST \"\\clients\\client1\\*\" 260 1366 0 NT_STATUS_NO_SUCH_FILE", "It was answered NT_STATUS_OK"),
+        ("ReadX 1 4999 100 2 NT_STATUS_OK", "1 bytes were read instead of 2"),
+        ("FIND_FIRST \"\\clients\\client1\\*\" 260 1366 0 NT_STATUS_NO_SUCH_FILE", "The reply is NT_STATUS_OK"),
     ] {
         let bench = Bench::new(&[("loadfile", &loadfile(&format!("{WRITES}{line}\n")))]);
         let error = format!("{:#}", bench.run().unwrap_err());
@@ -167,7 +168,7 @@ fn options_that_cannot_be_are_refused() {
     for (name, value, says) in [
         ("clients", "0", "`fs-clients.clients` cannot be `0`; it can be 1 to 10000"),
         ("requests", "10", "it can be 200 to 1000000"),
-        ("length", "0", "1 pass at least"),
+        ("length", "0", "at least 1 pass"),
         ("length", "soon", "a number of passes such as `3`"),
         ("work", "2s", "a time such as `5us`, up to 1s, or `0`"),
         ("work", "5", "a time such as `5us`"),

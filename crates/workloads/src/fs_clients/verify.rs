@@ -1,6 +1,6 @@
-//! Whether the clients' files are what the loadfile makes of them, read from the device.
+//! Checks that the clients' files match the loadfile, read from the device.
 //!
-//! Invariant: no file that must be there may be missing, none may be there that must not, and every byte of each is looked at.
+//! Invariant: no expected file may be missing, no other file may exist, and every byte of each file is checked.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,31 +15,31 @@ use crate::loadfile::replay::Progress;
 use crate::loadfile::{CLIENT, Loadfile, Settings};
 use bigiron_sys::load::files::open;
 
-/// How far each client came.
+/// The file with the progress of each client.
 const PROGRESS: &str = "progress";
-/// Bytes looked at together.
+/// Bytes checked at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// Writes down how far the clients came.
+/// Writes the progress of the clients to a file.
 pub fn save(dir: &Path, progress: &[Progress]) -> Result<()> {
     let lines: String = progress.iter().map(|p| format!("{} {} {}\n", p.first, p.pass, p.answered)).collect();
-    fs::write(dir.join(PROGRESS), lines).context("Cannot write down how far the clients came")
+    fs::write(dir.join(PROGRESS), lines).context("Cannot write the clients' progress")
 }
 
 fn load(dir: &Path) -> Result<Vec<Progress>> {
-    let text = fs::read_to_string(dir.join(PROGRESS)).context("Nothing says how far the clients came")?;
+    let text = fs::read_to_string(dir.join(PROGRESS)).context("Cannot read the clients' progress")?;
     let line = |line: &str| {
         let mut words = line.split(' ');
         let mut number = || words.next()?.parse::<u64>().ok();
         Some(Progress { first: number()? as u32, pass: number()? as u32, answered: number()? as usize })
     };
-    text.lines().map(|l| line(l).with_context(|| format!("`{l}` does not say how far a client came"))).collect()
+    text.lines().map(|l| line(l).with_context(|| format!("`{l}` is not a client's progress"))).collect()
 }
 
-/// Checks all that the clients have left.
+/// Checks all files of the clients.
 ///
 /// # Errors
-/// Something is missing, wrong or too much.
+/// If something is missing, wrong or extra.
 pub fn verify(dir: &Path, settings: &Settings, seed: u64) -> Result<()> {
     let pattern = Pattern::new(seed, settings.file.longest());
     let progress = load(dir)?;
@@ -51,7 +51,7 @@ pub fn verify(dir: &Path, settings: &Settings, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// What a client that came so far has left.
+/// The expected files of a client with this progress.
 fn replayed<'a>(file: &'a Loadfile, pattern: &'a Pattern, client: usize, progress: Progress) -> Tree<'a> {
     let mut tree = Tree::new(file, pattern, client);
     for pass in progress.first.max(1)..=progress.pass {
@@ -75,11 +75,11 @@ fn check(dir: &Path, tree: &Tree<'_>, pattern: &Pattern, client: usize) -> Resul
     }
     match there.first() {
         None => Ok(()),
-        Some((name, _)) => Err(anyhow::anyhow!("`{name}` is there, though it was removed or never made")),
+        Some((name, _)) => Err(anyhow::anyhow!("`{name}` exists, although it was removed or never created")),
     }
 }
 
-/// All files below a directory: their names as [`Tree`] has them, and where they are.
+/// All files below a directory: their names as in [`Tree`], and their paths.
 fn list(directory: &Path, name: &str, files: &mut BTreeSet<(String, PathBuf)>) -> Result<()> {
     let entries = match fs::read_dir(directory) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -99,11 +99,11 @@ fn list(directory: &Path, name: &str, files: &mut BTreeSet<(String, PathBuf)>) -
 
 fn compare(path: &Path, content: &Content, pattern: &Pattern) -> Result<()> {
     let file = open(path, OFlags::RDONLY)?;
-    // What is on the device counts, not what is still in memory.
+    // The contents of the device count, not those of memory.
     rustix::fs::fsync(&file)?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
     let bytes = rustix::fs::fstat(&file)?.st_size as u64;
-    ensure!(bytes == content.bytes, "`{}` has {bytes} bytes, and must have {}", path.display(), content.bytes);
+    ensure!(bytes == content.bytes, "`{}` has {bytes} bytes instead of {}", path.display(), content.bytes);
     let (mut found, mut wanted) = (Vec::new(), Vec::new());
     for start in (0..bytes).step_by(CHUNK as usize) {
         let length = CHUNK.min(bytes - start) as usize;
@@ -113,7 +113,7 @@ fn compare(path: &Path, content: &Content, pattern: &Pattern) -> Result<()> {
         ensure!(read == length, "`{}` ends at byte {}", path.display(), start + read as u64);
         content.paint(pattern, start, &mut wanted);
         if let Some(at) = found.iter().zip(&wanted).position(|(f, w)| f != w) {
-            anyhow::bail!("Byte {} of `{}` is not what was written", start + at as u64, path.display());
+            anyhow::bail!("Byte {} of `{}` differs from what was written", start + at as u64, path.display());
         }
     }
     Ok(())

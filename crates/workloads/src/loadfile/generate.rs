@@ -1,17 +1,18 @@
-//! A loadfile of our own: what office programs ask of a file server, with the frequencies and sizes that were published of a NetBench client.
+//! Generates a loadfile: the requests of office programs to a file server, with the published frequencies and sizes of a NetBench
+//! client.
 //!
-//! Invariant: the requests depend on the size and its seed alone, and every status, count of bytes and count of entries that it expects
-//! follows from the requests before it.
+//! Invariant: the requests depend only on the size and its seed, and every expected status, byte count and entry count follows
+//! from the requests before it.
 
 use std::collections::HashMap;
 
 use super::{CLIENT, DIRECTORY, Disposition, FileOperation, Loadfile, Request, RequestKind, Status};
 use bigiron_sys::load::rng::SplitMix64;
 
-/// How large a loadfile is generated.
+/// The size of a generated loadfile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Requests of a pass, nearly.
+    /// Approximate number of requests of a pass.
     pub requests: u32,
     pub seed: u64,
 }
@@ -22,9 +23,9 @@ impl Default for Size {
     }
 }
 
-/// Requests of a NetBench client's pass, of which the following counts are.
+/// Requests in a NetBench client's pass; the following counts add up to it.
 const PASS: u64 = 458_344;
-/// Sessions: from the opening of something to its closing.
+/// Number of sessions; a session runs from an open to its close.
 const CREATED: u64 = 16_056;
 const OPENED: u64 = 38_519;
 const OPENED_DIRECTORIES: u64 = 3_613;
@@ -48,7 +49,7 @@ const BETWEEN: [(Between, u64); 10] = [
     (Between::QueryFs, 13_168),
     (Between::Rename, 3_355),
 ];
-/// Sizes of reads, with their counts; the last ones stand for many of a few each.
+/// Sizes of reads, with their counts; the last ones stand for many sizes with few reads each.
 const READ_SIZES: [(u32, u64); 16] = [
     (4096, 83_172),
     (61_440, 16_641),
@@ -81,15 +82,15 @@ const WRITE_SIZES: [(u32, u64); 11] = [
     (9_298, 1_500),
     (14_000, 1_492),
 ];
-/// Directories that programs work in, and names that files have in each.
+/// Working directories of the programs, and the number of file names in each.
 const DIRECTORIES: [&str; 9] =
     ["books", "charts", "drawing", "fonts", "letters", "plans", "sheets", "slides", "tables"];
 const NAMES: usize = 16;
-/// Large files that are there from the beginning, at most, and their bytes.
+/// Maximum number of large files that exist from the start, and their bytes.
 const LARGE: u64 = 25;
 const LARGE_BYTES: u64 = 1 << 20;
 const BLOCK: u32 = 65_536;
-/// No file becomes larger.
+/// Maximum size of a file.
 const FILE_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +98,7 @@ enum Between {
     OpenAbsent,
     Query(u32),
     QueryAbsent,
-    /// Of something in a directory that is not there.
+    /// A query in a directory that does not exist.
     QueryLost,
     Find,
     FindAbsent,
@@ -113,10 +114,10 @@ enum Opening {
     Directory,
 }
 
-/// From an opening to its close.
+/// From an open to its close.
 struct Session {
     opening: Opening,
-    /// Sizes and how many of each follow one another.
+    /// Sizes, and the number of consecutive reads of each.
     reads: Vec<(u32, u64)>,
     writes: Vec<(u32, u64)>,
     query_files: u64,
@@ -125,7 +126,7 @@ struct Session {
     locks: u64,
 }
 
-/// Makes a loadfile.
+/// Generates a loadfile.
 pub fn generate(size: Size) -> Loadfile {
     let share = |count: u64| (count * u64::from(size.requests) + PASS / 2) / PASS;
     let mut g = Generator::new(size.seed);
@@ -174,7 +175,7 @@ pub fn generate(size: Size) -> Loadfile {
     g.file
 }
 
-/// Of `total` things, as many of each as its weight says; together exactly `total`.
+/// Divides `total` by weight, exactly.
 fn apportion<T: Copy>(weights: &[(T, u64)], total: u64) -> Vec<(T, u64)> {
     let sum: u64 = weights.iter().map(|(_, w)| w).sum();
     let (mut passed, mut given) = (0, 0);
@@ -194,10 +195,10 @@ impl Session {
     }
 }
 
-/// A name that a file may have.
+/// A possible name of a file.
 struct Name {
     path: u32,
-    /// Its bytes, if it is there.
+    /// Its bytes, if the file exists.
     size: Option<u64>,
 }
 
@@ -251,7 +252,7 @@ impl Generator {
         }
     }
 
-    /// Gives `count` things to sessions that take them, at random.
+    /// Distributes `count` requests at random among the sessions that accept them.
     fn deal(
         &mut self,
         sessions: &mut [Session],
@@ -265,7 +266,7 @@ impl Generator {
         }
     }
 
-    /// Gives transfers to sessions that take them, in runs of one size, of `mean` on average.
+    /// Distributes transfers among the sessions that accept them, in runs of one size with a mean length of `mean`.
     fn deal_runs(
         &mut self,
         sessions: &mut [Session],
@@ -294,7 +295,7 @@ impl Generator {
         }
     }
 
-    /// The directories and the large files.
+    /// Creates the directories and the large files.
     fn lay_out(&mut self, large: u64) {
         let own = self.path(CLIENT);
         let root = self.path("");
@@ -313,7 +314,7 @@ impl Generator {
             let path = self.path(&format!("{CLIENT}/large.{n:03}"));
             self.names.push(Name { path, size: Some(LARGE_BYTES) });
             let handle = self.create(path, 0x40, Disposition::Create);
-            // Office programs make room first.
+            // Office programs extend the file first.
             self.push(FileOperation::Write { handle, offset: u64::from(BLOCK) - 2, size: 1 }, Status::Ok);
             self.push(FileOperation::QueryFile { handle, level: 258 }, Status::Ok);
             for offset in (0..LARGE_BYTES).step_by(BLOCK as usize) {
@@ -341,13 +342,13 @@ impl Generator {
         self.handle
     }
 
-    /// A small file's name, of those that are there or of those that are not; `None` if there is none.
+    /// A small file's name, existing or not; `None` if there is none.
     fn small(&mut self, there: bool) -> Option<usize> {
         let fit: Vec<_> = (self.large..self.names.len()).filter(|n| self.names[*n].size.is_some() == there).collect();
         (!fit.is_empty()).then(|| fit[self.below(fit.len())])
     }
 
-    /// A file that is there and has this many bytes at least.
+    /// An existing file of at least this many bytes.
     fn of_bytes(&mut self, bytes: u64) -> usize {
         for _ in 0..4 {
             if let Some(n) = self.small(true)
@@ -399,7 +400,7 @@ impl Generator {
         let mut at = 0;
         for (size, count) in &session.writes {
             for _ in 0..*count {
-                // A single byte makes room for what comes next.
+                // A single byte extends the file for later writes.
                 let offset = if *size == 1 { bytes + 4095 } else { at };
                 let offset = if offset + u64::from(*size) > FILE_BYTES { 0 } else { offset };
                 self.push(FileOperation::Write { handle, offset, size: *size }, Status::Ok);
@@ -449,7 +450,7 @@ impl Generator {
                 self.push(FileOperation::QueryPath { path, level: 1004 }, Status::PathNotFound);
             }
             Between::Find => {
-                // Nine in ten look at the directory of directories.
+                // Nine in ten list the directory of directories.
                 if self.below(10) > 0 {
                     let path = self.path(&format!("{CLIENT}/work/*"));
                     return self.push(find(path, DIRECTORIES.len() as u32 + 2), Status::Ok);
@@ -465,7 +466,7 @@ impl Generator {
                 self.push(find(path, 0), Status::NoSuchFile);
             }
             Between::Unlink => {
-                // With nothing left there is nothing to be removed.
+                // Without files there is nothing to remove.
                 if let Some(name) = self.small(true) {
                     self.names[name].size = None;
                     let path = self.names[name].path;

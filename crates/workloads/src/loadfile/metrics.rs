@@ -1,4 +1,4 @@
-//! What replays of loadfiles measure: the same figures, whatever answered.
+//! The metrics of loadfile replays, the same for all servers.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ fn p99(kind: RequestKind) -> String {
 /// Values and facts of a replay.
 ///
 /// # Errors
-/// A kind of request was not answered once.
+/// If a kind of request was never answered.
 pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<WorkloadResult> {
     let seconds = replayed.stage.ns as f64 / 1e9;
     let mut values = BTreeMap::from([
@@ -89,7 +89,7 @@ pub fn outcome(settings: &Settings, replayed: &Replayed) -> Result<WorkloadResul
     ]);
     let latency = |kind: RequestKind| &replayed.latencies[kind as usize];
     for kind in present(settings, &MEANS) {
-        let missing = || format!("No {} was sent in the time that was measured; a longer one is needed", kind.word());
+        let missing = || format!("No {} was sent in the measured time; increase the length", kind.word());
         values.insert(mean(kind), latency(kind).mean().with_context(missing)?);
     }
     for kind in present(settings, &P99S) {

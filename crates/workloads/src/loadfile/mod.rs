@@ -1,6 +1,6 @@
-//! Loadfiles: what a client of a file server asks for, one request a line, as dbench 4 reads them.
+//! Loadfiles: a client's requests to a file server, one per line, in the format of dbench 4.
 //!
-//! Invariant: whatever is not understood is refused with its line; nothing is passed over.
+//! Invariant: anything not understood is refused with its line; nothing is ignored.
 
 mod generate;
 pub mod metrics;
@@ -19,10 +19,10 @@ pub use replay::Replayed;
 pub use settings::Settings;
 pub use wire::Packets;
 
-/// What is asked for. Paths are numbers of [`Loadfile::paths`], handles those of the file.
+/// A request. Paths are indexes into [`Loadfile::paths`], handles are those of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOperation {
-    /// Opens a file or directory, and makes it if the disposition says so.
+    /// Opens a file or directory, and creates it if the disposition says so.
     Create {
         path: u32,
         options: u32,
@@ -36,7 +36,7 @@ pub enum FileOperation {
         handle: u32,
         offset: u64,
         size: u32,
-        /// Bytes that are there.
+        /// Bytes found.
         found: u32,
     },
     Write {
@@ -71,7 +71,7 @@ pub enum FileOperation {
     Rmdir {
         path: u32,
     },
-    /// Removes a directory and all below it.
+    /// Removes a directory with everything below it.
     Deltree {
         path: u32,
     },
@@ -94,12 +94,12 @@ pub enum FileOperation {
         path: u32,
         level: u32,
         most: u32,
-        /// Entries that were there.
+        /// Entries found.
         found: u32,
     },
 }
 
-/// What opening does about a file that is there, or is not; numbers as in SMB's `NT_CREATE_ANDX`.
+/// How to treat a file that exists, or does not exist; numbers as in SMB's `NT_CREATE_ANDX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     Supersede,
@@ -118,21 +118,21 @@ impl Disposition {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 
-    /// Whether it may make a file.
+    /// Whether it may create a file.
     pub fn creates(self) -> bool {
         !matches!(self, Self::Open | Self::Overwrite)
     }
 
-    /// Whether it empties a file.
+    /// Whether it truncates a file.
     pub fn truncates(self) -> bool {
         matches!(self, Self::Supersede | Self::Overwrite | Self::OverwriteOrCreate)
     }
 }
 
-/// Of the options of [`FileOperation::Create`]: a directory is meant.
+/// Option of [`FileOperation::Create`]: the name is a directory.
 pub const DIRECTORY: u32 = 1;
 
-/// What a request has to be answered with.
+/// The status that the reply must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Ok,
@@ -160,7 +160,7 @@ impl Status {
     }
 }
 
-/// A kind of request, by which counts and latencies are told apart.
+/// The kind of a request, by which counts and latencies are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestKind {
     Create,
@@ -182,11 +182,11 @@ pub enum RequestKind {
     Find,
 }
 
-/// How many kinds there are.
+/// Number of kinds.
 pub const KINDS: usize = RequestKind::ALL.len();
 
 impl RequestKind {
-    /// In the order of their numbers: the name in a loadfile, and that of a metric.
+    /// In the order of their numbers: the name in a loadfile, and the name in a metric.
     pub const ALL: [(Self, &str, &str); 17] = [
         (Self::Create, "NTCreateX", "create"),
         (Self::Close, "Close", "close"),
@@ -207,12 +207,12 @@ impl RequestKind {
         (Self::Find, "FIND_FIRST", "find"),
     ];
 
-    /// What a loadfile calls it.
+    /// Its name in a loadfile.
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 
-    /// What a metric calls it.
+    /// Its name in a metric.
     pub fn metric(self) -> &'static str {
         Self::ALL[self as usize].2
     }
@@ -252,7 +252,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// What it adds to the throughput: bytes read or written, if it is to succeed.
+    /// Its contribution to the throughput: bytes read or written, if it is expected to succeed.
     pub fn bytes(&self) -> u64 {
         match self.action {
             FileOperation::Read { found, .. } if self.status == Status::Ok => found.into(),
@@ -265,18 +265,18 @@ impl Request {
 /// One pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loadfile {
-    /// Relative to the clients' common directory, `/` between their parts; the first client's own is `client1`.
+    /// Relative to the clients' common directory, with `/` between the parts; the first client's own directory is `client1`.
     pub paths: Vec<String>,
     pub requests: Vec<Request>,
 }
 
-/// The directory that clients' own ones are in, as loadfiles call it.
+/// The name in loadfiles of the parent of all clients' directories.
 pub const ROOT: &str = "clients";
-/// A client's own directory, as loadfiles call it.
+/// The name in loadfiles of a client's own directory.
 pub const CLIENT: &str = "client1";
 
 impl Loadfile {
-    /// How many of `kind` there are.
+    /// Number of requests of `kind`.
     pub fn count(&self, kind: RequestKind) -> usize {
         self.requests.iter().filter(|r| r.action.kind() == kind).count()
     }
@@ -299,13 +299,13 @@ impl Loadfile {
         self.requests.iter().map(size).max().unwrap_or(0)
     }
 
-    /// Requests behind which there is nothing but the removal of all that was made: the next pass would begin with that.
+    /// Number of requests before the final removal of everything created: the next pass would begin with that removal.
     pub fn without_farewell(&self) -> usize {
         let farewell = self.requests.iter().rev().take_while(|r| r.action.kind() == RequestKind::Deltree).count();
         self.requests.len() - farewell
     }
 
-    /// Whether it begins by removing all that an earlier pass has left.
+    /// Whether it begins by removing everything that an earlier pass left.
     pub fn starts_afresh(&self) -> bool {
         let root = |path: u32| matches!(self.paths[path as usize].as_str(), CLIENT | "");
         matches!(self.requests.first().map(|r| r.action), Some(FileOperation::Deltree { path }) if root(path))

@@ -1,6 +1,6 @@
-//! The option that names a loadfile, and what it is in a plan, where there are no files of this machine.
+//! The option that names a loadfile, and its value in a plan, which cannot refer to files of this machine.
 //!
-//! Invariant: what is embedded is the file's text, to the byte; a long one is packed, for a plan is read often and by people.
+//! Invariant: the embedded text is that of the file, byte for byte; a long one is compressed, because people often read plans.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use flate2::write::DeflateEncoder;
 use super::{Loadfile, Size, generate, parse};
 use bigiron_model::workload::Options;
 
-/// The value of `loadfile` for one that is generated.
+/// The value of `loadfile` for a generated loadfile.
 pub const DEFAULT: &str = "generated";
-/// Longer texts are packed.
+/// Longer texts are compressed.
 const LONG: usize = 64 << 10;
-/// What a packed text begins with, then its name, then base 64.
+/// Prefix of a compressed text, before its name and the base64 data.
 const PACKED: &str = "packed ";
-/// What an embedded text that is not packed begins with: a comment, as loadfiles may have.
+/// Prefix of an embedded uncompressed text: a comment, as allowed in loadfiles.
 const PLAIN: &str = "# loadfile ";
 /// Longest text.
 const LONGEST: u64 = 1 << 30;
 
-/// The text of the file called `value`, to be put into a plan.
+/// The text of the file called `value`, for a plan.
 ///
 /// # Errors
-/// It cannot be read.
+/// If it cannot be read.
 pub fn embed(value: &str) -> Result<String, String> {
     if value == DEFAULT || value.starts_with(PACKED) || value.contains('\n') {
         return Ok(value.to_owned());
@@ -44,10 +44,10 @@ pub fn embed(value: &str) -> Result<String, String> {
     Ok(format!("{PACKED}{name} {}", base64(&packed)))
 }
 
-/// What the options say: the name of the loadfile, and its requests.
+/// The name of the loadfile and its requests.
 ///
 /// # Errors
-/// With the line, if the loadfile is wrong.
+/// If the loadfile is wrong; the message has the line.
 pub fn of(options: &Options, size: Size) -> Result<(String, Arc<Loadfile>), String> {
     let value = options.get("loadfile").map_or(DEFAULT, String::as_str);
     if value == DEFAULT {
@@ -58,17 +58,17 @@ pub fn of(options: &Options, size: Size) -> Result<(String, Arc<Loadfile>), Stri
     Ok((name, file.into()))
 }
 
-/// Name and text of what [`embed`] gave.
+/// Name and text of a value from [`embed`].
 fn unpack(value: &str) -> Result<(String, String), String> {
     let Some((name, packed)) = value.strip_prefix(PACKED).and_then(|rest| rest.split_once(' ')) else {
         let (first, rest) = value.split_once('\n').unwrap_or((value, ""));
-        // Without the line that was put before it, for complaints name the file's lines.
+        // Without the added line, so that errors give the file's own line numbers.
         return Ok(match first.strip_prefix(PLAIN) {
             Some(name) => (name.to_owned(), rest.to_owned()),
             None => ("loadfile".to_owned(), value.to_owned()),
         });
     };
-    let damaged = || format!("The loadfile `{name}` is damaged in the plan; make the plan again from the file");
+    let damaged = || format!("The loadfile `{name}` is damaged in the plan; create the plan again from the file");
     let packed = unbase64(packed).ok_or_else(damaged)?;
     let mut text = String::new();
     DeflateDecoder::new(&packed[..]).take(LONGEST).read_to_string(&mut text).map_err(|_| damaged())?;
@@ -152,7 +152,7 @@ mod tests {
         let path = dir.path().join("a.txt");
         std::fs::write(&path, "Flush 3 NT_STATUS_OK\n").unwrap();
         let error = embed(path.to_str().unwrap()).unwrap_err();
-        assert_eq!(error, "a.txt:1: Handle 3 is not open; an NTCreateX of it has to come before");
+        assert_eq!(error, "a.txt:1: Handle 3 is not open; an NTCreateX must open it first");
         assert!(embed("/nonexistent").unwrap_err().contains("`generated`"));
     }
 }

@@ -1,6 +1,6 @@
-//! From a loadfile's text to its requests.
+//! Parses a loadfile's text into requests.
 //!
-//! Invariant: a complaint names the line, what is wrong with it and what would be right.
+//! Invariant: an error names the line, the fault and the correct form.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,19 +8,19 @@ use super::{CLIENT, Disposition, FileOperation, Loadfile, ROOT, Request, Request
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
-/// What newer loadfiles have and dbench 4's have not.
+/// Commands of newer loadfiles that dbench 4 lacks.
 const NEWER: [&str; 9] =
     ["LOOP", "ENDLOOP", "REPEAT", "RANDOMSTRING", "SETSP", "WAITSP", "SLEEP", "WRITEPATTERN", "READPATTERN"];
-/// Beginnings of the file-server protocols that only newer versions speak.
+/// Prefixes of the file-server protocols that only newer versions support.
 const OTHER_PROTOCOLS: [(&str, &str); 4] =
     [("NFS", "NFS"), ("SCSI", "SCSI"), ("SMB", "SMB calls"), ("GETATTR3", "NFS")];
-/// Largest transfer: what a file server takes in one request.
+/// Largest transfer that a file server accepts in one request.
 const LONGEST: u64 = 16 << 20;
 
-/// Reads the text of the loadfile called `name`.
+/// Parses the text of the loadfile called `name`.
 ///
 /// # Errors
-/// A line that is not a request.
+/// If a line is not a request.
 pub fn parse(name: &str, text: &str) -> Result<Loadfile, Refusal> {
     let mut reader = Reader::default();
     for (number, line) in text.lines().enumerate() {
@@ -33,7 +33,7 @@ pub fn parse(name: &str, text: &str) -> Result<Loadfile, Refusal> {
     }
     if reader.file.requests.is_empty() {
         let message =
-            "The loadfile has no requests; a line is one, such as `Mkdir \"\\clients\\client1\" NT_STATUS_OK`";
+            "The loadfile has no requests; write one per line, such as `Mkdir \"\\clients\\client1\" NT_STATUS_OK`";
         return Err(Refusal::new(message).at(Some(name.to_owned())));
     }
     Ok(reader.file)
@@ -54,7 +54,7 @@ impl Reader {
         let action = self.action(kind, &mut words)?;
         let status = status(kind, words.next()?)?;
         if let Some(more) = words.next()? {
-            return Err(Refusal::new(format!("`{}` is too much; a line ends with its status", more.text)));
+            return Err(Refusal::new(format!("`{}` is superfluous; a line ends with its status", more.text)));
         }
         self.handles(&action, status)?;
         self.file.requests.push(Request { action, status, line });
@@ -69,7 +69,7 @@ impl Reader {
                 let options = shape.number(w, "options", u32::MAX.into())? as u32;
                 let number = shape.number(w, "disposition", u64::MAX)?;
                 let disposition = Disposition::of(number).ok_or_else(|| {
-                    Refusal::new(format!("{number} is no disposition; 0 supersede, 1 open, 2 create, 3 open or create, 4 overwrite, 5 overwrite or create"))
+                    Refusal::new(format!("{number} is not a disposition; they are 0 supersede, 1 open, 2 create, 3 open or create, 4 overwrite, 5 overwrite or create"))
                 })?;
                 FileOperation::Create { path, options, disposition, handle: shape.handle(w)? }
             }
@@ -87,7 +87,7 @@ impl Reader {
                 let written = shape.number(w, "number of bytes written", size)?;
                 if written != size {
                     return Err(Refusal::new(format!(
-                        "A write of {size} bytes that writes {written} cannot be replayed; both the same can"
+                        "A write of {size} bytes that writes {written} cannot be replayed; both numbers must be the same"
                     )));
                 }
                 FileOperation::Write { handle, offset, size: size as u32 }
@@ -126,7 +126,7 @@ impl Reader {
         })
     }
 
-    /// Handles are opened before they are used.
+    /// Checks that handles are opened before they are used.
     fn handles(&mut self, action: &FileOperation, status: Status) -> Result<(), Refusal> {
         let used = match *action {
             FileOperation::Create { handle, .. } => {
@@ -148,7 +148,7 @@ impl Reader {
         match used {
             (_, true) => Ok(()),
             (handle, false) => {
-                Err(Refusal::new(format!("Handle {handle} is not open; an NTCreateX of it has to come before")))
+                Err(Refusal::new(format!("Handle {handle} is not open; an NTCreateX must open it first")))
             }
         }
     }
@@ -157,7 +157,7 @@ impl Reader {
         let word = shape.word(words, what)?;
         if !word.quoted {
             return Err(Refusal::new(format!(
-                "`{}` is not a {what}; one is in quotation marks, such as `\"\\clients\\client1\\a\"`",
+                "`{}` is not a {what}; write it in quotation marks, such as `\"\\clients\\client1\\a\"`",
                 word.text
             )));
         }
@@ -165,7 +165,7 @@ impl Reader {
         let parts: Vec<_> = plain.split('/').filter(|p| !p.is_empty()).collect();
         if parts.iter().any(|p| matches!(*p, "." | "..")) {
             return Err(Refusal::new(format!(
-                "`{}` may lead out of the client's directory; paths have no `.` and `..`",
+                "`{}` may lead out of the client's directory; paths must not contain `.` and `..`",
                 word.text
             )));
         }
@@ -173,14 +173,14 @@ impl Reader {
             Some((root, inner)) if root.eq_ignore_ascii_case(ROOT) => inner,
             _ => {
                 return Err(Refusal::new(format!(
-                    "`{}` is outside of the clients' directories; paths begin with `\\{ROOT}\\{CLIENT}`",
+                    "`{}` is outside the clients' directories; paths begin with `\\{ROOT}\\{CLIENT}`",
                     word.text
                 )));
             }
         };
         if inner.first().is_some_and(|p| !p.eq_ignore_ascii_case(CLIENT)) {
             return Err(Refusal::new(format!(
-                "`{}` belongs to another client; a loadfile is one client's, and its paths begin with `\\{ROOT}\\{CLIENT}`",
+                "`{}` belongs to another client; a loadfile describes one client, and its paths begin with `\\{ROOT}\\{CLIENT}`",
                 word.text
             )));
         }
@@ -202,10 +202,10 @@ fn kind(word: &str) -> Result<RequestKind, Refusal> {
     if let Some((kind, ..)) = RequestKind::ALL.iter().find(|(_, name, _)| *name == word) {
         return Ok(*kind);
     }
-    let right = "loadfiles of dbench 4 are read";
+    let right = "use a loadfile of dbench 4";
     if word.parse::<f64>().is_ok() {
         return Err(Refusal::new(format!(
-            "`{word}` is a time: a loadfile of a newer version that is replayed at its own pace is not supported; {right}"
+            "`{word}` is a timestamp: timed loadfiles of newer versions are not supported; {right}"
         )));
     }
     if NEWER.contains(&word) {
@@ -231,19 +231,17 @@ fn status(kind: RequestKind, word: Option<Word<'_>>) -> Result<Status, Refusal> 
     };
     let found = Status::ALL.iter().find(|(name, _)| *name == word.text).map(|(_, status)| *status);
     if word.text == "*" {
-        return Err(Refusal::new(
-            "A status `*` of newer loadfiles is not supported; each request says what it has to end with",
-        ));
+        return Err(Refusal::new("A status `*` of newer loadfiles is not supported; each request needs a status"));
     }
     found.ok_or_else(|| {
         Refusal::new(match suggest::nearest(word.text, names()) {
-            Some(near) => format!("`{}` is not a status that is known; did you mean `{near}`?", word.text),
-            None => format!("`{}` is not a status that is known; it can be {}", word.text, suggest::list(names())),
+            Some(near) => format!("`{}` is not a known status; did you mean `{near}`?", word.text),
+            None => format!("`{}` is not a known status; it can be {}", word.text, suggest::list(names())),
         })
     })
 }
 
-/// What a line of a kind consists of.
+/// The format of a line.
 struct Shape {
     kind: RequestKind,
 }
@@ -252,7 +250,7 @@ impl Shape {
     fn word<'t>(&self, words: &mut Words<'t>, what: &str) -> Result<Word<'t>, Refusal> {
         match words.next()? {
             Some(word) if !word.text.starts_with("NT_STATUS_") || word.quoted => Ok(word),
-            _ => Err(Refusal::new(format!("The {what} is missing; it is `{}`", usage(self.kind)))),
+            _ => Err(Refusal::new(format!("The {what} is missing; write `{}`", usage(self.kind)))),
         }
     }
 
@@ -260,7 +258,7 @@ impl Shape {
         let word = self.word(words, what)?;
         if !word.quoted && word.text.starts_with(['*', '/', '%', '+']) {
             return Err(Refusal::new(format!(
-                "`{}`: values that are computed, of newer loadfiles, are not supported; a number is",
+                "`{}`: computed values of newer loadfiles are not supported; a number is",
                 word.text
             )));
         }
@@ -271,7 +269,7 @@ impl Shape {
         match number {
             Ok(n) if n <= most && !word.quoted => Ok(n),
             Ok(n) if !word.quoted => Err(Refusal::new(format!("The {what} {n} is too large; at most {most}"))),
-            _ => Err(Refusal::new(format!("`{}` is not a {what}; it is `{}`", word.text, usage(self.kind)))),
+            _ => Err(Refusal::new(format!("`{}` is not a {what}; write `{}`", word.text, usage(self.kind)))),
         }
     }
 
@@ -284,7 +282,7 @@ impl Shape {
     }
 }
 
-/// How a line of the kind is written.
+/// The syntax of a kind of line.
 fn usage(kind: RequestKind) -> String {
     let arguments = match kind {
         RequestKind::Create => "\"PATH\" OPTIONS DISPOSITION HANDLE",
@@ -309,7 +307,7 @@ struct Word<'t> {
     quoted: bool,
 }
 
-/// Words between blanks, and texts in quotation marks.
+/// Words between blanks, and quoted texts.
 struct Words<'t> {
     rest: &'t str,
 }
@@ -324,7 +322,7 @@ impl<'t> Words<'t> {
         if let Some(inner) = rest.strip_prefix('"') {
             let (text, after) = inner
                 .split_once('"')
-                .ok_or_else(|| Refusal::new("A quotation mark is not closed; paths are in two of them"))?;
+                .ok_or_else(|| Refusal::new("A quotation mark is not closed; a path needs two"))?;
             self.rest = after;
             return Ok(Some(Word { text, quoted: true }));
         }

@@ -1,7 +1,7 @@
-//! Clients that replay a loadfile, each as a process of its own, whatever answers them.
+//! Clients that replay a loadfile, each in its own process, with any kind of server.
 //!
-//! Invariant: which requests a client sends, and in what order, depends on the loadfile and the length alone; what is counted is what was
-//! answered as the loadfile expects.
+//! Invariant: the requests of a client and their order depend only on the loadfile and the length; only requests answered as the
+//! loadfile expects are counted.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,26 +17,26 @@ use bigiron_sys::segment::{Segment, shared_struct};
 use bigiron_workload::length::Length;
 use bigiron_workload::limits;
 
-/// What answers one client.
+/// The server of one client.
 pub trait Server {
     /// The client begins a pass.
     fn begin(&mut self, pass: u32) -> Result<()>;
 
-    /// Answers a request; an answer that is not what the loadfile expects is an error.
+    /// Serves a request; a reply that differs from the loadfile is an error.
     ///
     /// # Errors
-    /// The answer, where the loadfile expects another.
+    /// The reply, if the loadfile expects another.
     fn serve(&mut self, request: &Request) -> Result<()>;
 
-    /// The client breaks its pass off and is going to begin another: undoes what was done.
+    /// The client aborts its pass and will begin another: undoes its effects.
     fn reset(&mut self) -> Result<()>;
 }
 
-/// Where servers come from.
+/// Creates servers.
 pub trait Service: Sync {
     type Server: Server;
 
-    /// What all clients inherit, see [`GroupWork::prepare_head`].
+    /// Setup that all clients inherit, see [`GroupWork::prepare_head`].
     fn prepare_head(&self) -> Result<()> {
         Ok(())
     }
@@ -49,14 +49,14 @@ shared_struct! {
     struct Counter {
         bytes: AtomicU64,
         requests: AtomicU64,
-        /// The first pass whose traces the last one finds, the last one, and the requests that were answered of that.
+        /// The first pass whose files the last one finds, the last pass, and the number of its requests that were answered.
         first: AtomicU64,
         pass: AtomicU64,
         answered: AtomicU64,
     }
 }
 
-/// How far a client came.
+/// The progress of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     pub first: u32,
@@ -64,12 +64,12 @@ pub struct Progress {
     pub answered: usize,
 }
 
-/// What a replay measured.
+/// The measurements of a replay.
 pub struct Replayed {
     pub stage: StageCost,
     pub bytes: u64,
     pub requests: u64,
-    /// By [`RequestKind`]; nothing counted for those that the loadfile does not have.
+    /// By [`RequestKind`]; empty for kinds that the loadfile lacks.
     pub latencies: Vec<Histogram>,
     /// By client.
     pub progress: Vec<Progress>,
@@ -82,10 +82,10 @@ struct Replay<'a, S> {
     counters: &'a [Counter],
 }
 
-/// Replays the loadfile: the warm-up, then what is measured. `between` is called before that begins.
+/// Replays the loadfile: the warm-up, then the measured part. `between` is called between the two.
 ///
 /// # Errors
-/// A client cannot go on, or was answered what it did not expect.
+/// If a client cannot continue, or gets an unexpected reply.
 pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce()) -> Result<Replayed> {
     let clients = settings.clients;
     limits::check(clients)?;
@@ -118,10 +118,7 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
     span::close(|| ());
     span::cut();
     worker_group.leave()?;
-    ensure!(
-        bytes > 0 && stage.ns > 0,
-        "Nothing was read or written in the time that was measured; a longer one is needed"
-    );
+    ensure!(bytes > 0 && stage.ns > 0, "Nothing was read or written in the measured time; increase the length");
     let read = |h: &Option<ShardedHistogram<'_>>| h.as_ref().map_or_else(Histogram::new, ShardedHistogram::read);
     let progress = |c: &Counter| Progress {
         first: c.first.load(Relaxed) as u32,
@@ -182,12 +179,12 @@ struct Client<'a, S> {
     measured: bool,
     /// Of the pass.
     next: usize,
-    /// Begun so far.
+    /// Number of passes begun.
     passes: u32,
 }
 
 impl<S: Server> Client<'_, S> {
-    /// Whole passes. The last one leaves what it has made, to be looked at, or to be removed by the next.
+    /// Whole passes. The last one keeps its files, to be checked, or to be removed by the next.
     fn passes(&mut self, passes: u32) -> Result<()> {
         let file = &self.settings.file;
         for left in (0..passes).rev() {
@@ -203,7 +200,7 @@ impl<S: Server> Client<'_, S> {
         Ok(())
     }
 
-    /// From where the client is until the stage is over.
+    /// Continues from the client's present position until the stage is over.
     fn until_over(&mut self, member: &Member<'_>) -> Result<()> {
         let mut at = now_ns();
         while !member.is_over() {
@@ -228,7 +225,7 @@ impl<S: Server> Client<'_, S> {
         self.server.begin(self.passes)
     }
 
-    /// The next request, begun at `at` unless the client has work of its own to do before it; when it was answered.
+    /// Sends the next request, begun at `at` unless the client has its own work to do first; returns when it was answered.
     fn request(&mut self, mut at: u64) -> Result<u64> {
         if !self.settings.work.is_zero() {
             self.work.run();

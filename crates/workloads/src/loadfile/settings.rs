@@ -1,4 +1,4 @@
-//! The options that all replays of loadfiles have, understood.
+//! The parsed options that all replays of loadfiles share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use bigiron_workload::length::{A_LENGTH, Length};
 use bigiron_workload::units;
 use bigiron_workload::{ByClock, OptionDef};
 
-/// Clients at most, and requests of a generated pass at least and at most.
+/// Limits of the number of clients, and of the requests of a generated pass.
 const CLIENTS: std::ops::RangeInclusive<usize> = 1..=10_000;
 const REQUESTS: std::ops::RangeInclusive<u32> = 200..=1_000_000;
-/// CPU time before a request at most.
+/// Maximum CPU time before a request.
 const MOST_WORK: Duration = Duration::from_secs(1);
-/// Passes, and times, that are measured and that come before.
+/// Default passes: measured, and before that.
 const PASSES: (u32, u32) = (2, 1);
 const TIMES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(2));
 
@@ -24,42 +24,42 @@ const fn option(name: &'static str, default: &'static str, summary: &'static str
 
 /// The clients.
 pub const CLIENTS_OPTION: OptionDef = option("clients", "4", "Clients, each of which replays the loadfile");
-/// What they ask for.
+/// Their requests.
 pub const LOADFILE: OptionDef =
-    option("loadfile", DEFAULT, "What each client asks for: a loadfile of dbench 4 by its path, or `generated`");
+    option("loadfile", DEFAULT, "The requests of each client: the path of a dbench 4 loadfile, or `generated`");
 pub const REQUESTS_OPTION: OptionDef = option("requests", "4000", "Requests of a generated loadfile, 200 to 1000000");
 pub const SEED: OptionDef =
-    option("loadfile-seed", "1", "Which loadfile is generated; the same one in every trial of a study");
-/// What they do besides.
+    option("loadfile-seed", "1", "Seed of the generated loadfile, which is the same in every trial of a study");
+/// Their own work.
 pub const WORK: OptionDef =
-    option("work", "0", "CPU time that a client takes for itself before each request, such as `5us`, up to 1s");
-/// For how long.
+    option("work", "0", "CPU time of a client's own work before each request, such as `5us`, up to 1s");
+/// Their duration.
 pub const WARM_UP: OptionDef =
-    option("warmup", "auto", "Before what is measured: `1` pass, `5s`, or `auto`: 2 s on the wall clock, else 1 pass");
+    option("warmup", "auto", "Unmeasured part before: `1` pass, `5s`, or `auto`: 2 s on the wall clock, else 1 pass");
 pub const LENGTH: OptionDef = option(
     "length",
     "auto",
-    "What is measured: `3` passes of each client, `30s`, or `auto`: 10 s on the wall clock, else 2 passes",
+    "Measured part: `3` passes of each client, `30s`, or `auto`: 10 s on the wall clock, else 2 passes",
 );
 
-/// A replay, as asked for.
+/// The settings of a replay.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of the loadfile.
+    /// Name of the loadfile.
     pub name: String,
     pub file: Arc<Loadfile>,
     pub clients: usize,
-    /// CPU time that a client takes for itself before each request.
+    /// CPU time of a client's own work before each request.
     pub work: Duration,
     pub warm_up: Length,
     pub length: Length,
 }
 
 impl Settings {
-    /// Reads the options of `workload`.
+    /// Parses the options of `workload`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// The fault, and what would be right.
     pub fn parse(workload: &str, options: &Options) -> Result<ByClock<Self>, String> {
         let text = |def: &OptionDef| options.get(def.name).map_or(def.default, String::as_str);
         let wrong = |def: &OptionDef, right: &str| {
@@ -76,13 +76,13 @@ impl Settings {
             |def: &OptionDef, passes, time| Length::parse(text(def), passes, time).ok_or_else(|| wrong(def, A_LENGTH));
         let length = read(&LENGTH, PASSES.0, TIMES.0)?;
         if length.other.is_nothing() {
-            return Err(wrong(&LENGTH, "1 pass at least, or a time"));
+            return Err(wrong(&LENGTH, "at least 1 pass, or a time"));
         }
         let warm_up = read(&WARM_UP, PASSES.1, TIMES.1)?;
         let (name, file) = of(options, Size { requests, seed })?;
         if file.bytes() == (0, 0) {
             return Err(format!(
-                "The loadfile `{name}` reads and writes nothing, so that it has no throughput; a ReadX or WriteX has to succeed"
+                "The loadfile `{name}` reads and writes nothing, so it has no throughput; at least one ReadX or WriteX must succeed"
             ));
         }
         ByClock::read(|clock| {

@@ -47,23 +47,20 @@ fn a_wrong_line_is_refused_with_what_would_be_right() {
     for (line, says) in [
         ("Clsoe 7 NT_STATUS_OK", "load.txt:2: `Clsoe` is not a request; did you mean `Close`?"),
         ("Close 7", "load.txt:2: The status is missing; a Close ends with one, such as `NT_STATUS_OK`"),
-        ("Close NT_STATUS_OK", "load.txt:2: The handle is missing; it is `Close HANDLE STATUS`"),
-        ("Close 8 NT_STATUS_OK", "load.txt:2: Handle 8 is not open; an NTCreateX of it has to come before"),
-        (
-            "Close 7 NT_STATUS_OKAY",
-            "load.txt:2: `NT_STATUS_OKAY` is not a status that is known; did you mean `NT_STATUS_OK`?",
-        ),
-        ("Close 7 NT_STATUS_OK 5", "load.txt:2: `5` is too much; a line ends with its status"),
-        ("ReadX 7 0 x 1 NT_STATUS_OK", "load.txt:2: `x` is not a size; it is `ReadX HANDLE OFFSET SIZE READ STATUS`"),
+        ("Close NT_STATUS_OK", "load.txt:2: The handle is missing; write `Close HANDLE STATUS`"),
+        ("Close 8 NT_STATUS_OK", "load.txt:2: Handle 8 is not open; an NTCreateX must open it first"),
+        ("Close 7 NT_STATUS_OKAY", "load.txt:2: `NT_STATUS_OKAY` is not a known status; did you mean `NT_STATUS_OK`?"),
+        ("Close 7 NT_STATUS_OK 5", "load.txt:2: `5` is superfluous; a line ends with its status"),
+        ("ReadX 7 0 x 1 NT_STATUS_OK", "load.txt:2: `x` is not a size; write `ReadX HANDLE OFFSET SIZE READ STATUS`"),
         ("ReadX 7 0 8 9 NT_STATUS_OK", "load.txt:2: The number of bytes read 9 is too large; at most 8"),
-        ("WriteX 7 0 8 7 NT_STATUS_OK", "both the same can"),
+        ("WriteX 7 0 8 7 NT_STATUS_OK", "both numbers must be the same"),
         ("ReadX 7 0 99999999 9 NT_STATUS_OK", "at most 16777216"),
-        ("Mkdir clients NT_STATUS_OK", "is in quotation marks"),
+        ("Mkdir clients NT_STATUS_OK", "write it in quotation marks"),
         ("Mkdir \"\\clients NT_STATUS_OK", "A quotation mark is not closed"),
-        ("Mkdir \"\\etc\" NT_STATUS_OK", "outside of the clients' directories"),
+        ("Mkdir \"\\etc\" NT_STATUS_OK", "outside the clients' directories"),
         ("Mkdir \"\\clients\\client1\\..\\x\" NT_STATUS_OK", "no `.` and `..`"),
         ("Mkdir \"\\clients\\client2\" NT_STATUS_OK", "belongs to another client"),
-        ("NTCreateX \"\\clients\\client1\\a\" 0x40 0x9 7 NT_STATUS_OK", "9 is no disposition"),
+        ("NTCreateX \"\\clients\\client1\\a\" 0x40 0x9 7 NT_STATUS_OK", "9 is not a disposition"),
     ] {
         let said = error(&format!("{OPEN}{line}\n"));
         assert!(said.starts_with("load.txt:2: ") && said.contains(says), "{said}");
@@ -74,12 +71,12 @@ fn a_wrong_line_is_refused_with_what_would_be_right() {
 #[test]
 fn what_newer_loadfiles_have_is_refused_by_its_name() {
     for (line, says) in [
-        ("0.001 Close 7 NT_STATUS_OK", "at its own pace is not supported"),
+        ("0.001 Close 7 NT_STATUS_OK", "timed loadfiles of newer versions are not supported"),
         ("LOOP 10", "`LOOP` of newer loadfiles"),
         ("RANDOMSTRING 1 \"[AB]\"", "`RANDOMSTRING` of newer loadfiles"),
         ("WRITEPATTERN \"x\"", "`WRITEPATTERN` of newer loadfiles"),
         ("NFSPROC3_GETATTR \"/x\" 0", "loadfiles of NFS are not supported"),
-        ("ReadX 7 +4096 8 8 NT_STATUS_OK", "`+4096`: values that are computed"),
+        ("ReadX 7 +4096 8 8 NT_STATUS_OK", "`+4096`: computed values"),
         ("Close 7 *", "A status `*`"),
     ] {
         let said = error(&format!("{OPEN}{line}\n"));
@@ -89,7 +86,7 @@ fn what_newer_loadfiles_have_is_refused_by_its_name() {
 
 #[test]
 fn packets_are_as_large_as_were_seen_on_the_wire() {
-    // Requests and answers of tbench 4 for these lines, lengths included.
+    // Requests and replies of tbench 4 for these lines, including lengths.
     let text = r#"Mkdir "\clients" NT_STATUS_OK
 Mkdir "\clients\client1" NT_STATUS_OK
 NTCreateX "\clients\client1\d" 0x1 0x2 100 NT_STATUS_OK

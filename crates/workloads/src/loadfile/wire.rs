@@ -1,20 +1,20 @@
-//! How large the packets are in which a request and its answer would cross a network.
+//! The sizes of the packets of a request and its reply on a network.
 //!
-//! Invariant: sizes depend on the request alone. They are those of SMB as tbench 4 sends them (observed on its connection): fixed parts
-//! by kind, two bytes for each character of a path, and the data.
+//! Invariant: sizes depend only on the request. They are those of SMB as sent by tbench 4 (observed on its connection): fixed
+//! parts by kind, two bytes for each character of a path, and the data.
 
 use super::{FileOperation, Loadfile, ROOT, Request, Status};
 
-/// Bytes of the length that a packet begins with.
+/// Bytes of the length field at the start of a packet.
 const LENGTH: usize = 4;
-/// An answer that says no more than how it went.
+/// A reply with only a status.
 const PLAIN: usize = 35;
-/// Of each entry in the answer to a [`FileOperation::Find`].
+/// Bytes of each entry in the reply to a [`FileOperation::Find`].
 const ENTRY: usize = 90;
-/// Around the data of a read or a write.
+/// Bytes around the data of a read or a write.
 const AROUND_DATA: usize = 55;
 
-/// Bytes of a request and of its answer, lengths included.
+/// Bytes of a request and of its reply, including lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packets {
     pub request: usize,
@@ -22,10 +22,10 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Those of `request`; `None` if it is none of the network's: a [`FileOperation::Deltree`] cleans up behind the scenes.
+    /// The packets of `request`; `None` if it does not go over the network: a [`FileOperation::Deltree`] is only cleanup.
     pub fn of(file: &Loadfile, request: &Request) -> Option<Self> {
         let ok = request.status == Status::Ok;
-        // The path as it was asked for: `\clients\` and what is in there; two bytes each.
+        // The path as requested: `\clients\` and the rest; two bytes per character.
         let path = |path: u32| {
             let inner = &file.paths[path as usize];
             2 * (1 + ROOT.len() + if inner.is_empty() { 0 } else { 1 + inner.chars().count() })

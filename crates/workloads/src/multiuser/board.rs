@@ -1,6 +1,7 @@
-//! What the processes of a load point share: the start, what each has done, the first thing that went wrong.
+//! The shared state of a load point's processes: the start, the users' progress, the first failure.
 //!
-//! Invariant: a user writes its own lane and adds to the totals when it has ended; the first complaint stays, later ones are dropped.
+//! Invariant: a user writes its own lane, and adds to the totals when it has ended; the first complaint stays, later ones are
+//! dropped.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -11,19 +12,19 @@ use bigiron_sys::broadcast::Broadcast;
 use bigiron_sys::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 use bigiron_workload::WrongData;
 
-/// Bytes of a complaint at most.
+/// Maximum bytes of a complaint.
 const WORD: usize = 2048;
 
 shared_struct! {
-    /// Of all users together.
+    /// State of all users together.
     pub struct Common {
         /// Nanoseconds of the monotonic clock: when all were released, and when the last one had been reaped.
         pub started: AtomicU64,
         pub ended: AtomicU64,
-        /// CPU time of the users and of what they waited for.
+        /// CPU time of the users and of their reaped children.
         pub user_ns: AtomicU64,
         pub system_ns: AtomicU64,
-        /// Bytes that all users together had taken when they were about to begin.
+        /// Memory of all users together just before the start, in bytes.
         pub memory: AtomicU64,
         open: AtomicU32,
         aborted: AtomicU32,
@@ -31,17 +32,17 @@ shared_struct! {
 }
 
 shared_struct! {
-    /// Of one user.
+    /// State of one user.
     pub struct Lane {
-        /// When it had done its last test.
+        /// When it completed its last test.
         pub ended: AtomicU64,
-        /// How many it has done.
+        /// Number of tests completed.
         pub calls: AtomicU64,
     }
 }
 
 shared_struct! {
-    /// Of one test, all users together.
+    /// Totals of one test, all users together.
     pub struct Total {
         pub calls: AtomicU64,
         pub ns: AtomicU64,
@@ -50,17 +51,17 @@ shared_struct! {
     }
 }
 
-/// What a complaint is about.
+/// The kind of a complaint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ComplaintKind {
-    /// A wrong result: data outrank all else.
+    /// A wrong result: takes precedence over all other kinds.
     WrongData = 1,
     /// No space left on a disk.
     Full = 2,
     /// Anything else.
     Failed = 3,
-    /// It was ended by a signal.
+    /// Killed by a signal.
     Killed = 4,
     /// Memory was refused.
     NoMemory = 5,
@@ -77,7 +78,7 @@ pub struct LoadPointBoard<'s> {
 }
 
 impl<'s> LoadPointBoard<'s> {
-    /// Bytes of segment that a board for this many users and tests takes.
+    /// Bytes of the segment for a board with this many users and tests.
     pub fn bytes(users: usize, tests: usize) -> usize {
         users * size_of::<Lane>() + tests * size_of::<Total>() + WORD + 2 * PAGE
     }
@@ -93,7 +94,7 @@ impl<'s> LoadPointBoard<'s> {
         }
     }
 
-    /// Opens the gate: all that wait at it go on.
+    /// Opens the gate: all waiting users continue.
     pub fn open(&self) {
         self.common.open.store(1, Release);
         self.gate.call();
@@ -104,7 +105,7 @@ impl<'s> LoadPointBoard<'s> {
         self.gate.wait_until(|| self.common.open.load(Acquire) != 0);
     }
 
-    /// Tells everybody to stop after the test at hand.
+    /// Tells all users to stop after the current test.
     pub fn abort(&self) {
         self.common.aborted.store(1, Release);
     }
@@ -113,7 +114,7 @@ impl<'s> LoadPointBoard<'s> {
         self.common.aborted.load(Acquire) != 0
     }
 
-    /// Complains of `trouble` and tells everybody to stop.
+    /// Records a complaint and tells all users to stop.
     pub fn complain(&self, trouble: ComplaintKind, text: &str) {
         let mut bytes = self.word.lock();
         if self.kind.load(Relaxed) == 0 {
@@ -146,30 +147,30 @@ impl<'s> LoadPointBoard<'s> {
         Some((kind, String::from_utf8_lossy(&bytes[..length]).into_owned()))
     }
 
-    /// That each user has done `jobs` tests, and all of them together each test as often as `calls` says.
+    /// Checks that each user has done `jobs` tests, and all together have done each test as often as `calls` requires.
     ///
     /// # Errors
-    /// A [`WrongData`] with what does not add up.
+    /// A [`WrongData`] with the wrong count.
     pub fn audit(&self, calls: &[u32]) -> Result<()> {
         let jobs: u64 = calls.iter().map(|n| u64::from(*n)).sum();
         let wrong = |text: String| Err(anyhow!(WrongData(text)));
         for (user, lane) in self.lanes.iter().enumerate() {
             let done = lane.calls.load(Acquire);
             if done != jobs {
-                return wrong(format!("User {user} has counted {done} tests where {jobs} are right"));
+                return wrong(format!("User {user} has counted {done} tests instead of {jobs}"));
             }
         }
         for (test, (total, calls)) in self.totals.iter().zip(calls).enumerate() {
             let (done, right) = (total.calls.load(Acquire), u64::from(*calls) * self.lanes.len() as u64);
             if done != right {
-                return wrong(format!("Test {test} has been done {done} times by all users where {right} are right"));
+                return wrong(format!("All users together have done test {test} {done} times instead of {right}"));
             }
         }
         Ok(())
     }
 }
 
-/// What an error is.
+/// The kind of an error.
 pub fn trouble(error: &anyhow::Error) -> ComplaintKind {
     let errno = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
@@ -202,8 +203,10 @@ mod tests {
         set([4, 4], [6, 2]).unwrap();
         let error = set([4, 3], [6, 2]).unwrap_err();
         assert!(error.is::<WrongData>());
-        assert_eq!(error.to_string(), "User 1 has counted 3 tests where 4 are right");
-        assert!(set([4, 4], [5, 3]).unwrap_err().to_string().starts_with("Test 0 has been done 5 times"));
+        assert_eq!(error.to_string(), "User 1 has counted 3 tests instead of 4");
+        assert!(
+            set([4, 4], [5, 3]).unwrap_err().to_string().starts_with("All users together have done test 0 5 times")
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! ReAIM's config file: how many users, how much for each, where the disk tests work. Its format, read as it is.
+//! ReAIM's config file: the number of users, the amount of data for each, the directories of the disk tests. The format is
+//! ReAIM's own.
 //!
-//! Invariant: a line that would be passed over is refused, and it is named.
+//! Invariant: a line that ReAIM would ignore is refused, and the error names it.
 
 use std::path::PathBuf;
 
@@ -8,13 +9,13 @@ use super::workfile::{lines, size, size_key, words};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
-/// As many directories as the ancestor takes.
+/// The maximum in ReAIM.
 pub const MOST_DIRECTORIES: usize = 255;
 
 const KEYS: [&str; 10] =
     ["FILESIZE", "POOLSIZE", "DISKDIR", "STARTUSERS", "ENDUSERS", "INCREMENT", "JOBS", "VERBOSE", "CROSSOVER", "BRIEF"];
 
-/// What a config file says.
+/// The contents of a config file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigFile {
     /// In KiB.
@@ -29,10 +30,11 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// Reads `text`; `name` is what refusals call it. `VERBOSE` and `BRIEF`, which only change what the ancestor prints, are read and mean nothing.
+    /// Parses `text`; `name` is its name in errors. `VERBOSE` and `BRIEF`, which only change ReAIM's output, are accepted and
+    /// ignored.
     ///
     /// # Errors
-    /// A line that is not a key and value, an unknown key, a value that the key does not take.
+    /// If a line is not a key and value, a key is unknown, or a value is not allowed.
     pub fn parse(name: &str, text: &str) -> Result<Self, Refusal> {
         let mut file = Self::default();
         for (number, line) in lines(text) {
@@ -41,10 +43,10 @@ impl ConfigFile {
         if let (Some(start), Some(end)) = (file.start, file.end)
             && start > end
         {
-            let message = format!("`STARTUSERS` of {start} are more than `ENDUSERS` of {end}");
+            let message = format!("`STARTUSERS` ({start}) is larger than `ENDUSERS` ({end})");
             return Err(Refusal::new(message).at(Some(name.to_owned())));
         }
-        // `OFF` in the place of the first directory switches all of them off.
+        // `OFF` instead of the first directory switches all of them off.
         if file.directories.first().is_some_and(|d| d.as_os_str().eq_ignore_ascii_case("off")) {
             file.directories.clear();
         }
@@ -74,7 +76,7 @@ impl ConfigFile {
             "INCREMENT" => self.increment = count()?,
             "JOBS" => self.jobs = count()?,
             "VERBOSE" | "CROSSOVER" | "BRIEF" => match rest.parse::<u32>() {
-                // The ancestor's rule: 1 is on, any other number is off.
+                // ReAIM's rule: 1 is on, any other number is off.
                 Ok(n) if key == "CROSSOVER" => self.crossover = Some(n == 1),
                 Ok(_) => {}
                 Err(_) => return Err(format!("`{key}` cannot be `{rest}`; it can be 0 or 1")),
@@ -124,7 +126,7 @@ mod tests {
         assert_eq!(refuse("CROSSOVER yes"), "reaim.config:1: `CROSSOVER` cannot be `yes`; it can be 0 or 1");
         assert_eq!(refuse("DISKDIR"), "reaim.config:1: `DISKDIR` is followed by a directory");
         assert!(refuse("FILESIZE 10").ends_with("such as `10K` or `25M`"));
-        assert_eq!(refuse("STARTUSERS 5\nENDUSERS 4"), "reaim.config: `STARTUSERS` of 5 are more than `ENDUSERS` of 4");
+        assert_eq!(refuse("STARTUSERS 5\nENDUSERS 4"), "reaim.config: `STARTUSERS` (5) is larger than `ENDUSERS` (4)");
         assert!(refuse(&"DISKDIR /d\n".repeat(256)).starts_with("reaim.config:256: There are more than 255"));
     }
 }

@@ -1,6 +1,6 @@
-//! The curve of jobs per minute over users: its points, its peak, and how it holds beyond that.
+//! The curve of jobs per minute over users: its points, its peak, and the rate beyond the peak.
 //!
-//! Invariant: points come in the order of their users, and there is one at least.
+//! Invariant: points are in the order of their users, and there is at least one.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,22 @@ use bigiron_stats::usl::Usl;
 
 use super::rates::{self, Spread};
 
-/// A load point that was run.
+/// A completed load point.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadPoint {
     pub users: u32,
     /// Tests that each user ran.
     pub jobs: u32,
-    /// From the release of all users until the last one had been reaped.
+    /// From the release of all users until the last one has been reaped.
     pub elapsed_ns: u64,
-    /// How long the users took.
+    /// The users' times.
     pub spread: Spread,
     /// CPU time of all users.
     pub user_ns: u64,
     pub system_ns: u64,
-    /// Of all users' processes when they were about to begin.
+    /// Memory of all users' processes just before the start.
     pub memory_bytes: u64,
-    /// Of each user's file.
+    /// Size of each user's file.
     pub file_bytes: u64,
 }
 
@@ -45,11 +45,11 @@ pub struct Curve {
     pub points: Vec<LoadPoint>,
 }
 
-/// So many points make the parameters of a fit worth comparing.
+/// Minimum number of points for comparing the parameters of a fit.
 pub const POINTS_TO_FIT: usize = 6;
 
 impl Curve {
-    /// The point of the highest rate, of several the one with the fewest users.
+    /// The point of the highest rate; of several, the one with the fewest users.
     pub fn peak(&self) -> &LoadPoint {
         let better = |best: &'_ LoadPoint, next: &'_ LoadPoint| next.rate() > best.rate();
         self.points
@@ -72,32 +72,32 @@ impl Curve {
         beyond.windows(2).map(between).sum::<f64>() + 0.0
     }
 
-    /// That area in per cent of what it would be if the peak's rate held to the end; 100 if the peak is the end.
+    /// That area in per cent of the area if the peak's rate held to the end; 100 if the peak is the end.
     pub fn held_beyond_peak(&self) -> f64 {
         let peak = self.peak();
         let width = f64::from(self.largest().users - peak.users);
         if width > 0.0 { 100.0 * self.area_beyond_peak() / (peak.rate() * width) } else { 100.0 }
     }
 
-    /// The Universal Scalability Law through all points.
+    /// The Universal Scalability Law fitted to all points.
     pub fn law(&self) -> Option<Usl> {
         Usl::fit(&self.points.iter().map(|p| (f64::from(p.users), p.rate())).collect::<Vec<_>>())
     }
 
-    /// CPU time of a job over all points, user and system, in nanoseconds.
+    /// CPU time per job over all points, user and system, in nanoseconds.
     pub fn cpu_ns_per_job(&self) -> (f64, f64) {
         let jobs: f64 = self.points.iter().map(LoadPoint::jobs_of_all).sum();
         let sum = |of: fn(&LoadPoint) -> u64| self.points.iter().map(|p| of(p) as f64).sum::<f64>() / jobs;
         (sum(|p| p.user_ns), sum(|p| p.system_ns))
     }
 
-    /// Bytes of memory that each user's process took, at the point with the most users.
+    /// Bytes of memory of each user's process, at the point with the most users.
     pub fn memory_per_child(&self) -> f64 {
         let point = self.largest();
         point.memory_bytes as f64 / f64::from(point.users)
     }
 
-    /// The curve and what follows from it, as facts.
+    /// The curve and its derived figures, as facts.
     pub fn facts(&self) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let mut fact = |name: &str, value: String| facts.insert(name.to_owned(), value);
@@ -117,7 +117,7 @@ impl Curve {
                 seconds(p.spread.longest_ns as f64),
                 p.file_bytes / 1024
             );
-            // Leading zeros, so that names sort as numbers do.
+            // Leading zeros, so that names sort like numbers.
             fact(&format!("users.{:07}", p.users), line);
         }
         fact("peak-users", self.peak().users.to_string());
@@ -142,7 +142,7 @@ impl Curve {
 mod tests {
     use super::*;
 
-    /// A curve of these rates: one job each, so that the time is what makes the rate.
+    /// A curve of these rates with one job per user, so that the time determines the rate.
     fn curve(rates: &[(u32, f64)]) -> Curve {
         let point = |(users, rate): &(u32, f64)| LoadPoint {
             users: *users,

@@ -1,6 +1,6 @@
 //! The keys of multiuser, and the forms of their values.
 //!
-//! Invariant: each value is right by itself; whether all of them go together is seen elsewhere.
+//! Invariant: each value is valid by itself; combinations are checked elsewhere.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -17,11 +17,11 @@ use bigiron_workload::keys::form::{Form, count, or, switch, text, word, words_of
 use bigiron_workload::keys::{Key, key};
 use bigiron_workload::units;
 
-/// What an option is when a config file, the workfile or the clock decides.
+/// The value of an option that the config file, the workfile or the clock decides.
 const AUTO: &str = "auto";
 pub const NONE: &str = "none";
 
-/// The kernel's own limit of process numbers (`PID_MAX_LIMIT`), less those that are never given out.
+/// The kernel's limit of process numbers (`PID_MAX_LIMIT`), minus the reserved ones.
 const MOST_USERS: u32 = (1 << 22) - 301;
 const MOST_JOBS: u32 = 1_000_000;
 const MOST_SCALE: u64 = 1_000_000;
@@ -30,7 +30,7 @@ pub const CROSSOVER: f64 = 1.0;
 
 words_of!(Mode: "multi" => Multi, "single" => Single);
 
-/// What is said, before it is known whether it goes together; `None` is `auto`.
+/// The settings before their combination is checked; `None` is `auto`.
 #[derive(Default)]
 pub struct UncheckedSettings {
     pub mix: Mix,
@@ -58,7 +58,7 @@ pub enum Users {
     #[default]
     Config,
     Auto,
-    /// As it is typed, and what it is.
+    /// The text, and its users.
     List(String, Vec<u32>),
 }
 
@@ -68,29 +68,29 @@ pub const KEYS: &[Key<UncheckedSettings>] = &[
         "Tests and their weights: a shipped mix, a ReAIM workfile, or tests separated by commas"),
     key!(UncheckedSettings, "config": config = NONE, config(), "A ReAIM config file, or `none`"),
     key!(UncheckedSettings, "mode": mode = "multi", word::<Mode>(),
-        "Many users at a time, or one process with one test after the other"),
+        "Many users in parallel, or one process that runs one test after the other"),
     key!(UncheckedSettings, "users": users = "config", users(),
         "Load points: a list `1,2,4,8`, `A..B:STEP`, `auto` (a ramp), or `config`: the config file's ramp if it has one, else 1,2,4,8"),
     key!(UncheckedSettings, "start": start = AUTO, number(MOST_USERS),
         "Users of a ramp's first point; `auto`: the config file's, else as many as CPUs"),
     key!(UncheckedSettings, "end": end = AUTO, or(AUTO, or(NONE, count(1..=MOST_USERS.into()))),
-        "Most users of a ramp, or `none`; `auto`: the config file's, else none"),
+        "Maximum users of a ramp, or `none`; `auto`: the config file's, else none"),
     key!(UncheckedSettings, "increment": increment = AUTO, number(MOST_USERS),
         "Users from one point of a ramp to the next; `auto`: the config file's, else as many as CPUs"),
-    key!(UncheckedSettings, "adaptive": adaptive = "on", switch(), "Whether a ramp's increment follows what its points took"),
+    key!(UncheckedSettings, "adaptive": adaptive = "on", switch(), "Whether a ramp's increment adapts to the times of its points"),
     key!(UncheckedSettings, "crossover": crossover = AUTO, text("`on`, `off`, or jobs per minute such as 10", crossover),
         "A ramp ends at this many jobs per minute for each user; `on` is 1, `off` never; `auto`: the config file's, else off"),
     key!(UncheckedSettings, "quick": quick = "off", switch(), "The crossover of 60 jobs per minute for each user"),
     key!(UncheckedSettings, "guess-peak": guess_peak = AUTO, or(AUTO, switch()),
-        "A ramp ends when its rate falls or rises no more; `auto`: if nothing else ends it"),
+        "A ramp ends when its rate falls or no longer rises; `auto`: if nothing else ends it"),
     key!(UncheckedSettings, "jobs": jobs = AUTO, number(MOST_JOBS),
-        "Tests that each user runs, about; `auto`: the config file's, else 100"),
+        "Approximate number of tests that each user runs; `auto`: the config file's, else 100"),
     key!(UncheckedSettings, "filesize": filesize = AUTO, kib(),
-        "Bytes of each user's file, `10K`, whatever the users; `auto`: the workfile's, else the config file's, else 10K"),
+        "Bytes of each user's file, such as `10K`, for any number of users; `auto`: the workfile's, else the config file's, else 10K"),
     key!(UncheckedSettings, "poolsize": poolsize = AUTO, kib(),
-        "Bytes that all users' files share besides; `auto`: the workfile's, else the config file's"),
+        "Additional bytes divided among all users' files; `auto`: the workfile's, else the config file's"),
     key!(UncheckedSettings, "diskdir": diskdir = AUTO, directories(),
-        "Directories, separated by commas, one of which each user works in; `auto`: the config file's, else the trial's own"),
+        "Directories, separated by commas, among which the users are distributed; `auto`: the config file's, else the trial's own"),
     key!(UncheckedSettings, "scale": scale = AUTO, or(AUTO, count(1..=MOST_SCALE)),
         "Divides the loops of each test, and the file sizes of workfile and config file; `auto`: 1 on the wall clock, else 50"),
     key!(UncheckedSettings, "sync": syncs = "on", switch(),
@@ -165,7 +165,7 @@ fn list(text: &str, value: &Value) -> Result<Vec<u32>, Refusal> {
         let n: u32 = text.trim().parse().map_err(|_| wrong())?;
         if n > MOST_USERS {
             return Err(value.refuse(format!(
-                "`{}` cannot be {n}: each is a process, and the kernel numbers {MOST_USERS} at most",
+                "`{}` cannot be {n}: each is a process, and the kernel has at most {MOST_USERS}",
                 value.key()
             )));
         }

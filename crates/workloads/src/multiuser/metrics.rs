@@ -1,6 +1,6 @@
-//! The metrics of `multiuser`: what each mode declares, and their values.
+//! The metrics of `multiuser`: the declarations of each mode, and their values.
 //!
-//! Invariant: what is declared depends on the options alone, and each of it has a value after every run.
+//! Invariant: the declarations depend only on the options, and each metric has a value after every run.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ fn multi(settings: &Settings) -> Vec<MetricDef> {
         metric(&format!("{RATE}-{n}"), Unit::JobsPerMinute, Higher, Kind::Throughput, &summary)
     }));
     all.extend([
-        metric("timing-index", percent, Higher, Kind::Usage, "Job timing index at the peak: 100 less the coefficient of variation of the users' times"),
-        metric("beyond-peak", percent, Higher, Kind::Amount, "Area under the curve beyond the peak, of what it were if the peak's rate held; 100 if the peak is the last point"),
+        metric("timing-index", percent, Higher, Kind::Usage, "Job timing index at the peak: 100 minus the coefficient of variation of the users' times"),
+        metric("beyond-peak", percent, Higher, Kind::Amount, "Area under the curve beyond the peak, relative to the area if the peak's rate held; 100 if the peak is the last point"),
         metric("cpu-per-job", Unit::Ns, Lower, Kind::Cost, "CPU time of a test, over all points"),
         metric("cpu-user", Unit::Ns, Lower, Kind::Usage, "CPU time of a test in user mode"),
         metric("cpu-system", Unit::Ns, Lower, Kind::Usage, "CPU time of a test in the kernel"),
@@ -74,7 +74,7 @@ fn single(settings: &Settings) -> Vec<MetricDef> {
     let unit = Unit::OperationsPerSecond;
     let geomean =
         metric(GEOMEAN, unit, Better::Higher, Kind::Throughput, "Geometric mean of all tests' operations per second");
-    // Called as workfiles have them.
+    // Named as in workfiles.
     let tests = settings.mix.tests().map(|test| {
         let summary = format!("{}; counted in {}", test.summary, test.unit);
         metric(test.name, unit, Better::Higher, Kind::Throughput, &summary)
@@ -82,7 +82,7 @@ fn single(settings: &Settings) -> Vec<MetricDef> {
     std::iter::once(geomean).chain(tests).collect()
 }
 
-/// What each load point explains: its own rate, and the peak.
+/// The metrics that each load point explains: its own rate, and the peak.
 pub fn windows(settings: &Settings, curve: &Curve) -> Vec<Window> {
     let peak = curve.peak().users;
     let window = |point: &LoadPoint| {

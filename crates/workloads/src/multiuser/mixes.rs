@@ -1,6 +1,6 @@
-//! Where a mix comes from: a shipped one's name, a file, a list of tests, or a text that travels in a plan.
+//! The sources of a mix: the name of a shipped one, a file, a list of tests, or a text embedded in a plan.
 //!
-//! Invariant: the same value gives the same mix on the orchestrator and in a guest, where there are no files of the host.
+//! Invariant: the same value gives the same mix on the host and in a guest, which has no files of the host.
 
 use super::config_file::ConfigFile;
 use super::work::Test;
@@ -9,7 +9,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_workload::library;
 use bigiron_workload::library::{Library, shipped, stem};
 
-/// What an embedded text begins with, before its name.
+/// Prefix of an embedded text, before its name.
 const NAMED: &str = "# mix ";
 
 /// The workfiles that come with bigiron.
@@ -35,7 +35,7 @@ pub const LIBRARY: Library = Library {
     besides: "a workfile, or tests separated by commas",
 };
 
-/// A mix and what it is called.
+/// A mix and its name.
 #[derive(Clone, Default)]
 pub struct Mix {
     pub name: String,
@@ -46,7 +46,7 @@ impl Mix {
     /// The mix that `called` names or holds.
     ///
     /// # Errors
-    /// There is no such mix, test or file, or the file is not a workfile.
+    /// If there is no such mix, test or file, or the file is not a workfile.
     pub fn of(called: &str) -> Result<Self, Refusal> {
         if let Some(shipped) = LIBRARY.find(called) {
             return Ok(Self { name: called.to_owned(), file: Workfile::parse(called, shipped.text)? });
@@ -61,20 +61,20 @@ impl Mix {
         Ok(Self { name: stem(called), file: Workfile::parse(called, &text)? })
     }
 
-    /// Its tests, with how often a user runs each who has about `jobs` to do.
+    /// Its tests, with the number of runs by a user with about `jobs` to do.
     pub fn calls(&self, jobs: u32) -> Vec<(&'static Test, u32)> {
         let weights: Vec<u32> = self.file.weights.iter().map(|w| w.weight).collect();
         let calls = super::rates::calls(&weights, jobs);
         self.tests().zip(calls).filter(|(_, calls)| *calls > 0).collect()
     }
 
-    /// Its tests in the workfile's order, those of weight 0 too.
+    /// Its tests in the workfile's order, including those of weight 0.
     pub fn tests(&self) -> impl Iterator<Item = &'static Test> {
         self.file.weights.iter().map(|w| w.test)
     }
 }
 
-/// What a mix is called in a plan: a file's text takes the place of its path.
+/// The value of a mix in a plan: a file's text replaces its path.
 ///
 /// # Errors
 /// If the file cannot be read, or is not a workfile.
@@ -87,7 +87,7 @@ pub fn embed(called: &str) -> Result<String, Refusal> {
     Ok(format!("{NAMED}{}\n{}", mix.name, read(called)?))
 }
 
-/// What a config file is called in a plan: its text.
+/// The value of a config file in a plan: its text.
 ///
 /// # Errors
 /// If the file cannot be read, or is not a config file.
@@ -115,13 +115,13 @@ pub fn config(called: &str) -> Result<ConfigFile, Refusal> {
     }
 }
 
-/// Name and text of an embedded file. The first line stays in the text, so that lines keep distance from each other; it is a comment.
+/// Name and text of an embedded file. The first line stays in the text, so that line numbers are kept; it is a comment.
 fn embedded(called: &str) -> Option<(&str, &str)> {
     let (first, rest) = called.split_once('\n')?;
     Some((first.strip_prefix(NAMED).unwrap_or("workfile"), rest))
 }
 
-/// A list of tests, each of the same weight: what has a comma, or is the name of a test.
+/// A list of tests of equal weight: a value with a comma, or the name of a test.
 fn listed(called: &str) -> Result<Option<Workfile>, Refusal> {
     if called.contains('\n') || !(called.contains(',') || super::work::find(called).is_some()) {
         return Ok(None);
@@ -130,7 +130,7 @@ fn listed(called: &str) -> Result<Option<Workfile>, Refusal> {
     let weights: Vec<Weight> = called.split(',').map(weight).collect::<Result<_, _>>().map_err(Refusal::new)?;
     let twice = weights.iter().enumerate().find(|(n, w)| weights[..*n].iter().any(|e| e.test.name == w.test.name));
     match twice {
-        Some((_, w)) => Err(Refusal::new(format!("`{}` stands in the list twice; name each test once", w.test.name))),
+        Some((_, w)) => Err(Refusal::new(format!("`{}` is in the list twice; name each test once", w.test.name))),
         None => Ok(Some(Workfile { file_kib: None, pool_kib: None, weights })),
     }
 }
@@ -207,7 +207,7 @@ mod tests {
         );
         let refuse = |called: &str| Mix::of(called).err().unwrap().to_string();
         assert_eq!(refuse("add_int,add_lnog"), "There is no test `add_lnog`; did you mean `add_long`?");
-        assert_eq!(refuse("add_int,add_int"), "`add_int` stands in the list twice; name each test once");
+        assert_eq!(refuse("add_int,add_int"), "`add_int` is in the list twice; name each test once");
         assert_eq!(refuse("newdbase"), "`newdbase` is not a mix of multiuser; did you mean `new_dbase`?");
         assert!(refuse("quite-another").contains("`aim9`, a workfile, or tests separated by commas"));
     }

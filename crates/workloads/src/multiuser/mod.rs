@@ -1,7 +1,8 @@
-//! `multiuser`: many users, each a process with the same tests in another order; jobs per minute over the number of users. Like AIM7 as OSDL's
-//! ReAIM ran it, and like AIM9 in single mode.
+//! `multiuser`: many users, each a process that runs the same tests in another order; jobs per minute over the number of users.
+//! Like AIM7 in OSDL's version ReAIM, and like AIM9 in single mode.
 //!
-//! Invariant: what users do depends on the options, the seed and their numbers alone; how many users come next, on how long the last ones took.
+//! Invariant: the users' work depends only on the options, the seed and the users' numbers; the next number of users depends on
+//! the times of the last points.
 
 mod board;
 mod config_file;
@@ -29,11 +30,12 @@ use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Runni
 /// The workload `multiuser`.
 pub struct Multiuser;
 
-/// Memory that a user's process takes, with page tables and kernel structures, before it does anything: about 70 KiB more than this.
+/// Memory of a user's process before its first test, with page tables and kernel structures: measured about 70 KiB, with a
+/// margin.
 const USER_MEMORY: u64 = 96 << 10;
-/// A ramp without an end is expected to reach this many users.
+/// Expected users of a ramp without an end.
 const EXPECTED_USERS: u32 = 64;
-/// Bytes of file system for what users make besides files, each; and for all together, with the tree of names.
+/// Bytes of file system for what each user creates besides its files; and for all together, including the tree of names.
 const USER_STORAGE: u64 = 48 << 10;
 const STORAGE: u64 = 32 << 20;
 
@@ -43,7 +45,7 @@ impl Workload for Multiuser {
     }
 
     fn summary(&self) -> &'static str {
-        "Many users, each a process with a mix of tests in an order of its own: jobs per minute over users"
+        "Many users, each a process that runs a mix of tests in its own order: jobs per minute over users"
     }
 
     fn doc(&self) -> &'static str {
@@ -78,14 +80,14 @@ impl Configured for Settings {
             (Mode::Multi, most) => most,
         };
         let expected = if more { users.max(EXPECTED_USERS) } else { users };
-        // Each user's file, its copy, and one that is shared: on the clock that makes them longest.
+        // Each user's file, its copy, and one shared file, at the sizes of the clock that makes them largest.
         let file = |users: u32| self.file_bytes(users, Clock::Wall) * (2 * u64::from(users) + 1);
         let files = file(1).max(file(expected));
         let has_files = self.mix.tests().any(|t| t.needs == work::Needs::File);
         let own = u64::from(expected) * USER_STORAGE + STORAGE;
         Needs {
             storage_bytes: Some(own + if has_files { files } else { 0 }),
-            // Where a ramp ends is its result: only its first point has to fit.
+            // The end of a ramp is its result: only its first point must fit.
             memory_bytes: (64 << 20) + u64::from(users) * USER_MEMORY,
             modules: Vec::new(),
         }

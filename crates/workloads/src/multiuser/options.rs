@@ -1,6 +1,6 @@
-//! What the options of multiuser ask for together.
+//! The combined options of multiuser.
 //!
-//! Invariant: [`Settings`] that exist can be run, as far as that can be told without a machine.
+//! Invariant: valid [`Settings`] can be run, as far as that can be checked without the machine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use bigiron_model::document::Table;
 use bigiron_model::workload::Options;
 use bigiron_workload::keys;
 
-/// The ancestor's sizes where nothing else is said.
+/// ReAIM's default sizes.
 const FILE_KIB: u64 = 10;
 const POOL_KIB: u64 = 1024;
 
 /// The threshold of a quick crossover, in jobs per minute for each user.
 const QUICK: f64 = 60.0;
 
-/// Load points where nothing is said.
+/// Default load points.
 const USERS: [u32; 4] = [1, 2, 4, 8];
 
-/// What is asked for.
+/// The settings of a run.
 #[derive(Clone)]
 pub struct Settings {
     pub mix: Mix,
@@ -34,7 +34,7 @@ pub struct Settings {
     jobs: Option<u32>,
     file: Size,
     pool: Size,
-    /// Besides the trial's own, which is meant where there are none.
+    /// The directories given; empty for the trial's own.
     pub directories: Vec<PathBuf>,
     scale: Option<u64>,
     pub syncs: bool,
@@ -55,7 +55,7 @@ pub enum Load {
     Ramp(Climb),
 }
 
-/// A ramp whose beginning may be the machine's number of CPUs.
+/// A ramp whose start may be the machine's number of CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Climb {
     start: Option<u32>,
@@ -79,7 +79,7 @@ impl Climb {
     }
 }
 
-/// A size in KiB; what an option says is not scaled.
+/// A size in KiB; a size from an option is not scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Size {
     kib: u64,
@@ -87,7 +87,7 @@ struct Size {
 }
 
 impl Settings {
-    /// Reads options; the error says what would be right.
+    /// Parses the options; the error says what would be right.
     pub fn parse(options: &Options) -> Result<Self, String> {
         let mut table = Table::empty("");
         let mut said = UncheckedSettings::default();
@@ -100,14 +100,12 @@ impl Settings {
     fn of(said: UncheckedSettings) -> Result<Self, String> {
         let (mix, config) = (&said.mix.file, &said.config);
         let size = |said: Option<u64>, otherwise: u64| Size { kib: said.unwrap_or(otherwise), said: said.is_some() };
-        // A mix that says how long files are and nothing of a pool has none.
+        // A mix that gives the size of files but not of a pool has no pool.
         let pool_default = if mix.file_kib.is_some() { 0 } else { POOL_KIB };
         let file = size(said.filesize, mix.file_kib.or(config.file_kib).unwrap_or(FILE_KIB));
         let pool = size(said.poolsize, mix.pool_kib.or(config.pool_kib).unwrap_or(pool_default));
         if (file.kib, pool.kib) == (0, 0) {
-            return Err(
-                "`multiuser.filesize` and `multiuser.poolsize` are both 0; one has to be at least 1K".to_owned()
-            );
+            return Err("`multiuser.filesize` and `multiuser.poolsize` are both 0; one must be at least 1K".to_owned());
         }
         Ok(Self {
             mode: said.mode,
@@ -123,11 +121,11 @@ impl Settings {
         })
     }
 
-    /// What divides the tests' loops.
+    /// The divisor of the tests' loops.
     pub fn divisor(&self, clock: Clock) -> u64 {
         self.scale.unwrap_or(match clock {
             Clock::Wall => 1,
-            // Emulated instructions: some seconds of the host's time for all load points.
+            // Instructions are emulated: some seconds of the host's time for all load points.
             Clock::Exact | Clock::None => 50,
         })
     }
@@ -141,7 +139,7 @@ impl Settings {
         self.jobs.unwrap_or(100)
     }
 
-    /// Bytes of a user's file with `users` side by side; with one in single mode, which has no pool.
+    /// Bytes of a user's file with `users` in parallel; in single mode, which has no pool, with one.
     pub fn file_bytes(&self, users: u32, clock: Clock) -> u64 {
         let scaled = |size: Size| if size.said { size.kib } else { size.kib / self.divisor(clock) };
         let pool = match self.mode {
@@ -151,7 +149,7 @@ impl Settings {
         rates::file_kib(scaled(self.file), pool, users).max(1) * 1024
     }
 
-    /// Whether files change with the number of users.
+    /// Whether the size of files depends on the number of users.
     pub fn has_pool(&self) -> bool {
         self.mode == Mode::Multi && self.pool.kib > 0
     }
@@ -164,7 +162,7 @@ impl Settings {
         })
     }
 
-    /// The most users that are known to come, and whether there may be more.
+    /// The largest known number of users, and whether there may be more.
     pub fn most_users(&self) -> (u32, bool) {
         match (&self.load, self.mode) {
             (_, Mode::Single) => (1, false),
@@ -192,7 +190,7 @@ impl UncheckedSettings {
             Users::Config => Ok(Load::List(USERS.to_vec())),
             Users::Auto => self.climb().map(Load::Ramp),
             Users::List(text, _) if said => Err(format!(
-                "`multiuser.users={text}` is not a ramp, and has neither `start`, `end`, `increment` nor a crossover or a guess of its peak; say `auto`"
+                "`multiuser.users={text}` is not a ramp, so it cannot have `start`, `end`, `increment`, a crossover or a guess of its peak; use `users=auto`"
             )),
             Users::List(_, users) => Ok(Load::List(users.clone())),
         }
@@ -203,7 +201,7 @@ impl UncheckedSettings {
         let crossover = match (self.crossover, self.quick) {
             (None | Some(None), true) => Some(QUICK),
             (Some(Some(_)), true) => {
-                return Err("`multiuser.quick` is a crossover of 60; give one of both".to_owned());
+                return Err("`multiuser.quick` is a crossover of 60; give only one of the two".to_owned());
             }
             (None, false) => config.crossover.unwrap_or(false).then_some(CROSSOVER),
             (Some(said), false) => said,
@@ -219,7 +217,7 @@ impl UncheckedSettings {
         if let (Some(start), Some(end)) = (start, end)
             && start > end
         {
-            return Err(format!("`multiuser.start` of {start} are more users than `multiuser.end` of {end}"));
+            return Err(format!("`multiuser.start` ({start}) is larger than `multiuser.end` ({end})"));
         }
         Ok(Climb { start, increment, end, adaptive: self.adaptive, crossover, guess_peak })
     }
@@ -241,7 +239,7 @@ mod tests {
     }
 
     fn refused(settings: &[(&str, &str)]) -> String {
-        parse(settings).err().unwrap_or_else(|| panic!("{settings:?} is taken"))
+        parse(settings).err().unwrap_or_else(|| panic!("{settings:?} is accepted"))
     }
 
     #[test]
@@ -261,11 +259,13 @@ mod tests {
         for users in ["", "0", "2,1", "1,1", "1,,2", "5..1", "many"] {
             assert!(refused(&[("users", users)]).contains("a rising list such as `1,2,4,8`"), "{users}");
         }
-        assert!(refused(&[("users", "4194304")]).contains("the kernel numbers 4194003 at most"));
+        assert!(refused(&[("users", "4194304")]).contains("the kernel has at most 4194003"));
         assert!(refused(&[("users", "auto"), ("guess-peak", "off")]).starts_with("The ramp has no end; give"));
         assert!(refused(&[("users", "1,2"), ("start", "2")]).contains("is not a ramp"));
-        assert!(refused(&[("users", "auto"), ("quick", "on"), ("crossover", "3")]).contains("give one of both"));
-        assert!(refused(&[("start", "5"), ("end", "2")]).contains("of 5 are more users than"));
+        assert!(
+            refused(&[("users", "auto"), ("quick", "on"), ("crossover", "3")]).contains("give only one of the two")
+        );
+        assert!(refused(&[("start", "5"), ("end", "2")]).contains("(5) is larger than"));
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(climb.spec(1), spec);
         assert_eq!((settings.jobs(), settings.file_bytes(4, Clock::Wall)), (20, (10 + 256) << 10));
         assert_eq!(settings.directories, [PathBuf::from("/mnt/a")]);
-        // What is said beside it counts; the workfile comes between.
+        // An explicit option counts first; then the workfile, then the config file.
         let settings = good(&[("config", config), ("mix", "dbase"), ("jobs", "5"), ("users", "1,2"), ("scale", "1")]);
         assert_eq!(settings.load, Load::List(vec![1, 2]));
         assert_eq!((settings.jobs(), settings.file_bytes(1, Clock::Wall)), (5, 26 << 20));

@@ -1,38 +1,38 @@
-//! A ramp of users: how many come next, and when it ends. The rules are those of ReAIM 7 (osdl-aim-7 7.0.1.13).
+//! A ramp of users: the number of users of each point, and the end. The rules are those of ReAIM 7 (osdl-aim-7 7.0.1.13).
 //!
-//! Invariant: what comes next depends on the points so far alone, and it is always more users than before.
+//! Invariant: the next point depends only on the points so far, and it always has more users.
 
 use super::rates;
 
-/// So many points keep the increment they were begun with.
+/// Number of initial points with an unchanged increment.
 const STEADY_POINTS: u32 = 9;
-/// Points that the guess of a peak looks at.
+/// Number of points used to guess a peak.
 const WINDOW: usize = 5;
 
-/// What a ramp is asked to do.
+/// The parameters of a ramp.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spec {
     /// Users of the first point.
     pub start: u32,
     /// The first increment.
     pub increment: u32,
-    /// No point has more users.
+    /// Maximum users of a point.
     pub end: Option<u32>,
-    /// Whether the increment follows what the points took.
+    /// Whether the increment adapts to the times of the points.
     pub adaptive: bool,
-    /// Ends when a user gets no more jobs per minute than this.
+    /// Ends when the jobs per minute of each user fall to this.
     pub crossover: Option<f64>,
-    /// Ends when the rate falls, or rises no more.
+    /// Ends when the rate falls, or no longer rises.
     pub guess_peak: bool,
 }
 
 /// Why a ramp ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RampEnd {
-    /// The most users that were asked for.
+    /// The maximum number of users.
     Users,
     Crossover,
-    /// Less than before, and less than the mean of five points by more than 1 %.
+    /// Lower than before, and more than 1 % below the mean of five points.
     Falling,
     /// Five points within 1 %.
     Steady,
@@ -49,7 +49,7 @@ impl RampEnd {
     }
 }
 
-/// A ramp that is being climbed.
+/// A ramp in progress.
 #[derive(Clone, Debug)]
 pub struct Ramp {
     spec: Spec,
@@ -68,15 +68,15 @@ impl Ramp {
         Self { spec, users, increment: spec.increment.max(1), points: 0, elapsed: [0.0; 2], rates: [0.0; WINDOW] }
     }
 
-    /// Users of the point that is to be run.
+    /// Users of the next point.
     pub fn users(&self) -> u32 {
         self.users
     }
 
-    /// Takes in how long the point took, with `jobs` of each user, and goes on to the next one.
+    /// Records the time of the point, with `jobs` of each user, and advances to the next one.
     ///
     /// # Errors
-    /// There is none: why.
+    /// Why there is no next point.
     pub fn step(&mut self, jobs: u32, elapsed_ns: u64) -> Result<(), RampEnd> {
         let rate = rates::jobs_per_minute(jobs, self.users, elapsed_ns);
         self.points += 1;
@@ -106,7 +106,7 @@ impl Ramp {
             return self.increment;
         }
         let (users, increment) = (f64::from(self.users), f64::from(self.increment));
-        // Close to one job a minute for each user, the crossover is halfway.
+        // Close to one job per minute for each user, at half-way to the crossover.
         if (rate - users) / users <= 0.10 {
             return ((rate - users) / 2.0).max(1.0) as u32;
         }
@@ -122,7 +122,7 @@ impl Ramp {
     }
 }
 
-/// Whether the last points are a peak: with fewer than five, never.
+/// Whether the last points are a peak; never with fewer than five.
 fn guess(rates: &[f64; WINDOW]) -> Option<RampEnd> {
     if rates[WINDOW - 1] <= 0.0 {
         return None;
@@ -143,7 +143,7 @@ mod tests {
     const SPEC: Spec = Spec { start: 2, increment: 2, end: None, adaptive: true, crossover: None, guess_peak: false };
     const SECOND: u64 = 1_000_000_000;
 
-    /// Users of the points of a ramp whose points each take as long as `elapsed` says, at most `most` of them, and why it ended.
+    /// The users of a ramp's points (at most `most`) whose times are given by `elapsed`, and why it ended.
     fn climb(spec: Spec, most: usize, elapsed: impl Fn(u32) -> u64) -> (Vec<u32>, Option<RampEnd>) {
         let (mut ramp, mut seen) = (Ramp::new(spec), Vec::new());
         while seen.len() < most {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn nine_points_keep_the_increment() {
-        // Ever the same time: r = 1, mean = time, so from the tenth point on the increment doubles each time.
+        // Constant time: r = 1, mean = time, so from the tenth point on the increment doubles each time.
         let (users, _) = climb(SPEC, 13, |_| SECOND);
         assert_eq!(users, [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 32, 48]);
         let (users, _) = climb(Spec { adaptive: false, ..SPEC }, 13, |_| SECOND);
@@ -180,7 +180,7 @@ mod tests {
         };
         // r = 1.1 < 1.2: 10 · 2 / (10 / 10.5) = 21.
         assert_eq!(next(10, 11.0, 10.0, 1e6), 21);
-        // Between: as it is.
+        // Between: unchanged.
         assert_eq!(next(10, 12.5, 10.0, 1e6), 10);
         // r = 2 > 1.3: 10 / (2 / (10 / 15)) = 10 / 3.
         assert_eq!(next(10, 20.0, 10.0, 1e6), 3);
@@ -202,12 +202,12 @@ mod tests {
     #[test]
     fn a_peak_is_guessed_from_five_points() {
         let spec = Spec { start: 1, increment: 1, guess_peak: true, ..SPEC };
-        // n users in n seconds: the rate does not move, five points say so.
+        // n users in n seconds: the rate is constant over five points.
         assert_eq!(climb(spec, 100, |n| u64::from(n) * SECOND), (vec![1, 2, 3, 4, 5], Some(RampEnd::Steady)));
         // The rate doubles up to six users and then falls to a half.
         let falling = |n| if n < 6 { SECOND } else { 12 * SECOND };
         assert_eq!(climb(spec, 100, falling), (vec![1, 2, 3, 4, 5, 6], Some(RampEnd::Falling)));
-        // Fewer than five points are no ground for a guess.
+        // Fewer than five points do not allow a guess.
         assert_eq!(guess(&[1.0, 2.0, 3.0, 4.0, 0.0]), None);
         // 99 is 1.4 % below the mean of 100.4.
         assert_eq!(guess(&[99.0, 102.0, 101.0, 100.0, 100.0]), Some(RampEnd::Falling));

@@ -1,6 +1,7 @@
-//! Single mode: one process, one test after the other, each repeated for a while; a table of operations per second.
+//! Single mode: one process runs one test after the other, each repeated for a period; the result is a table of operations per
+//! second.
 //!
-//! Invariant: a window ends with the call in which its time ran out; each call counts whole.
+//! Invariant: a window ends with the call that exceeds its period; each call counts in full.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use bigiron_workload::{Context, Progress, WorkloadResult};
 /// Runs every test of the mix.
 ///
 /// # Errors
-/// A test that failed, by its name; a [`WrongData`](bigiron_workload::WrongData) for a wrong result.
+/// A failed test, by its name; a [`WrongData`](bigiron_workload::WrongData) for a wrong result.
 pub fn run(settings: &Settings, cx: &Context<'_>, disk: &TestDirectory) -> Result<WorkloadResult> {
     let scale = settings.scale(cx.clock);
     let period = settings.period(cx.clock).as_nanos() as u64;
@@ -27,7 +28,7 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &TestDirectory) -> Resul
     for (done, test) in (0..).zip(settings.mix.tests()) {
         (cx.progress)(Progress { step: test.name, done, of });
         let mut place = UserContext::new(disk, &cx.executable, 0, cx.seed).scaled(scale).syncing(settings.syncs);
-        // What the test before has left to be written is not this one's.
+        // Unwritten data of the previous test must not count for this one.
         rustix::fs::sync();
         let start = span::open(now_ns);
         let (mut calls, mut elapsed) = (0_u64, 0);
@@ -38,7 +39,7 @@ pub fn run(settings: &Settings, cx: &Context<'_>, disk: &TestDirectory) -> Resul
         }
         span::close(|| ());
         span::cut();
-        ensure!(elapsed > 0, "The clock did not move in {calls} calls of `{}`", test.name);
+        ensure!(elapsed > 0, "The clock did not advance in {calls} calls of `{}`", test.name);
         let per_second = calls as f64 * 1e9 / elapsed as f64;
         let operations = per_second * test.operations(file_bytes, scale);
         logs += operations.ln();

@@ -1,4 +1,4 @@
-//! Runs the workload for real, in a directory beside the test executable.
+//! Runs the workload in a directory beside the test executable.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Sett
         &Context {
             seed: 11,
             cpus: 1,
-            // Anything that takes arguments and exits does: bigiron itself is not built when the library's tests run.
+            // Any program that accepts arguments and exits will do: bigiron itself is not built when the library's tests run.
             executable: PathBuf::from("/bin/true"),
             ..testing::context(dir)
         },
@@ -90,7 +90,7 @@ fn what_is_left_behind_is_wrong_data() {
         spec.run(cx).unwrap();
         std::fs::write(dir.path().join("multiuser/stray"), "x").unwrap();
         let error = Box::new(spec).verify(cx).unwrap_err();
-        assert!(error.is::<WrongData>() && error.to_string().starts_with("`stray` was left behind in"), "{error}");
+        assert!(error.is::<WrongData>() && error.to_string().starts_with("`stray` was left in"), "{error}");
     });
 }
 
@@ -119,7 +119,8 @@ fn needs_grow_with_users_and_files() {
     let small = needs(&[("mix", "sieve"), ("users", "1")]);
     assert_eq!(small.storage_bytes, Some(USER_STORAGE + STORAGE));
     assert_eq!(needs(&[("mix", "sieve"), ("users", "1,10000")]).memory_bytes - small.memory_bytes, 9999 * USER_MEMORY);
-    // dbase on the wall clock: 26 MiB for one, 1 MiB and a share of 25 for each of 8; each has a copy, and there is one besides.
+    // dbase on the wall clock: 26 MiB for one user, 1 MiB and a share of 25 for each of 8; each has a copy, and there is one
+    // shared file.
     let storage = |users: &str| needs(&[("mix", "dbase"), ("users", users), ("scale", "1")]).storage_bytes.unwrap();
     assert_eq!(storage("1"), 3 * (26 << 20) + USER_STORAGE + STORAGE);
     assert!(storage("1,100") > 200 << 20);

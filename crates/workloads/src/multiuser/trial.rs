@@ -1,6 +1,6 @@
-//! A trial: the directories, the load points one after the other, what they left.
+//! A trial: the directories, the load points one after the other, the checks of what is left.
 //!
-//! Invariant: between two points the directories hold what was laid out and nothing else; when the run has ended they are empty.
+//! Invariant: between two points the directories hold exactly the prepared files; when the run has ended they are empty.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -22,24 +22,24 @@ use super::work::{Group, Needs, Test, TestDirectory};
 use bigiron_workload::limits;
 use bigiron_workload::{Context, Progress, WorkloadResult, WrongData};
 
-/// What a trial's own directory is called, in the trial's and in each that an option names.
+/// The name of a trial's own directory, in the trial's folder and in each that an option names.
 const OWN: &str = "multiuser";
-/// Processes besides the users: their head, and what it takes to say that something is wrong.
+/// Processes besides the users: their head, and those needed to report a failure.
 const OTHERS: u32 = 2;
 
-/// Where users work: made by [`prepare`], gone after [`verify`].
+/// The users' directories: created by [`prepare`], removed after [`verify`].
 pub fn directories(settings: &Settings, cx: &Context<'_>) -> Vec<PathBuf> {
     match &settings.directories[..] {
         [] => vec![cx.dir.join(OWN)],
-        // A relative one is the trial's.
+        // A relative path is below the trial's folder.
         some => some.iter().map(|dir| cx.dir.join(dir).join(OWN)).collect(),
     }
 }
 
-/// Makes the directories; refuses more users than the machine has processes for.
+/// Creates the directories; refuses more users than the machine allows processes.
 ///
 /// # Errors
-/// The limit in the way, by its name; a directory that cannot be made.
+/// The limit that is too low, by its name; or a directory that cannot be created.
 pub fn prepare(settings: &Settings, cx: &Context<'_>) -> Result<()> {
     let users = match (&settings.load, settings.mode) {
         (Load::Ramp(climb), Mode::Multi) => climb.spec(cx.cpus).start.max(climb.end.unwrap_or(1)),
@@ -48,12 +48,12 @@ pub fn prepare(settings: &Settings, cx: &Context<'_>) -> Result<()> {
     allow_processes();
     limits::check(processes(settings, users))?;
     for dir in directories(settings, cx) {
-        // A trial that was killed has left it.
+        // Left by a killed trial.
         let made = match fs::remove_dir_all(&dir) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
             _ => fs::create_dir_all(&dir),
         };
-        made.with_context(|| format!("Cannot make the directory `{}`", dir.display()))?;
+        made.with_context(|| format!("Cannot create the directory `{}`", dir.display()))?;
     }
     if settings.mix.tests().any(|t| t.needs == Needs::Loopback) {
         crate::micro::loopback_up()?;
@@ -64,7 +64,7 @@ pub fn prepare(settings: &Settings, cx: &Context<'_>) -> Result<()> {
 /// Runs the trial.
 ///
 /// # Errors
-/// What a load point, or a test in single mode, failed of.
+/// The failure of a load point, or of a test in single mode.
 pub fn run(settings: &Settings, cx: &Context<'_>) -> Result<WorkloadResult> {
     let dirs = directories(settings, cx);
     let mut outcome = match settings.mode {
@@ -103,7 +103,7 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Workl
     let mut disks: Vec<TestDirectory> = Vec::new();
     let mut before = Vec::new();
     let more_space = match settings.most_users() {
-        (_, true) => "say with `multiuser.end` how many users there has to be room for",
+        (_, true) => "limit the number of users with `multiuser.end`",
         (_, false) => "make room on it",
     };
     let mut point = |users: u32, done: u32, of: u32| -> Result<u64> {
@@ -115,7 +115,7 @@ fn many(settings: &Settings, cx: &Context<'_>, dirs: &[PathBuf]) -> Result<Workl
             let lay = |dir: &PathBuf| TestDirectory::lay_out(dir, file_bytes, tests.iter().map(|(t, _)| *t));
             disks = dirs.iter().map(lay).collect::<Result<_>>().map_err(|e| match board::trouble(&e) {
                 ComplaintKind::Full => user_processes::full(users, file_bytes, more_space, &format!("{e:#}")).into(),
-                _ => e.context(format!("Laying out for {step}")),
+                _ => e.context(format!("Preparing {step}")),
             })?;
             before = dirs.iter().map(|dir| names(dir)).collect::<Result<_>>()?;
         }
@@ -187,7 +187,7 @@ fn add(sum: &mut Times, one: &Times) {
     sum.longest_ns = sum.longest_ns.max(one.longest_ns);
 }
 
-/// What a test took, all users of all points together.
+/// The cost of a test, all users of all points together.
 fn of_test(test: &Test, calls: u32, times: &Times) -> (String, String) {
     let mean = times.ns as f64 / times.calls.max(1) as f64;
     let line = format!(
@@ -199,7 +199,7 @@ fn of_test(test: &Test, calls: u32, times: &Times) -> (String, String) {
     (format!("test.{}", test.name), line)
 }
 
-/// What the mix does to make its writes durable.
+/// How the mix makes its writes durable.
 fn durability(settings: &Settings) -> &'static str {
     let groups: BTreeSet<Group> = settings.mix.tests().map(|t| t.group).collect();
     match (groups.contains(&Group::SyncDisk), settings.syncs && groups.contains(&Group::Disk)) {
@@ -210,10 +210,10 @@ fn durability(settings: &Settings) -> &'static str {
     }
 }
 
-/// Nothing of the trial's is left.
+/// Checks that nothing of the trial is left.
 ///
 /// # Errors
-/// A [`WrongData`] with what is.
+/// A [`WrongData`] with the name of what is left.
 pub fn verify(settings: &Settings, cx: &Context<'_>) -> Result<()> {
     for dir in directories(settings, cx) {
         nothing_else(&dir, &BTreeSet::new())?;
@@ -227,36 +227,36 @@ fn names(dir: &Path) -> Result<BTreeSet<OsString>> {
     entries.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-/// That the directory holds what it did `before`.
+/// Checks that the directory has the same entries as `before`.
 fn nothing_else(dir: &Path, before: &BTreeSet<OsString>) -> Result<()> {
     let now = names(dir)?;
     let wrong = |name: &OsString, what: &str| {
         anyhow!(WrongData(format!("`{}` {what} `{}`", name.to_string_lossy(), dir.display())))
     };
     match (now.difference(before).next(), before.difference(&now).next()) {
-        (Some(name), _) => Err(wrong(name, "was left behind in")),
+        (Some(name), _) => Err(wrong(name, "was left in")),
         (_, Some(name)) => Err(wrong(name, "is missing in")),
         _ => Ok(()),
     }
 }
 
-/// Processes that `users` are at most: tests that fork have one child at a time, a shell two.
+/// Maximum number of processes of `users`: tests that fork have one child at a time, a shell two.
 fn processes(settings: &Settings, users: u32) -> usize {
     let forks = settings.mix.tests().any(|t| t.group == Group::Process);
     users as usize * if forks { 3 } else { 1 } + OTHERS as usize
 }
 
-/// Takes what the hard limit of processes allows.
+/// Raises the soft limit of processes to the hard limit.
 fn allow_processes() {
     let mut limit = rustix::process::getrlimit(Resource::Nproc);
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
-        // If not, the check of limits says which one is in the way.
+        // If that fails, the check of limits names the limit that is too low.
         let _ = rustix::process::setrlimit(Resource::Nproc, limit);
     }
 }
 
-/// What a directory holds when nothing was laid out or left.
+/// Whether a directory is in its initial state.
 #[cfg(test)]
 pub fn is_empty(dir: &Path) -> bool {
     names(dir).is_ok_and(|names| names.is_empty())

@@ -1,7 +1,7 @@
-//! The users of a load point: a process each, forked by a head of their own, released together, awaited one by one.
+//! The users of a load point: one process each, forked by a head process, released together, and reaped one by one.
 //!
-//! Invariant: a point that succeeds has had all of its users from the start to the end, each has done its tests, and their counts add up;
-//! whatever happens, no process outlives the point.
+//! Invariant: in a successful point all users ran from the start to the end, each has done its tests, and their counts add up; no
+//! process ever outlives the point.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -27,36 +27,36 @@ use bigiron_workload::footprint::Footprint;
 use bigiron_workload::shortage;
 use bigiron_workload::shortage::Shortage;
 
-/// So much likelier are users to be killed than who measures them, when memory runs out (`oom_score_adj`, up to 1000).
+/// Makes the kernel prefer to kill users rather than the measuring process when memory runs out (`oom_score_adj`, up to 1000).
 const OFFERED: &str = "500";
 const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
 
-/// What the users of a point do.
+/// The work of a point's users.
 pub struct PointWork<'a> {
     pub users: u32,
     pub seed: u64,
     pub executable: &'a Path,
     /// Each user works in one of them.
     pub disks: &'a [TestDirectory],
-    /// With how often each user runs each.
+    /// With the number of runs by each user.
     pub tests: &'a [(&'static Test, u32)],
     pub scale: Scale,
     pub syncs: bool,
-    /// What gives a full disk more room, for messages.
+    /// How to get more disk space, for messages.
     pub more_space: &'a str,
 }
 
-/// What was seen of a point.
+/// The result of a point.
 #[derive(Clone, Debug, Default)]
 pub struct PointResult {
-    /// From the release of all users until the last one had been reaped.
+    /// From the release of all users until the last one has been reaped.
     pub elapsed_ns: u64,
-    /// Of each user, from the release to the end of its last test.
+    /// For each user, from the release to the end of its last test.
     pub users_ns: Vec<u64>,
     /// CPU time of all users and their children.
     pub user_ns: u64,
     pub system_ns: u64,
-    /// What all users had taken of the machine's memory when they were about to begin.
+    /// Memory of all users together just before the start.
     pub memory_bytes: u64,
     /// Of each test.
     pub tests: Vec<Times>,
@@ -73,7 +73,8 @@ pub struct Times {
 /// Runs a point.
 ///
 /// # Errors
-/// A user that failed, was killed or could not be made, with what there was too little of; a [`WrongData`] for a wrong result.
+/// If a user failed, was killed or could not be started, with the resource that was exhausted; a [`WrongData`] for a wrong
+/// result.
 pub fn run(work: &PointWork<'_>) -> Result<PointResult> {
     let segment =
         Segment::new(LoadPointBoard::bytes(work.users as usize, work.tests.len())).context("Cannot share memory")?;
@@ -121,14 +122,14 @@ pub fn users(n: u32) -> String {
     if n == 1 { "1 user".to_owned() } else { format!("{n} users") }
 }
 
-/// The error that a complaint is.
+/// The error for a complaint.
 fn failure(work: &PointWork<'_>, trouble: ComplaintKind, text: &str, killed: u64) -> anyhow::Error {
     let users = users(work.users);
     match trouble {
         ComplaintKind::WrongData => anyhow!(WrongData(format!("With {users}: {text}"))),
-        // A user that does not report may have been killed in the middle of anything.
+        // A user that does not report may have been killed at any moment.
         _ if killed > 0 || trouble == ComplaintKind::NoMemory => {
-            anyhow!(Shortage::of_memory(&format!(" with {users}"), killed, text, "ask for fewer users"))
+            anyhow!(Shortage::of_memory(&format!(" with {users}"), killed, text, "use fewer users"))
         }
         ComplaintKind::Full => {
             anyhow!(full(work.users, work.disks.first().map_or(0, TestDirectory::file_bytes), work.more_space, text))
@@ -137,21 +138,21 @@ fn failure(work: &PointWork<'_>, trouble: ComplaintKind, text: &str, killed: u64
     }
 }
 
-/// A full disk; `more` is what gives it more room.
+/// A full disk; `more` says how to get more space.
 pub fn full(n: u32, file_bytes: u64, more: &str, text: &str) -> Shortage {
     let (users, kib) = (users(n), file_bytes / 1024);
     Shortage::Space(format!(
-        "The disk is full with {users} and files of {kib} KiB: {text}; {more}, or ask for smaller files with `multiuser.filesize` and `multiuser.poolsize`"
+        "The disk is full with {users} and files of {kib} KiB: {text}; {more}, or use smaller files with `multiuser.filesize` and `multiuser.poolsize`"
     ))
 }
 
-/// The users' head: forks them, releases them, waits for them. Returns its exit status.
+/// The users' head: forks, releases and reaps them. Returns its exit status.
 fn head(work: &PointWork<'_>, board: &LoadPointBoard<'_>, children: &mut Children) -> i32 {
     match lead(work, board, children) {
         Ok(()) => 0,
         Err(e) => {
             board.complain(ComplaintKind::Failed, &format!("{e:#}"));
-            // Nobody is left behind at the gate.
+            // Nobody must stay waiting at the gate.
             board.open();
             while let Ok(Some(_)) = children.next_end() {}
             1
@@ -161,9 +162,9 @@ fn head(work: &PointWork<'_>, board: &LoadPointBoard<'_>, children: &mut Childre
 
 fn lead(work: &PointWork<'_>, board: &LoadPointBoard<'_>, children: &mut Children) -> Result<()> {
     let before = Footprint::now()?;
-    let (ready, ready_in) = pipe_with(PipeFlags::CLOEXEC).context("Cannot make a pipe")?;
+    let (ready, ready_in) = pipe_with(PipeFlags::CLOEXEC).context("Cannot create a pipe")?;
     let mut ready_in = Some(ready_in);
-    // Inherited by every user; the head itself goes back to what it was.
+    // Every user inherits the score; the head itself restores its own.
     let former = std::fs::read_to_string(OOM_SCORE_ADJ).unwrap_or_else(|_| "0".to_owned());
     let _ = std::fs::write(OOM_SCORE_ADJ, OFFERED);
     for number in 0..work.users {
@@ -179,9 +180,9 @@ fn lead(work: &PointWork<'_>, board: &LoadPointBoard<'_>, children: &mut Childre
     }
     let _ = std::fs::write(OOM_SCORE_ADJ, former.trim());
     drop(ready_in.take());
-    // Each user closes its end when it is ready, or dies: the pipe's end is that of the last one.
+    // Each user closes its end when it is ready, or dies: the pipe ends when all have.
     let mut signs = Vec::new();
-    File::from(ready).read_to_end(&mut signs).context("Cannot hear of the users")?;
+    File::from(ready).read_to_end(&mut signs).context("Cannot wait until the users are ready")?;
     if signs.len() < work.users as usize {
         board.abort();
     }
@@ -207,7 +208,7 @@ fn lead(work: &PointWork<'_>, board: &LoadPointBoard<'_>, children: &mut Childre
     Ok(())
 }
 
-/// A user's life. Returns its exit status.
+/// A user's process. Returns its exit status.
 fn user(work: &PointWork<'_>, board: &LoadPointBoard<'_>, number: u32, ready: Option<OwnedFd>) -> i32 {
     let mut draws = SplitMix64::seed_from_u64(work.seed ^ (u64::from(number) << 32));
     let Some(disk) = work.disks.get(below(&mut draws, work.disks.len())) else { return 1 };
@@ -247,7 +248,7 @@ fn user(work: &PointWork<'_>, board: &LoadPointBoard<'_>, number: u32, ready: Op
     0
 }
 
-/// The tests' numbers, each as often as a user runs it, shuffled (Fisher and Yates, as Durstenfeld has it).
+/// The tests' numbers, each as often as a user runs it, shuffled (Fisher–Yates in Durstenfeld's version).
 fn order(tests: &[(&'static Test, u32)], draws: &mut SplitMix64) -> Vec<u16> {
     let times = |(test, (_, calls)): (usize, &(&Test, u32))| std::iter::repeat_n(test as u16, *calls as usize);
     let mut order: Vec<u16> = tests.iter().enumerate().flat_map(times).collect();
@@ -277,7 +278,7 @@ mod tests {
         for order in [one, two] {
             assert_eq!([0, 1, 2].map(|t| order.iter().filter(|o| **o == t).count()), [5, 2, 3]);
         }
-        // Every place is as likely: the last of ten is test 1 in a fifth of the orders.
+        // All positions are equally likely: the last of ten is test 1 in a fifth of the orders.
         let last = (0..2000).filter(|seed| of(*seed)[9] == 1).count();
         assert!((300..500).contains(&last), "{last}");
     }
@@ -333,7 +334,7 @@ mod tests {
         let text = error.to_string();
         assert!(
             text.starts_with("The disk is full with 1 user and files of 1 KiB: User 0, test `other`: Cannot write `f`")
-                && text.contains("; buy a larger one, or ask for smaller files"),
+                && text.contains("; buy a larger one, or use smaller files"),
             "{text}"
         );
         let text = point(3, |place| {
@@ -342,7 +343,7 @@ mod tests {
             }
             Ok(())
         });
-        // A machine that is short of memory may have killed somebody else meanwhile.
+        // A machine short of memory may have killed another process meanwhile.
         let text = text.unwrap_err().to_string();
         assert!(text.contains("User 2 was ended by signal 9"), "{text}");
     }

@@ -1,6 +1,6 @@
-//! A workfile: which tests a mix has, how much weight each carries, how long their files are. The format of ReAIM, read as it is.
+//! A workfile: the tests of a mix, their weights, the size of their files. The format is ReAIM's own.
 //!
-//! Invariant: what is printed reads back as the same mix; a line that would be passed over is refused, and it is named.
+//! Invariant: the printed form parses to the same mix; a line that ReAIM would ignore is refused, and the error names it.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub struct Workfile {
     pub file_kib: Option<u64>,
     /// `POOLSIZE`, in KiB.
     pub pool_kib: Option<u64>,
-    /// In the order of their lines, each test once; one weight at least is above 0.
+    /// In the order of their lines, each test once; at least one weight is above 0.
     pub weights: Vec<Weight>,
 }
 
@@ -30,10 +30,10 @@ pub struct Weight {
 }
 
 impl Workfile {
-    /// Reads `text`; `name` is what refusals call it.
+    /// Parses `text`; `name` is its name in errors.
     ///
     /// # Errors
-    /// A line that is neither a size nor a weight and a test's name, an unknown test, no weight above 0.
+    /// If a line is neither a size nor a weight and a test's name, a test is unknown, or no weight is above 0.
     pub fn parse(name: &str, text: &str) -> Result<Self, Refusal> {
         let mut file = Self { file_kib: None, pool_kib: None, weights: Vec::new() };
         for (number, line) in lines(text) {
@@ -42,7 +42,7 @@ impl Workfile {
         let refuse = |message: &str| Err(Refusal::new(message).at(Some(name.to_owned())));
         match () {
             () if file.weights.is_empty() => refuse("No line has a weight and a test; write one such as `10 disk_rd`"),
-            () if file.weights.iter().all(|w| w.weight == 0) => refuse("All weights are 0; one has to be at least 1"),
+            () if file.weights.iter().all(|w| w.weight == 0) => refuse("All weights are 0; one must be at least 1"),
             () => Ok(file),
         }
     }
@@ -61,7 +61,7 @@ impl Workfile {
         })?;
         let test = find(rest)?;
         match self.weights.iter_mut().find(|w| w.test.name == test.name) {
-            // As in the ancestor, the last line of a test counts.
+            // As in ReAIM, the last line of a test counts.
             Some(earlier) => earlier.weight = weight,
             None => self.weights.push(Weight { weight, test }),
         }
@@ -84,13 +84,13 @@ pub fn find(name: &str) -> Result<&'static Test, String> {
 pub const FILE: &str = "FILESIZE";
 pub const POOL: &str = "POOLSIZE";
 
-/// Which key of a size `word` is, in any case, with or without a colon.
+/// The size key that `word` is, in any case, with or without a colon.
 pub fn size_key(word: &str) -> Option<&'static str> {
     let word = word.strip_suffix(':').unwrap_or(word);
     [FILE, POOL].into_iter().find(|key| word.eq_ignore_ascii_case(key))
 }
 
-/// Reads `10K`, `25m`, in KiB. The error goes on after the key.
+/// Parses `10K`, `25m`, in KiB. The error continues after the key.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("cannot be `{text}`; write kilobytes or megabytes, such as `10K` or `25M`");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -100,10 +100,10 @@ pub fn size(text: &str) -> Result<u64, String> {
         "M" | "m" => number.checked_mul(1024),
         _ => return Err(wrong()),
     };
-    kib.filter(|n| *n <= MOST_KIB).ok_or_else(|| format!("cannot be `{text}`; the most is {}M", MOST_KIB / 1024))
+    kib.filter(|n| *n <= MOST_KIB).ok_or_else(|| format!("cannot be `{text}`; the maximum is {}M", MOST_KIB / 1024))
 }
 
-/// The shortest form of this many KiB that [`size`] reads.
+/// The shortest form of this many KiB that [`size`] accepts.
 pub fn print_size(kib: u64) -> String {
     if kib > 0 && kib.is_multiple_of(1024) { format!("{}M", kib / 1024) } else { format!("{kib}K") }
 }
@@ -114,7 +114,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// A line's first word and what follows it.
+/// A line's first word and the rest.
 pub fn words(line: &str) -> (&str, &str) {
     line.split_once(char::is_whitespace).map_or((line, ""), |(first, rest)| (first, rest.trim_start()))
 }
@@ -176,8 +176,8 @@ mod tests {
             refuse("FILESIZE: 10\n10 sieve"),
             "mine:1: `FILESIZE` cannot be `10`; write kilobytes or megabytes, such as `10K` or `25M`"
         );
-        assert!(refuse("POOLSIZE: 99999999M\n10 sieve").ends_with("the most is 4194304M"));
-        assert_eq!(refuse("0 sieve\n0 add_int"), "mine: All weights are 0; one has to be at least 1");
+        assert!(refuse("POOLSIZE: 99999999M\n10 sieve").ends_with("the maximum is 4194304M"));
+        assert_eq!(refuse("0 sieve\n0 add_int"), "mine: All weights are 0; one must be at least 1");
         assert_eq!(refuse("# nothing\n"), "mine: No line has a weight and a test; write one such as `10 disk_rd`");
     }
 

@@ -1,7 +1,7 @@
-//! A client's connection, and the process at its other end that answers.
+//! A client's connection, and the answering process at its other end.
 //!
-//! Invariant: a packet begins with its length. A request says how long its answer has to be; an answer says of which request it is, in its
-//! first bytes and in its last, so that one that is late, cut short or another's is told from the one that is waited for.
+//! Invariant: a packet begins with its length. A request gives the length of its reply; a reply gives the number of its request
+//! in its first and last bytes, so that a late, truncated or foreign reply is detected.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use bigiron_sys::process::{Child, fork_child};
 
 /// Bytes of the length.
 const LENGTH: usize = 4;
-/// Bytes that say what a packet is: of a request the answer's length and the request's number; of an answer twice its number.
+/// Bytes of a packet's identity: in a request the reply's length and the request's number; in a reply twice its number.
 const MARK: usize = 4;
 /// Smallest packet.
 const LEAST: usize = LENGTH + 2 * MARK;
@@ -33,22 +33,22 @@ pub struct Caller<'a> {
 }
 
 impl<'a> Caller<'a> {
-    /// Starts a server for `client`, a process that lives where servers do, and connects to it.
+    /// Starts a server process for `client` on the servers' network, and connects to it.
     ///
     /// # Errors
-    /// The network does not take us.
+    /// If the network cannot be entered.
     pub fn connect(file: &'a Loadfile, wiring: &Wiring, client: usize) -> Result<Self> {
         let sizes = file.requests.iter().filter_map(|r| Packets::of(file, r));
         let longest = sizes.map(|p| p.request.max(p.answer)).max().unwrap_or(0).max(LEAST);
         let (stream, served) = network::connect(wiring.pair()).context("Cannot connect")?;
         let mut ends = Some((stream, served));
         let server = fork_child(|| {
-            // The client's end is closed here, so that a client that has gone shows.
+            // The client's end is closed here, so that the end of the client can be detected.
             let Some((_, served)) = ends.take() else { return 1 };
             serve(served, longest).map_or(1, |()| 0)
         })
         .context("Cannot start a server")?;
-        let (stream, _) = ends.take().context("The connection has gone")?;
+        let (stream, _) = ends.take().context("The connection was closed")?;
         wiring.enter_clients()?;
         Ok(Self { file, stream, buffer: vec![0; longest], number: 0, client: client as u32, _server: server })
     }
@@ -63,15 +63,14 @@ impl<'a> Caller<'a> {
         put(request, packets.request - MARK, mark);
         self.stream.write_all(request).context("Cannot send to the server")?;
         let answer = receive(&mut self.stream, &mut self.buffer).context("Cannot receive from the server")?;
-        let answer = answer.context("The server has gone")?;
-        ensure!(
-            answer.len() == packets.answer,
-            "An answer has {} bytes, and must have {}",
-            answer.len(),
-            packets.answer
-        );
+        let answer = answer.context("The server has ended")?;
+        ensure!(answer.len() == packets.answer, "A reply has {} bytes instead of {}", answer.len(), packets.answer);
         let marked = |at: usize| answer[at..at + MARK] == mark;
-        ensure!(marked(LENGTH) && marked(answer.len() - MARK), "Request {} was given another's answer", self.number);
+        ensure!(
+            marked(LENGTH) && marked(answer.len() - MARK),
+            "Request {} got the reply of another request",
+            self.number
+        );
         Ok(())
     }
 }
@@ -93,18 +92,18 @@ impl Server for Caller<'_> {
     }
 }
 
-/// Answers until the client has gone.
+/// Answers until the client has ended.
 fn serve(mut stream: TcpStream, longest: usize) -> io::Result<()> {
     let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidData, what));
     let mut buffer = vec![0; longest];
     while let Some(request) = receive(&mut stream, &mut buffer)? {
         let mark = word(request, LENGTH + MARK);
         if word(request, request.len() - MARK) != mark {
-            return wrong("A request was changed on its way");
+            return wrong("A request was changed in transit");
         }
         let answer = u32::from_be_bytes(word(request, LENGTH)) as usize + LENGTH;
         if !(LEAST..=longest).contains(&answer) {
-            return wrong("A request asks for an answer that cannot be");
+            return wrong("A request needs a reply of an impossible length");
         }
         let answer = &mut buffer[..answer];
         let bytes = length(answer.len());
@@ -117,7 +116,7 @@ fn serve(mut stream: TcpStream, longest: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// A whole packet, or `None` if the other end has gone.
+/// A whole packet, or `None` if the other end was closed.
 fn receive<'b>(stream: &mut TcpStream, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
     let (head, rest) = buffer.split_at_mut(LENGTH);
     match stream.read_exact(head) {
@@ -130,7 +129,7 @@ fn receive<'b>(stream: &mut TcpStream, buffer: &'b mut [u8]) -> io::Result<Optio
     Ok(Some(&buffer[..LENGTH + length]))
 }
 
-/// What a packet of this many bytes says of its length: the bytes that follow.
+/// The length field of a packet of this many bytes: the number of bytes that follow.
 fn length(bytes: usize) -> [u8; LENGTH] {
     ((bytes - LENGTH) as u32).to_be_bytes()
 }
@@ -156,13 +155,13 @@ mod tests {
         let mut caller = Caller::connect(&file, &Wiring::Own, 1).unwrap();
         let packets = Packets { request: 100, answer: 60 };
         caller.exchange(packets).unwrap();
-        // A request that nobody waits for: its answer comes first.
+        // An extra request, whose reply comes first.
         let mut extra = vec![0; 50];
         put(&mut extra, 0, length(50));
         put(&mut extra, LENGTH, length(60));
         caller.stream.write_all(&extra).unwrap();
         let error = caller.exchange(packets).unwrap_err().to_string();
-        assert_eq!(error, "Request 2 was given another's answer");
+        assert_eq!(error, "Request 2 got the reply of another request");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! `net-clients`: what crosses the network between a file server and its clients, without the files.
+//! `net-clients`: the network traffic between a file server and its clients, without the files.
 //!
-//! Invariant: the packets of a client depend on the loadfile and the length alone; every one is received whole, and looked at.
+//! Invariant: a client's packets depend only on the loadfile and the length; every packet is received completely and checked.
 
 mod exchange;
 
@@ -27,7 +27,7 @@ const NETWORK: OptionDef = OptionDef {
     name: "network",
     default: "loopback",
     allowed: &["loopback", "veth"],
-    summary: "What TCP goes over: a loopback, or a pair of devices between two network namespaces",
+    summary: "The network below TCP: a loopback, or a pair of devices between two network namespaces",
 };
 const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WORK, WARM_UP, LENGTH, NETWORK];
 
@@ -37,7 +37,7 @@ impl Workload for NetClients {
     }
 
     fn summary(&self) -> &'static str {
-        "A file server's clients on the network: each sends the packets of a loadfile over TCP and awaits the answers"
+        "A file server's clients on the network: each sends the packets of a loadfile over TCP and waits for the replies"
     }
 
     fn doc(&self) -> &'static str {
@@ -60,7 +60,7 @@ impl Workload for NetClients {
     }
 }
 
-/// A replay and the network that it goes over.
+/// A replay and its network.
 struct Replay {
     settings: Settings,
     over_devices: bool,
@@ -72,7 +72,7 @@ impl Configured for Replay {
         let clients = settings.clients as u64;
         Needs {
             storage_bytes: None,
-            // The loadfile, once for all, and of each client and its server the pages and what the sockets hold.
+            // One loadfile for all; for each client and its server the pages and the sockets' buffers.
             memory_bytes: (32 << 20) + settings.file.requests.len() as u64 * 64 + clients * (4 << 20),
             modules: if self.over_devices { vec![network::MODULE] } else { Vec::new() },
         }
@@ -120,13 +120,13 @@ impl Running for &Replay {
         Ok(outcome)
     }
 
-    /// Each packet was looked at when it arrived; nothing is left behind.
+    /// Each packet was checked on arrival; nothing is left to check.
     fn verify(self: Box<Self>, _cx: &Context<'_>) -> Result<()> {
         Ok(())
     }
 }
 
-/// The settings, without what only a file system sees.
+/// The settings without those that only a file system needs.
 fn without_files(mut settings: Settings) -> Settings {
     if settings.file.count(RequestKind::Deltree) > 0 {
         Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != RequestKind::Deltree);

@@ -6,7 +6,7 @@ use bigiron_workload::testing;
 fn run(settings: &[(&str, &str)]) -> Result<(Replay, WorkloadResult)> {
     let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
     let options = testing::options(&NetClients, base.into_iter().chain(settings.iter().copied())).unwrap();
-    // The machine's own loopback does for a test; another network takes rights that it may not have.
+    // A test uses the machine's own loopback; another network may need missing privileges.
     let own = Network { servers: "/proc/self/ns/net".into(), clients: None };
     let cx = Context { network: Some(&own), ..testing::context("".as_ref()) };
     let settings = without_files(Settings::parse(NAME, &options).unwrap().other);

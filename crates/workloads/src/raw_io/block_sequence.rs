@@ -1,15 +1,15 @@
-//! Which blocks the requests of a cell go to, and what writes leave there.
+//! The blocks that a cell's requests access, and the contents that writes leave there.
 //!
-//! Invariant: every request in flight has a share of the disk to itself (process by process, and slot by slot), so that two writes never
-//! race for a block, and which was the last can be worked out again from the seed and the counts.
+//! Invariant: every request slot (of every process) has its own share of the disk, so that two writes never race for a block, and
+//! the last write of a block can be computed from the seed and the counts.
 
 use super::options::{Cell, Matrix, Pattern};
 use bigiron_sys::load::rng::SplitMix64;
 use bigiron_sys::load::stamp::BLOCK;
 
-/// The places of one slot of a process's engine, one after the other.
+/// The successive places of one slot of a process's engine.
 pub struct BlockSequence {
-    /// Blocks of this slot; number k lies `k * depth` blocks behind the first.
+    /// Blocks of this slot; number k is `k * depth` blocks after the first.
     count: u64,
     first: u64,
     stride: u64,
@@ -20,7 +20,7 @@ pub struct BlockSequence {
 }
 
 impl BlockSequence {
-    /// Those of `slot` of `process` in a cell.
+    /// The places of `slot` of `process` in a cell.
     pub fn new(matrix: &Matrix, cell: &Cell, seed: u64, process: usize, slot: usize) -> Self {
         let (block, depth) = (cell.block as u64, cell.engine.depth as u64);
         let sharers = matrix.sharers(cell) as u64;
@@ -37,7 +37,7 @@ impl BlockSequence {
         }
     }
 
-    /// The next request's first byte on the disk.
+    /// The offset of the next request.
     #[inline]
     pub fn take(&mut self) -> u64 {
         let k = match self.pattern {
@@ -49,14 +49,14 @@ impl BlockSequence {
     }
 }
 
-/// Requests of each slot before what is measured, and measured.
+/// Requests of each slot before the measured part, and in it.
 pub fn shares(matrix: &Matrix, cell: &Cell) -> (u64, u64) {
     let slots = (cell.processes * cell.engine.depth) as u64;
     let measured = matrix.requests.div_ceil(slots);
     (measured.div_ceil(8), measured)
 }
 
-/// What a write leaves in its pages: never 0, which is what was laid out.
+/// The generation that a write leaves in its pages: never 0, which is the initial one.
 #[inline]
 pub fn generation(cell: usize, slot: usize, number: u64) -> u64 {
     (cell as u64 + 1) << 48 | (slot as u64) << 36 | (number + 1)
@@ -122,7 +122,7 @@ mod tests {
     fn the_last_write_of_a_page_is_known() {
         let matrix = matrix(&[("engines", "sync"), ("operations", "write"), ("blocks", "8K"), ("size", "1M")]);
         let last = last_writes(&matrix, 5);
-        // 288 sequential writes go round 128 blocks twice and a bit; random ones come after.
+        // 288 sequential writes cover 128 blocks a little more than twice; random ones come after.
         let random = last[0].iter().filter(|g| **g >> 48 == 2).count();
         assert!(random > 150 && random < 256, "{random}");
         assert!(last[0].iter().all(|g| *g > 0));

@@ -1,6 +1,6 @@
 //! One process's part of a cell: its engine, with all slots in flight until each has done its share.
 //!
-//! Invariant: what is read is checked to belong where it was read from, and what is written says where it belongs.
+//! Invariant: data read are checked to belong to their place, and data written identify theirs.
 
 use std::os::fd::AsFd;
 
@@ -26,9 +26,9 @@ pub struct CellProcess<'a> {
 
 struct Slot {
     places: BlockSequence,
-    /// Where the request in flight goes.
+    /// The offset of the request in flight.
     at: u64,
-    /// Requests begun so far.
+    /// Number of requests begun.
     begun: u64,
 }
 
@@ -36,7 +36,7 @@ impl<'a> CellProcess<'a> {
     /// Opens the engine and fills its buffers.
     ///
     /// # Errors
-    /// This kernel does not have the engine.
+    /// If this kernel lacks the engine.
     pub fn new(
         (matrix, number): (&'a Matrix, usize),
         seed: u64,
@@ -56,10 +56,10 @@ impl<'a> CellProcess<'a> {
         Ok(Self { cell, number, disk, stamp, engine, slots, done: Vec::new() })
     }
 
-    /// So many requests of each slot, all of them ended.
+    /// Completes `each` requests on each slot.
     ///
     /// # Errors
-    /// One fails, or reads what does not belong there.
+    /// If one fails, or reads data that do not belong there.
     pub fn requests(&mut self, each: u64) -> Result<()> {
         let ends: Vec<_> = self.slots.iter().map(|s| s.begun + each).collect();
         for slot in 0..self.slots.len() {
@@ -110,7 +110,7 @@ impl<'a> CellProcess<'a> {
         if !self.cell.write {
             for (n, page) in self.engine.buffer(slot).chunks_exact(BLOCK).enumerate() {
                 let at = at + (n * BLOCK) as u64;
-                ensure!(self.stamp.belongs(page, at), "Byte {at} of the disk was read and holds something else");
+                ensure!(self.stamp.belongs(page, at), "Byte {at} of the disk holds wrong data");
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! The disks, or the files in their place: laid out before, checked after.
+//! The disks, or the files that replace them: initialized before, checked after.
 //!
-//! Invariant: every page of a disk that is used says where it belongs and which write it is.
+//! Invariant: every used page of a disk identifies its place and its write.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use rustix::fs::{Advice, OFlags};
 use bigiron_sys::load::files::{open, whole};
 use bigiron_sys::load::stamp::{BLOCK, Stamp};
 
-/// Bytes read and written at once where nothing is measured.
+/// Bytes read and written at once outside of measurements.
 const CHUNK: usize = 256 << 10;
 
-/// Where the disks are: those that the study gives, else files.
+/// The paths of the disks: the study's disks, or else files.
 pub fn paths(devices: &[PathBuf], dir: &Path, disks: usize) -> Result<Vec<PathBuf>> {
     if devices.is_empty() {
         return Ok((0..disks).map(|n| dir.join(format!("disk{n}"))).collect());
@@ -41,13 +41,13 @@ pub fn lay_out(path: &Path, stamp: &Stamp, bytes: u64) -> Result<()> {
     Ok(rustix::fs::fsync(&file)?)
 }
 
-/// Checks every page against the last write that went there.
+/// Checks every page against the last write to it.
 ///
 /// # Errors
-/// A page that is not what it has to be.
+/// If a page differs.
 pub fn verify(path: &Path, stamp: &Stamp, last: &[u64]) -> Result<()> {
     let file = open(path, OFlags::RDONLY)?;
-    // What is on the device counts, not what is still in memory.
+    // The contents of the device count, not those of memory.
     rustix::fs::fsync(&file)?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
     let mut chunk = vec![0; CHUNK];

@@ -1,7 +1,6 @@
-//! `raw-io`: a matrix of plain requests on raw disks: where they go, what they do, how they reach the kernel, how large they are, how many
-//! processes issue them.
+//! `raw-io`: a matrix of plain requests to raw disks: their places, operations, engines, sizes and numbers of processes.
 //!
-//! Invariant: which requests a cell has depends on the options, the seed and the clock's name alone.
+//! Invariant: the requests of a cell depend only on the options, the seed and the clock's name.
 
 mod block_sequence;
 mod cell;
@@ -116,7 +115,7 @@ impl Running for PreparedMatrix<'_> {
         let mut worker_group = WorkerGroup::start(&board, MemberKind::Processes, &work)?;
         for (n, cell) in matrix.cells.iter().enumerate() {
             (cx.progress)(Progress { step: &cell.name, done: n as u32, of: matrix.cells.len() as u32 });
-            // The engine is opened and warmed up in a stage of its own.
+            // The engine is opened and warmed up in a separate stage.
             worker_group.stage()?;
             span::open(|| ());
             let stage = worker_group.stage()?;
@@ -165,18 +164,18 @@ fn declare(cell: &Cell) -> MetricDef {
     MetricDef { name: cell.name.clone(), unit, better: Better::Higher, kind: Kind::Throughput, primary: false, summary }
 }
 
-/// Requests that are measured in a cell, all processes together.
+/// Measured requests of a cell, all processes together.
 fn requests(matrix: &Matrix, cell: &Cell) -> u64 {
     shares(matrix, cell).1 * (cell.processes * cell.engine.depth) as u64
 }
 
 /// Requests per second.
 fn rate(matrix: &Matrix, cell: &Cell, stage: StageCost) -> Result<f64> {
-    ensure!(stage.ns > 0, "The clock did not move in cell `{}`", cell.name);
+    ensure!(stage.ns > 0, "The clock did not advance in cell `{}`", cell.name);
     Ok(requests(matrix, cell) as f64 * 1e9 / stage.ns as f64)
 }
 
-/// All cells, as a process goes through them.
+/// All cells, as a process runs them.
 struct Cells<'a> {
     matrix: &'a Matrix,
     seed: u64,
@@ -197,7 +196,7 @@ impl GroupWork for Cells<'_> {
             match &mut part {
                 Some(part) if stage % 2 == 1 => part.requests(measured)?,
                 _ => {
-                    // The last cell's engine is closed before the next one is opened.
+                    // The last cell's engine is closed before the next is opened.
                     part = None;
                     let part = part.insert(CellProcess::new((self.matrix, cell), self.seed, process, &file, &stamp)?);
                     part.requests(warm_up)?;

@@ -1,4 +1,4 @@
-//! The options of `raw-io`, understood: which cells the matrix has.
+//! The parsed options of `raw-io`: the cells of the matrix.
 
 use bigiron_model::clock::Clock;
 use bigiron_model::size::{parse_bytes, print_bytes};
@@ -7,9 +7,9 @@ use bigiron_model::workload::Options;
 use bigiron_sys::async_io::{BUFFER_BYTES, EngineSpec, Method};
 use bigiron_workload::OptionDef;
 
-/// Bytes that a block is a multiple of: those of a stamp.
+/// Granularity of a block: the size of a stamp.
 const PAGE: u64 = bigiron_sys::load::stamp::BLOCK as u64;
-/// Requests of a cell without `requests`: on the wall clock, and on every other.
+/// Default requests of a cell: on the wall clock, and on every other.
 const REQUESTS: (u64, u64) = (4000, 256);
 const PROCESSES: std::ops::RangeInclusive<usize> = 1..=256;
 const DISKS: std::ops::RangeInclusive<usize> = 1..=64;
@@ -24,10 +24,10 @@ pub const OPTIONS: &[OptionDef] = &[
     option("operations", "read,write", "What they do: `read`, `write`, or both"),
     option("engines", "sync,vectored,libaio,io_uring", "How they reach the kernel; several separated by commas"),
     option("blocks", "4K,64K", "Bytes of a request, multiples of 4K; several separated by commas"),
-    option("processes", "1", "Processes that issue them side by side; several separated by commas"),
+    option("processes", "1", "Processes that issue them in parallel; several separated by commas"),
     option("depth", "16", "Requests that a process keeps in flight with libaio and io_uring"),
-    option("disks", "1", "Raw disks, or files where the study has none, over which the processes are spread"),
-    option("size", "16M", "Bytes of each disk that are used"),
+    option("disks", "1", "Raw disks (or files, if the study has none) among which the processes are distributed"),
+    option("size", "16M", "Bytes used of each disk"),
     option("requests", "auto", "Requests measured in each cell; `auto`: 4000 on the wall clock, else 256"),
 ];
 
@@ -68,15 +68,15 @@ pub struct Matrix {
     pub disks: usize,
     /// Of each disk.
     pub bytes: u64,
-    /// Requests measured in each cell, at least.
+    /// Minimum number of measured requests of each cell.
     pub requests: u64,
 }
 
 impl Matrix {
-    /// Reads the options.
+    /// Parses the options.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// The fault, and what would be right.
     pub fn parse(options: &Options, clock: Clock) -> Result<Self, String> {
         let text = |name: &str| {
             let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
@@ -131,7 +131,7 @@ impl Matrix {
                 let least = print_bytes(needed.next_multiple_of(1 << 20));
                 return Err(wrong(
                     "size",
-                    &format!("{least} at least, for cell `{}` to have room for what is in flight", cell.name),
+                    &format!("at least {least}, so that cell `{}` has room for the requests in flight", cell.name),
                 ));
             }
         }
@@ -219,6 +219,6 @@ mod tests {
                 "{error}"
             );
         }
-        assert!(parse(&[("size", "1M"), ("depth", "32")]).unwrap_err().contains("it can be 2M at least, for cell"));
+        assert!(parse(&[("size", "1M"), ("depth", "32")]).unwrap_err().contains("it can be at least 2M, so that cell"));
     }
 }

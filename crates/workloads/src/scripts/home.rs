@@ -1,6 +1,6 @@
-//! A user's home: the files that the commands of a script work on, the same for every user.
+//! A user's home: the input files of a script's commands, the same for every user.
 //!
-//! Invariant: every byte is known here, so what a command must make of it can be worked out without running the command.
+//! Invariant: every byte is known here, so the correct result of a command can be computed without running the command.
 
 use std::fs;
 use std::io;
@@ -9,32 +9,32 @@ use std::path::Path;
 
 use bigiron_sys::load::rng::SplitMix64;
 
-/// Where the draws of the texts begin: homes are the same in every trial of every study.
+/// Seed of the texts: homes are the same in every trial of every study.
 const SEED: u64 = 0x5de7;
 const LINES: usize = 240;
 const FOLDERS: [&str; 4] = ["amber", "basil", "cedar", "dill"];
 const FILES: usize = 6;
-/// Lines of the two texts that `diff` is given, and how far apart those are that differ.
+/// Lines of the two texts that `diff` compares, and the distance between those that differ.
 const COMPARED: usize = 90;
 const APART: usize = 9;
-/// Users who are logged in, as far as the home's own list says.
+/// Users who are logged in, according to the home's own list.
 pub const LOGGED_IN: [&str; 5] = ["ann", "bob", "cleo", "dora", "egon"];
 
-/// What is in a home.
+/// The contents of a home.
 pub struct Home {
     /// Lines of words.
     pub text: Vec<String>,
-    /// A sorted word list, which lacks some words of the text.
+    /// A sorted word list that lacks some words of the text.
     pub words: Vec<String>,
     pub old: Vec<String>,
     pub new: Vec<String>,
-    /// Of a paper: paragraphs of words without punctuation.
+    /// A paper: paragraphs of words without punctuation.
     pub paragraphs: Vec<Vec<String>>,
     /// Words that are printed twice over each other in the file `over`.
     pub over: Vec<String>,
-    /// Name and contents of the files of a tree.
+    /// Names and contents of the files of a tree.
     pub tree: Vec<(String, String)>,
-    /// What the program of `src` computes, see [`Home::sum`].
+    /// Input of the program in `src`, see [`Home::sum`].
     numbers: Vec<u32>,
 }
 
@@ -62,7 +62,7 @@ impl Home {
             .enumerate()
             .map(|(n, l)| if n % APART == APART / 2 { format!("{l} changed") } else { l.clone() });
         let new = new.collect();
-        // Every seventh word cannot be spelt.
+        // Every seventh word is misspelt.
         let known = vocabulary.iter().enumerate().filter(|(n, _)| n % 7 != 3).map(|(_, w)| w.clone());
         let mut words: Vec<String> = known.collect();
         words.sort();
@@ -70,13 +70,13 @@ impl Home {
         Self { text, words, old, new, paragraphs, over, tree, numbers }
     }
 
-    /// Lays a home out in `dir`, which must not exist.
+    /// Creates a home in `dir`, which must not exist.
     ///
     /// # Errors
-    /// No room; the path is named.
+    /// If there is no room; the message names the path.
     pub fn lay_out(&self, dir: &Path) -> anyhow::Result<()> {
         use anyhow::Context as _;
-        self.write(dir).with_context(|| format!("Cannot lay out the home {}", dir.display()))
+        self.write(dir).with_context(|| format!("Cannot create the home {}", dir.display()))
     }
 
     fn write(&self, dir: &Path) -> io::Result<()> {
@@ -102,14 +102,14 @@ impl Home {
         fs::set_permissions(script, fs::Permissions::from_mode(0o755))
     }
 
-    /// The paper for `nroff`: filled lines of 60 columns, not hyphenated, not adjusted, no pages.
+    /// The paper for `nroff`: filled lines of 60 columns, no hyphenation, no adjustment, no pages.
     fn paper(&self) -> String {
         let paragraphs: Vec<String> =
             self.paragraphs.iter().map(|p| lines(&p.chunks(9).map(|l| l.join(" ")).collect::<Vec<_>>())).collect();
         format!(".nh\n.ad l\n.ll {WIDTH}n\n.pl 1\n{}", paragraphs.join(".br\n"))
     }
 
-    /// The lines that the paper is set in.
+    /// The lines of the formatted paper.
     pub fn set(&self) -> Vec<String> {
         let mut set = Vec::new();
         for paragraph in &self.paragraphs {
@@ -128,7 +128,7 @@ impl Home {
         set
     }
 
-    /// Text as a printer makes it bold: each letter over itself.
+    /// Text printed in bold: each letter over itself.
     fn overstruck(&self) -> String {
         let strike = |c: char| if c == ' ' { " ".to_owned() } else { format!("{c}\u{8}{c}") };
         lines(&self.over.iter().map(|l| l.chars().map(strike).collect::<String>()).collect::<Vec<_>>())
@@ -158,11 +158,11 @@ impl Home {
         ]
     }
 
-    /// What the program prints.
+    /// The output of the program.
     pub fn sum(&self) -> u32 {
         let round = |s: u32, i: u32| {
             self.numbers.iter().fold(s, |s, n| {
-                // As C evaluates it: all of the right side has the old value.
+                // As C evaluates it: the right side uses the old value throughout.
                 (s ^ n).wrapping_mul(16_777_619).wrapping_add(s >> 7).wrapping_add(i)
             })
         };
@@ -179,12 +179,12 @@ const ROUNDS: u32 = 50;
 const FIBONACCI: &str =
     "#!/bin/sh\na=0 b=1 n=$1\nwhile [ \"$n\" -gt 0 ]; do\n    echo $a\n    c=$((a + b)) a=$b b=$c n=$((n - 1))\ndone\n";
 
-/// Lines as a file has them.
+/// Lines as in a file.
 pub fn lines(lines: &[String]) -> String {
     lines.iter().flat_map(|l| [l.as_str(), "\n"]).collect()
 }
 
-/// Words of syllables, each another one.
+/// Distinct words made of syllables.
 fn vocabulary(rng: &mut SplitMix64) -> Vec<String> {
     const STARTS: [&str; 12] = ["b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t"];
     const ENDS: [&str; 8] = ["a", "e", "i", "o", "u", "an", "el", "or"];
@@ -200,7 +200,7 @@ fn vocabulary(rng: &mut SplitMix64) -> Vec<String> {
     words
 }
 
-/// A list of who is logged in, as `who` reads it (utmp(5), 64 bits): type, process, line, id, user, and a time.
+/// A list of the logged-in users for `who` (utmp(5), 64 bits): type, process, line, id, user, and a time.
 fn logged_in() -> Vec<u8> {
     const RECORD: usize = 384;
     const USER_PROCESS: u8 = 7;

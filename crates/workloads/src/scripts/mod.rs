@@ -1,6 +1,7 @@
-//! `scripts`: users at terminals, each running the same shell commands in an order of his own in a home of his own.
+//! `scripts`: users at terminals, each running the same shell commands in its own order in its own home.
 //!
-//! Invariant: all users do the same work, whatever their order; what each command must have left behind is known and looked at afterwards.
+//! Invariant: all users do the same work, whatever their order; the correct output of each command is known and checked
+//! afterwards.
 
 mod home;
 mod spec;
@@ -38,7 +39,7 @@ const PRIMARY: &str = "scripts-per-hour";
 /// Bytes of a home after its script.
 const HOME_BYTES: u64 = 3 << 20;
 const OTHER_BYTES: u64 = 48 << 20;
-/// Memory of a user: a shell, and a compiler at most.
+/// Maximum memory of a user: a shell and a compiler.
 const USER_MEMORY: u64 = 40 << 20;
 
 /// The workload of shell scripts.
@@ -49,15 +50,15 @@ const OPTIONS: &[OptionDef] = &[
         name: "users",
         default: AUTO,
         allowed: &[],
-        summary: "Users at once, or several numbers of them such as `1,2,4`; `auto`: 2 under the exact clock, 32 on the wall clock",
+        summary: "Parallel users, or several numbers such as `1,2,4`; `auto`: 2 under the exact clock, 32 on the wall clock",
     },
     OptionDef {
         name: "without",
         default: "",
         allowed: &[],
-        summary: "Commands that scripts do without: `cc,make,nroff`",
+        summary: "Commands to leave out of the scripts, such as `cc,make,nroff`",
     },
-    OptionDef { name: "limit", default: "10m", allowed: &[], summary: "Longest time that all users may take" },
+    OptionDef { name: "limit", default: "10m", allowed: &[], summary: "Time limit for all users" },
 ];
 
 impl Workload for Scripts {
@@ -119,7 +120,7 @@ impl Configured for Spec {
             kind: Kind::Throughput,
             summary,
         };
-        let peak = "Scripts ended in an hour at the rate of the best load point, from the first user's start to the last one's end";
+        let peak = "Scripts per hour at the best load point, from the first user's start to the last one's end";
         let mut metrics = vec![per_hour(PRIMARY.to_owned(), peak.to_owned())];
         metrics.extend(self.named_points().iter().map(|n| per_hour(of_point(*n), format!("The same with {n} users"))));
         let cost = |name: &str, unit, kind, summary: &str| MetricDef {
@@ -139,7 +140,7 @@ impl Configured for Spec {
                 "involuntary-switches",
                 Unit::Count,
                 Kind::Usage,
-                "Context switches of a process that could have gone on",
+                "Context switches of a process that was still runnable",
             ),
             cost("minor-faults", Unit::Count, Kind::Usage, "Page faults without I/O"),
         ]);
@@ -243,7 +244,7 @@ impl Running for PreparedUsers<'_> {
     }
 }
 
-/// More users than are all compiling at once, so that a guest of a gigabyte takes them.
+/// Maximum number of users assumed to compile at the same time, so that a guest of a gigabyte suffices.
 const MANY: u64 = 12;
 
 fn of_point(users: u32) -> String {
@@ -261,7 +262,7 @@ struct User {
 fn order(spec: &Spec, seed: u64, user: u32) -> Vec<&'static Task> {
     let mut tasks = spec.multiset();
     let mut rng = SplitMix64::stream(seed, &format!("scripts {user}"));
-    // Fisher and Yates.
+    // Fisher–Yates.
     for n in (1..tasks.len()).rev() {
         tasks.swap(n, rng.below(n as u64 + 1) as usize);
     }
@@ -272,7 +273,7 @@ fn folder(n: usize, task: &Task) -> String {
     format!("{:02}-{}", n + 1, task.name)
 }
 
-/// What a user's shell is given: each command in a folder of its own, and the end as soon as one fails.
+/// A user's shell script: runs each command in its own folder, and stops at the first failure.
 fn script(order: &[&'static Task]) -> String {
     let mut text = "set -e\ntrap '[ $? -eq 0 ] || echo \"failed: $T\" >&2' EXIT\ncd w\n".to_owned();
     for (n, task) in order.iter().enumerate() {
@@ -281,7 +282,7 @@ fn script(order: &[&'static Task]) -> String {
     text
 }
 
-/// Starts the users of a load point and waits for all of them; fails if any has.
+/// Starts the users of a load point and waits for all of them; fails if any has failed.
 fn all(users: u32) -> String {
     format!(
         "p=; i=0; while [ $i -lt {users} ]; do i=$((i+1)); (cd {users}/$i && exec /bin/sh ./script) & p=\"$p $!\"; done; f=0; for x in $p; do \
@@ -293,7 +294,7 @@ fn outcome(spec: &Spec, runs: &[(u32, MeasuredRun)]) -> anyhow::Result<WorkloadR
     let mut outcome = WorkloadResult::default();
     let (mut peak, mut at) = (0.0, 0);
     for (users, run) in runs {
-        ensure!(run.wall_ns > 0, "The clock did not move while {users} users worked");
+        ensure!(run.wall_ns > 0, "The clock did not advance while {users} users worked");
         let per_hour = f64::from(*users) * 3600e9 / run.wall_ns as f64;
         if per_hour > peak {
             (peak, at) = (per_hour, *users);

@@ -1,4 +1,4 @@
-//! The workload's options, read.
+//! The parsed options of the workload.
 //!
 //! Invariant: every user of a trial has the same commands, all of them known before anything boots.
 
@@ -11,15 +11,15 @@ use bigiron_model::workload::Options;
 use bigiron_service::program::work_folder;
 use bigiron_workload::units;
 
-/// The word that leaves a choice to the clock.
+/// The value that leaves a choice to the clock.
 pub const AUTO: &str = "auto";
-/// As many as the ancestor takes.
+/// The limit of the original benchmark.
 const USERS_LIMIT: u32 = 999;
 const POINTS_LIMIT: usize = 64;
 
-/// All options, read.
+/// All options, parsed.
 pub struct Spec {
-    /// Numbers of users, one load point each; `None` goes by the clock.
+    /// Numbers of users, one load point each; `None` depends on the clock.
     users: Option<Vec<u32>>,
     pub tasks: Vec<&'static Task>,
     pub limit: Duration,
@@ -38,9 +38,9 @@ impl Spec {
                 let names = TASKS.iter().map(|t| t.name);
                 let right = match suggest::nearest(name, names.clone()) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("it can hold {}", suggest::list(names)),
+                    None => format!("it can contain {}", suggest::list(names)),
                 };
-                return Err(format!("`scripts.without` cannot hold `{name}`; {right}"));
+                return Err(format!("`scripts.without` cannot contain `{name}`; {right}"));
             }
         }
         let tasks: Vec<_> = TASKS.iter().filter(|t| !without.contains(&t.name)).collect();
@@ -48,7 +48,8 @@ impl Spec {
             return Err("`scripts.without` leaves no command".to_owned());
         }
         let limit = units::duration(get("limit")).filter(|d| !d.is_zero());
-        let limit = limit.ok_or_else(|| format!("`scripts.limit` is {}, not `{}`", units::A_TIME, get("limit")))?;
+        let limit =
+            limit.ok_or_else(|| format!("`scripts.limit` must be {}, not `{}`", units::A_TIME, get("limit")))?;
         Ok(Self { users, tasks, limit })
     }
 
@@ -58,12 +59,12 @@ impl Spec {
         self.users.clone().unwrap_or_else(|| vec![usual])
     }
 
-    /// Those that have a metric each: if there are several.
+    /// The load points with their own metrics: all, if there are several.
     pub fn named_points(&self) -> &[u32] {
         self.users.as_deref().filter(|points| points.len() > 1).unwrap_or_default()
     }
 
-    /// Commands of a script, each as often as it is in there, in the table's order.
+    /// Commands of a script, each as often as it occurs, in the table's order.
     pub fn multiset(&self) -> Vec<&'static Task> {
         self.tasks.iter().flat_map(|t| std::iter::repeat_n(*t, t.times as usize)).collect()
     }
@@ -78,7 +79,7 @@ impl Spec {
         let without: Vec<&str> = self.tasks.iter().filter(lacks).map(|t| t.name).collect();
         let mut once = missing.clone();
         once.dedup();
-        Err(format!("{}, or `scripts.without={}` does without", work_folder::bring(&once), without.join(",")))
+        Err(format!("{}, or leave them out with `scripts.without={}`", work_folder::bring(&once), without.join(",")))
     }
 }
 
@@ -86,7 +87,7 @@ impl Spec {
 fn points(text: &str) -> Result<Vec<u32>, String> {
     let wrong = || {
         format!(
-            "`scripts.users` is a number of users from 1 to {USERS_LIMIT}, or several such as `1,2,4` that grow, not `{text}`"
+            "`scripts.users` must be a number of users from 1 to {USERS_LIMIT}, or a rising list such as `1,2,4`, not `{text}`"
         )
     };
     let points: Vec<u32> = text.split(',').map(|n| n.trim().parse().map_err(|_| wrong())).collect::<Result<_, _>>()?;

@@ -1,27 +1,27 @@
-//! The commands of a script: what each does in a folder of its own, and what it must leave there in the file `out`.
+//! The commands of a script: what each does in its own folder, and the expected contents of its file `out`.
 //!
-//! Invariant: a command's result depends on the home's files alone, not on what ran before or beside it.
+//! Invariant: a command's result depends only on the home's files, not on earlier or parallel commands.
 
 use super::home::{Home, LOGGED_IN, lines};
 
 /// A command of the multiset.
 pub struct Task {
-    /// As it has been called since the seventies, and in `scripts.without`.
+    /// Its traditional name, as used in `scripts.without`.
     pub name: &'static str,
-    /// Programs beyond the shell and those that every system has, with Debian's packages.
+    /// Programs other than the shell and those of every system, with Debian's packages.
     pub needs: &'static [(&'static str, &'static str)],
-    /// How often it is in a script.
+    /// Number of occurrences in a script.
     pub times: u32,
-    /// For the shell. The home is `../..`, `$T` is the folder's own name, and any command that fails ends the script.
+    /// The shell command. The home is `../..`, `$T` is the folder's own name, and the first failing command ends the script.
     pub line: &'static str,
     pub expect: fn(&Home) -> String,
 }
 
 const CC: (&str, &str) = ("cc", "gcc");
-/// The text has this word; it is a part of others too.
+/// The text contains this word, also as part of others.
 const LOOKED_FOR: &str = "bel";
 
-/// All of them.
+/// All commands.
 pub const TASKS: &[Task] = &[
     Task {
         name: "cat",
@@ -238,7 +238,7 @@ pub const TASKS: &[Task] = &[
     },
 ];
 
-/// Programs that commands use besides those that they are called after and need: every system has them.
+/// Programs that commands use besides the ones that they are named after and need: every system has them.
 pub const ALWAYS: &str =
     "sh cat cp mkdir rmdir date echo printf expr sort grep ls mv pr rm tr comm test touch wc who cut";
 

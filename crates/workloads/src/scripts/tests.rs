@@ -1,4 +1,4 @@
-//! Runs a user's script for real with this machine's tools, and looks at what wrong outputs are called.
+//! Runs a user's script with this machine's tools, and checks the messages about wrong outputs.
 
 use super::*;
 use bigiron_workload::testing;
@@ -35,7 +35,7 @@ fn every_command_leaves_what_it_must_and_another_result_is_named() {
         let best = outcome.values["scripts-per-hour-1"].max(outcome.values["scripts-per-hour-2"]);
         assert_eq!(outcome.values[PRIMARY], best);
 
-        // Another result of one command of one user.
+        // A wrong result of one command of one user.
         let order = order(spec, cx.seed, 2);
         let n = order.iter().position(|t| t.name == "wc").unwrap();
         let again = || Box::new(PreparedUsers::of(spec, cx).unwrap());
@@ -85,14 +85,16 @@ fn users_have_the_same_commands_in_orders_of_their_own() {
 #[test]
 fn bad_options_are_refused_with_what_is_right() {
     let refuse = |name, value| options(&[(name, value)]).unwrap_err();
-    assert!(refuse("users", "0").starts_with("`scripts.users` is a number of users from 1 to 999, or several"));
+    assert!(
+        refuse("users", "0").starts_with("`scripts.users` must be a number of users from 1 to 999, or a rising list")
+    );
     for users in ["", "x", "2,1", "1,1", "1,,2", "1000"] {
         refuse("users", users);
     }
-    assert_eq!(refuse("without", "cc,mkae"), "`scripts.without` cannot hold `mkae`; did you mean `make`?");
+    assert_eq!(refuse("without", "cc,mkae"), "`scripts.without` cannot contain `mkae`; did you mean `make`?");
     let every = tasks::TASKS.iter().map(|t| t.name).collect::<Vec<_>>().join(",");
     assert_eq!(refuse("without", &every), "`scripts.without` leaves no command");
-    assert!(refuse("limit", "0").starts_with("`scripts.limit` is a time such as"));
+    assert!(refuse("limit", "0").starts_with("`scripts.limit` must be a time such as"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! A thread's own file: its blocks written and read, and what they must hold.
+//! A thread's own file: its blocks written and read, and their expected contents.
 //!
-//! Invariant: a block says whose it is, where it belongs and which write it is.
+//! Invariant: a block identifies its thread, its place and its write.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -17,9 +17,9 @@ use bigiron_sys::load::rng::SplitMix64;
 use bigiron_sys::load::stamp::{BLOCK, Stamp};
 use bigiron_sys::shared_memory::SharedMemory;
 
-/// Bits of an offset; above them a stamp has the thread's number.
+/// Bits of an offset; the bits above hold the thread's number.
 const OFFSET_BITS: u32 = 48;
-/// The generation that the sequential writes leave; random ones are numbered from the next on.
+/// The generation of the sequential writes; random writes are numbered from the next one.
 const WRITTEN: u64 = 1;
 
 pub fn path(dir: &Path, thread: usize) -> PathBuf {
@@ -33,16 +33,16 @@ pub struct ThreadFile<'a> {
     stamp: &'a Stamp,
     thread: usize,
     block: usize,
-    /// Blocking calls, from and to a buffer that is fit for direct I/O.
+    /// Blocking calls, with a buffer suitable for direct I/O.
     engine: Box<dyn Engine>,
     done: Vec<Completion>,
 }
 
 impl<'a> ThreadFile<'a> {
-    /// Makes the file, empty, or a mapping of `bytes` that nothing was written to.
+    /// Creates the file: empty, or a mapping of `bytes` that nothing was written to.
     ///
     /// # Errors
-    /// The file system takes no such file.
+    /// If the file system does not support it.
     pub fn make(dir: &Path, settings: &Settings, stamp: &'a Stamp, thread: usize, bytes: u64) -> Result<Self> {
         let (path, mut flags) = (path(dir, thread), OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR);
         flags.set(OFlags::SYNC, settings.sync);
@@ -52,7 +52,7 @@ impl<'a> ThreadFile<'a> {
             _ => None,
         };
         let block = settings.block;
-        let mut engine = async_io::open(&EngineSpec::default(), block, &[]).context("Cannot have a buffer")?;
+        let mut engine = async_io::open(&EngineSpec::default(), block, &[]).context("Cannot allocate a buffer")?;
         let filled = stamp.filled();
         engine.buffer(0).chunks_exact_mut(BLOCK).for_each(|page| page.copy_from_slice(&filled.0));
         Ok(Self { fd, mapping, stamp, thread, block, engine, done: Vec::with_capacity(1) })
@@ -74,10 +74,10 @@ impl<'a> ThreadFile<'a> {
         Ok(())
     }
 
-    /// Reads the block at `offset`, and looks whether it belongs there.
+    /// Reads the block at `offset`, and checks that it belongs there.
     ///
     /// # Errors
-    /// It does not, or those of the system call.
+    /// If it does not, or those of the system call.
     pub fn read(&mut self, offset: u64) -> Result<()> {
         match &self.mapping {
             Some(mapping) => mapping.copy_out(offset as usize, self.engine.buffer(0)),
@@ -85,7 +85,7 @@ impl<'a> ThreadFile<'a> {
         }
         for (n, page) in self.engine.buffer(0).chunks_exact(BLOCK).enumerate() {
             let belongs = self.stamp.belongs(page, tag(self.thread, offset) + (n * BLOCK) as u64);
-            ensure!(belongs, "Byte {offset} of file {} was read and holds something else", self.thread);
+            ensure!(belongs, "Byte {offset} of file {} holds wrong data", self.thread);
         }
         Ok(())
     }
@@ -94,11 +94,11 @@ impl<'a> ThreadFile<'a> {
         let request = Request { slot: 0, fd: self.fd.as_fd(), offset, len: self.block, write, dsync: false };
         self.done.clear();
         self.engine.submit_and_wait(&[request], 1, &mut self.done)?;
-        let completion = self.done.pop().context("A request has no end")?;
+        let completion = self.done.pop().context("A request has no completion")?;
         Ok(whole(completion.result()?, self.block)?)
     }
 
-    /// Makes durable what was written.
+    /// Makes the written data durable.
     pub fn sync(&self) -> Result<()> {
         Ok(rustix::fs::fsync(&self.fd)?)
     }
@@ -125,12 +125,12 @@ impl Draws {
     }
 }
 
-/// What the sequential write leaves.
+/// The generation of the sequential write.
 pub fn first_generation() -> u64 {
     WRITTEN
 }
 
-/// What random write number `n` leaves.
+/// The generation of random write number `n`.
 pub fn generation(n: u64) -> u64 {
     WRITTEN + 1 + n
 }
@@ -142,10 +142,10 @@ pub fn drop_from_cache(path: &Path) -> Result<()> {
     Ok(rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
-/// Checks every block of a thread's file: `last` are the generations.
+/// Checks every block of a thread's file against the generations `last`.
 ///
 /// # Errors
-/// A block that is not what it has to be.
+/// If a block differs.
 pub fn verify(path: &Path, stamp: &Stamp, thread: usize, block: usize, last: &[u64]) -> Result<()> {
     drop_from_cache(path)?;
     let file = open(path, OFlags::RDONLY)?;

@@ -1,7 +1,8 @@
-//! `tio`: threads that write and read files of their own, one phase after the other: sequential and random writes, then the same as reads.
+//! `tio`: threads that write and read their own files, one phase after the other: sequential and random writes, then sequential
+//! and random reads.
 //!
-//! Invariant: how much each phase does depends on the options and the clock's name alone; a write phase has ended when its data is on the
-//! device.
+//! Invariant: the work of each phase depends only on the options and the clock's name; a write phase ends when its data are on
+//! the device.
 
 mod file;
 mod options;
@@ -38,7 +39,7 @@ impl Workload for Tio {
     }
 
     fn summary(&self) -> &'static str {
-        "Threads on files of their own: sequential and random writes, then reads, with latencies and CPU time"
+        "Threads on their own files: sequential and random writes, then reads, with latencies and CPU time"
     }
 
     fn doc(&self) -> &'static str {
@@ -147,7 +148,7 @@ impl Running for &Settings {
         let mut logs = 0.0;
         for (((phase, threads), stage), latency) in all.iter().zip(&took).zip(&latencies) {
             let row = Row { settings, stage: *stage, latency: latency.read() };
-            ensure!(stage.ns > 0, "The clock did not move in phase {}", phase.name());
+            ensure!(stage.ns > 0, "The clock did not advance in phase {}", phase.name());
             logs += row.bytes_per_second().ln();
             outcome.windows.push(Window::of(phase.rate(*threads), row.latency.count(), stage.ns));
             outcome.values.insert(phase.rate(*threads), row.bytes_per_second());
@@ -162,7 +163,7 @@ impl Running for &Settings {
     fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
         let settings: &Settings = *self;
         let stamp = Stamp::new(cx.seed);
-        // The files of the last number of threads are those that are left.
+        // The remaining files are those of the last number of threads.
         let threads = settings.threads.last().copied().unwrap_or(1);
         for thread in 0..threads {
             let mut last = vec![first_generation(); settings.blocks(threads) as usize];
@@ -179,11 +180,10 @@ impl Running for &Settings {
 fn facts(settings: &Settings, dir: &Path) -> impl Iterator<Item = (String, String)> {
     let cache = match (settings.access, settings.cold) {
         (Access::Direct, _) => "bypassed (O_DIRECT)",
-        (_, true) => "used, and emptied of the files before each phase that reads",
+        (_, true) => "used; the files are dropped from it before each read phase",
         (_, false) => "used",
     };
-    let durability =
-        if settings.sync { "every write with O_SYNC" } else { "fsync at the end of each phase that writes" };
+    let durability = if settings.sync { "every write with O_SYNC" } else { "fsync at the end of each write phase" };
     [
         ("file-system", file_system(dir)),
         ("page-cache", cache.to_owned()),
@@ -195,7 +195,7 @@ fn facts(settings: &Settings, dir: &Path) -> impl Iterator<Item = (String, Strin
     .map(|(name, value)| (name.to_owned(), value))
 }
 
-/// All rows of the table, in the order in which they come about.
+/// All rows of the table, in order.
 fn rows(threads: &[usize]) -> impl Iterator<Item = (Phase, usize)> {
     threads.iter().flat_map(|threads| Phase::ALL.into_iter().map(move |phase| (phase, *threads)))
 }
@@ -207,9 +207,9 @@ fn draws(settings: &Settings, seed: u64, phase: Phase, threads: usize, thread: u
 /// A stage of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Files are made, empty, one for each of this many threads; the other threads remove theirs.
+    /// Creates empty files, one for each of this many threads; the other threads remove theirs.
     Make { threads: usize },
-    /// A phase, or the part of it that is one thread's.
+    /// A phase, or one thread's part of it.
     Phase { phase: Phase, threads: usize, row: usize, turn: Option<usize> },
 }
 
@@ -229,7 +229,7 @@ fn script(settings: &Settings) -> Vec<Step> {
     script
 }
 
-/// What the threads know.
+/// The threads' shared data.
 struct Threads<'a> {
     settings: &'a Settings,
     dir: &'a Path,

@@ -1,4 +1,4 @@
-//! The options of `tio`, understood.
+//! The parsed options of `tio`.
 
 use bigiron_model::clock::Clock;
 use bigiron_model::size::parse_bytes;
@@ -6,7 +6,7 @@ use bigiron_model::workload::Options;
 use bigiron_sys::load::stamp::BLOCK;
 use bigiron_workload::OptionDef;
 
-/// Bytes of all files, and random operations of all threads, without the options: on the wall clock, and on every other.
+/// Defaults of the bytes of all files and the random operations of all threads: on the wall clock, and on every other.
 const BYTES: (u64, u64) = (256 << 20, 8 << 20);
 const RANDOM: (u64, u64) = (4000, 1000);
 const THREADS: std::ops::RangeInclusive<usize> = 1..=256;
@@ -20,7 +20,7 @@ const fn choice(name: &'static str, allowed: &'static [&'static str], summary: &
 }
 
 pub const OPTIONS: &[OptionDef] = &[
-    option("threads", "1,2,4,8", "Threads that work side by side; the phases are run for each of these"),
+    option("threads", "1,2,4,8", "Numbers of parallel threads; the phases run for each of them"),
     option(
         "size",
         "auto",
@@ -32,17 +32,13 @@ pub const OPTIONS: &[OptionDef] = &[
         "auto",
         "Random operations of a phase, all threads together; `auto`: 4000 on the wall clock, else 1000",
     ),
-    choice("access", &["buffered", "direct", "mmap"], "How files are reached: the page cache, O_DIRECT, or a mapping"),
+    choice("access", &["buffered", "direct", "mmap"], "How files are accessed: the page cache, O_DIRECT, or a mapping"),
     choice("sync", &["off", "on"], "Whether every write is synchronous (O_SYNC)"),
-    choice("writing", &["parallel", "sequential"], "Whether threads write side by side, or each after the one before"),
-    choice(
-        "cache",
-        &["cold", "warm"],
-        "Whether the files are dropped from the page cache before each phase that reads",
-    ),
+    choice("writing", &["parallel", "sequential"], "Whether threads write in parallel or one after the other"),
+    choice("cache", &["cold", "warm"], "Whether the files are dropped from the page cache before each read phase"),
 ];
 
-/// How files are reached.
+/// How files are accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     Buffered,
@@ -50,7 +46,7 @@ pub enum Access {
     Mapped,
 }
 
-/// The run, as asked for.
+/// The settings of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub threads: Vec<usize>,
@@ -65,10 +61,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the options.
+    /// Parses the options.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// The fault, and what would be right.
     pub fn parse(options: &Options, clock: Clock) -> Result<Self, String> {
         let text = |name: &str| {
             let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
@@ -80,13 +76,13 @@ impl Settings {
             text("threads").split(',').map(|w| w.trim().parse().ok().filter(|n| THREADS.contains(n))).collect();
         let threads = threads.filter(|t| t.is_sorted_by(|a, b| a < b));
         let threads = threads
-            .ok_or_else(|| wrong("threads", "numbers of 1 to 256 that grow, separated by commas, such as `1,2,4,8`"))?;
+            .ok_or_else(|| wrong("threads", "rising numbers from 1 to 256, separated by commas, such as `1,2,4,8`"))?;
         let block =
             parse_bytes(text("block")).ok().filter(|n| (1..=16 << 20).contains(n) && n.is_multiple_of(BLOCK as u64));
         let block = block.ok_or_else(|| wrong("block", "a multiple of 4K up to 16M"))?;
         let most = threads.last().copied().unwrap_or(1) as u64;
         let bytes = match text("size") {
-            // An `auto` that is right on one clock alone would be refused on all.
+            // An `auto` that is valid on only one clock would be refused on all.
             "auto" => Some(by_clock(BYTES).max(most * block)),
             size => parse_bytes(size).ok(),
         };
@@ -104,12 +100,12 @@ impl Settings {
         let sync = text("sync") == "on";
         if sync && access == Access::Mapped {
             return Err(
-                "`tio.sync` cannot be `on` with `tio.access` `mmap`: O_SYNC says nothing of mappings; it can be `off`"
+                "`tio.sync` cannot be `on` with `tio.access` `mmap`: O_SYNC does not apply to mappings; it can be `off`"
                     .to_owned(),
             );
         }
         if bytes / most < block || bytes > 1 << 44 {
-            return Err(wrong("size", &format!("a block for each of {most} threads at least, and 16T at most")));
+            return Err(wrong("size", &format!("at least a block for each of {most} threads, and at most 16T")));
         }
         Ok(Self {
             threads,
@@ -123,18 +119,18 @@ impl Settings {
         })
     }
 
-    /// Blocks of each file with this many threads.
+    /// Number of blocks of each file with this many threads.
     pub fn blocks(&self, threads: usize) -> u64 {
         self.bytes / threads as u64 / self.block as u64
     }
 
-    /// Random operations of each thread.
+    /// Number of random operations of each thread.
     pub fn random_each(&self, threads: usize) -> u64 {
         self.random.div_ceil(threads as u64)
     }
 }
 
-/// What threads do one after the other, in this order.
+/// The phases of a run, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Write,

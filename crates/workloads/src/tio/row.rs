@@ -6,7 +6,7 @@ use super::options::Settings;
 use bigiron_sys::load::Histogram;
 use bigiron_sys::load::worker_group::StageCost;
 
-/// What a phase did, and what it took.
+/// The work of a phase, and its cost.
 pub struct Row<'a> {
     pub settings: &'a Settings,
     pub stage: StageCost,
@@ -19,12 +19,12 @@ impl Row<'_> {
         self.latency.count() as f64 * self.settings.block as f64 * 1e9 / self.stage.ns as f64
     }
 
-    /// CPU time of the threads in per cent of the phase's time: two busy threads are 200.
+    /// CPU time of the threads in per cent of the phase's time: 200 for two busy threads.
     pub fn cpu_percent(&self) -> f64 {
         100.0 * self.stage.cpu_ns as f64 / self.stage.ns as f64
     }
 
-    /// Operations, in per cent, that took longer than this many seconds.
+    /// Share of operations, in per cent, that took longer than this many seconds.
     fn slower_percent(&self, seconds: u64) -> f64 {
         let slow: u64 =
             self.latency.buckets().1.iter().filter(|(ns, _)| *ns > seconds * 1_000_000_000).map(|(_, n)| n).sum();

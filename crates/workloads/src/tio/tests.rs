@@ -48,7 +48,7 @@ fn lost_and_misplaced_blocks_are_found() {
         moved.rotate_left(4096);
         std::fs::write(&path, &moved).unwrap();
         says("holds the block of byte");
-        // The last random write of a block undone: an older one is there.
+        // The last random write of a block undone: an older one remains.
         let mut stale = whole;
         Stamp::new(cx.seed).put(&mut stale, 2 << 48, 999);
         std::fs::write(&path, &stale).unwrap();
@@ -60,7 +60,7 @@ fn lost_and_misplaced_blocks_are_found() {
 fn threads_that_write_in_turn_have_a_stage_each() {
     let options = testing::options(&Tio, [("writing", "sequential"), ("threads", "2")]).unwrap();
     let script = script(&Settings::parse(&options, Clock::Exact).unwrap());
-    // Files made, two turns of two phases, two phases together.
+    // Create the files, two turns of two phases, two phases together.
     assert_eq!(script.len(), 1 + 2 * 2 + 2);
     assert_eq!(script[2], Step::Phase { phase: Phase::Write, threads: 2, row: 0, turn: Some(1) });
 }

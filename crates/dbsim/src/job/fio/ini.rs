@@ -4,7 +4,7 @@
 
 use bigiron_model::refusal::Refusal;
 
-/// An option as it stands in the file.
+/// An option in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     pub name: String,
@@ -14,7 +14,7 @@ pub struct Setting {
     pub place: String,
 }
 
-/// A job of the file, with what `[global]` sections before it say.
+/// A job of the file, including the options of `[global]` sections before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     pub name: String,
@@ -33,7 +33,7 @@ impl Setting {
 pub fn parse(file: &str, text: &str) -> Result<Vec<Section>, Refusal> {
     let mut global: Vec<Setting> = Vec::new();
     let mut jobs: Vec<Section> = Vec::new();
-    // Whether options belong to a job rather than to all that follow.
+    // Whether options belong to a job or to all following jobs.
     let mut in_job = None;
     for (i, line) in text.lines().enumerate() {
         let place = format!("{file}:{}", i + 1);
@@ -43,7 +43,7 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Section>, Refusal> {
             continue;
         }
         if line.contains("${") || line.starts_with("include ") {
-            return refuse("Variables and `include` are not followed; write out what they stand for".to_owned());
+            return refuse("Variables and `include` are not supported; write out their values".to_owned());
         }
         if let Some(name) = line.strip_prefix('[') {
             let Some(name) = name.strip_suffix(']').map(str::trim).filter(|n| !n.is_empty()) else {
@@ -64,17 +64,16 @@ pub fn parse(file: &str, text: &str) -> Result<Vec<Section>, Refusal> {
             (Some(true), Some(job)) => &mut job.settings,
             (Some(false), _) => &mut global,
             _ => {
-                return refuse(format!(
-                    "`{line}` stands before the first section; write `[global]` or `[NAME]` above it"
-                ));
+                return refuse(format!("`{line}` is before the first section; write `[global]` or `[NAME]` above it"));
             }
         };
         settings.retain(|s| s.name != setting.name);
         settings.push(setting);
     }
     if jobs.is_empty() {
-        return Err(Refusal::new("There is no job in the file; a job is a section other than `[global]`")
-            .at(Some(file.to_owned())));
+        return Err(
+            Refusal::new("The file has no job; a job is a section other than `[global]`").at(Some(file.to_owned()))
+        );
     }
     Ok(jobs)
 }
@@ -98,10 +97,10 @@ mod tests {
     #[test]
     fn what_is_no_job_file_is_refused_with_its_line() {
         for (text, want) in [
-            ("bs=4k\n", "f.fio:1: `bs=4k` stands before the first section"),
+            ("bs=4k\n", "f.fio:1: `bs=4k` is before the first section"),
             ("[a\n", "f.fio:1: `[a` is not a section"),
             ("[a]\nsize=${SIZE}\n", "f.fio:2: Variables"),
-            ("[global]\nbs=4k\n", "f.fio: There is no job in the file"),
+            ("[global]\nbs=4k\n", "f.fio: The file has no job"),
         ] {
             let error = parse("f.fio", text).unwrap_err().to_string();
             assert!(error.starts_with(want), "{error}");

@@ -1,7 +1,7 @@
-//! A fio job file as a dbsim job, where that can be.
+//! Converts a fio job file to a dbsim job, if possible.
 //!
-//! Invariant: what comes out is a job, and does what fio would do with the file as far as offsets' distribution, request sizes, depth,
-//! durability and length go; whatever cannot be kept is refused with its line.
+//! Invariant: the result is a job that does the same as fio with the file in terms of the distribution of offsets, request sizes,
+//! depth, durability and length; anything that cannot be preserved is refused with its line.
 
 mod ini;
 mod section;
@@ -14,10 +14,10 @@ use section::Imported;
 use super::{DataSpec, DataSync, Draft, Job, Length, RunSpec, draft, print};
 use bigiron_model::refusal::Refusal;
 
-/// The text of a dbsim job that does what the fio job file called `file` says.
+/// The text of a dbsim job equivalent to the fio job file called `file`.
 ///
 /// # Errors
-/// If the file is not a fio job file, or something in it cannot be expressed; with the line.
+/// If the file is not a fio job file, or has something that cannot be expressed; the message has the line.
 pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
     let sections = ini::parse(file, text)?;
     let mut imported: Vec<Imported> = Vec::new();
@@ -37,7 +37,7 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
         if other.size != first.size || other.directory != first.directory {
             return Err(unlike("All processes of a dbsim job work on the same files; make `size` and `directory`"));
         }
-        // Without names each job of fio has files of its own, and classes of a dbsim job share theirs.
+        // Without file names each fio job has its own files, while classes of a dbsim job share theirs.
         if other.file.is_none() || other.file != first.file {
             return Err(unlike("Classes of a dbsim job share their files; make `filename`"));
         }
@@ -68,21 +68,21 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
         transactions: Vec::new(),
         classes: imported.iter().map(|i| i.class.clone()).collect(),
     };
-    let mut out = format!("# What {file} asks of fio, as far as a dbsim job can ask it.\n");
+    let mut out = format!("# The fio job file {file} as a dbsim job.\n");
     for (section, imported) in sections.iter().zip(&imported) {
         for note in &imported.notes {
             let _ = writeln!(out, "# [{}] {note}.", section.name);
         }
     }
     out.push_str(&print(&job));
-    // What a job as a whole must keep is judged by the job's own rules.
+    // The job's own rules decide what a job as a whole must satisfy.
     Draft::parse(file, &out)
         .and_then(|draft| draft.job())
-        .map_err(|refusal| Refusal::new(format!("What comes of `{file}` is not a dbsim job: {}", refusal.message)))?;
+        .map_err(|refusal| Refusal::new(format!("`{file}` cannot be converted to a dbsim job: {}", refusal.message)))?;
     Ok(out)
 }
 
-/// `text` as a name, unlike those that are `taken`.
+/// `text` as a name that is not among the `taken` ones.
 fn name(text: &str, taken: Vec<&str>) -> String {
     let word: String =
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
@@ -91,7 +91,7 @@ fn name(text: &str, taken: Vec<&str>) -> String {
         base.push_str("requests");
     }
     let numbered = |n: usize| if n == 1 { base.clone() } else { format!("{base}-{n}") };
-    (1..).map(numbered).find(|name| !taken.contains(&name.as_str())).expect("there are numbers enough")
+    (1..).map(numbered).find(|name| !taken.contains(&name.as_str())).expect("the numbers are unbounded")
 }
 
 #[cfg(test)]
@@ -147,20 +147,17 @@ mod tests {
             ("[a]\nsize=1m\nbssplit=4k/50:8k/50\n", "x.fio:3: `bssplit`: Requests of a dbsim class have one size"),
             ("[a]\nsize=1m\nzonemode=zbd\n", "x.fio:3: `zonemode`: No dbsim job can express it"),
             ("[a]\nsize=1m\nidepth=4\n", "did you mean `iodepth`?"),
-            ("[a]\nrw=read\n", "x.fio:1: Job `a`: dbsim makes the files itself"),
-            (
-                "[a]\nsize=1m\nnumjobs=2\nloops=2\n",
-                "x.fio:3: Job `a`: Each of fio's `numjobs` keeps to a file of its own",
-            ),
-            ("[a]\nsize=1m\nrw=randread\n", "x.fio:3: Job `a`: By default fio goes to each place once"),
-            ("[a]\nsize=1m\nruntime=5\n", "x.fio:3: Job `a`: With one of `runtime` and `time_based` alone"),
+            ("[a]\nrw=read\n", "x.fio:1: Job `a`: dbsim creates the files itself"),
+            ("[a]\nsize=1m\nnumjobs=2\nloops=2\n", "x.fio:3: Job `a`: Each of fio's `numjobs` uses its own file"),
+            ("[a]\nsize=1m\nrw=randread\n", "x.fio:3: Job `a`: By default fio visits each place once"),
+            ("[a]\nsize=1m\nruntime=5\n", "x.fio:3: Job `a`: With only one of `runtime` and `time_based`"),
             ("[a]\nsize=1m\nstonewall\n", "x.fio:3: `stonewall`: All processes of a dbsim job run at the same time"),
             ("[a]\nsize=1m\nioengine=sync\n", "take `psync`"),
             ("[a]\nsize=1m\nfsync=1\n", "write `fdatasync=N`"),
-            ("[a]\nsize=1m\niodepth=4\n", "has no effect with an engine that blocks"),
-            ("[a]\nsize=1m\nfilename=/dev/sdb\n", "what is on it may be lost"),
+            ("[a]\nsize=1m\niodepth=4\n", "has no effect with a blocking engine"),
+            ("[a]\nsize=1m\nfilename=/dev/sdb\n", "must allow the loss of its contents"),
             ("[a]\nsize=1m\n[b]\nsize=1m\n", "x.fio:3: Job `b`: Classes of a dbsim job share their files"),
-            ("[a]\nsize=1m\nhipri\nioengine=io_uring\n", "Only direct I/O can be polled for"),
+            ("[a]\nsize=1m\nhipri\nioengine=io_uring\n", "Only direct I/O can be polled"),
             ("[a]\nsize=1m\nbs=100\n", "`request` cannot be `100`"),
         ] {
             let error = job(text).unwrap_err();

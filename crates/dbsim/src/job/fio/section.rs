@@ -1,7 +1,7 @@
-//! One job of a fio job file as a class of plain requests.
+//! Converts one job of a fio job file to a class of plain requests.
 //!
-//! Invariant: every option is either expressed or refused; none is passed over. Options that change only what fio prints are named
-//! as such here.
+//! Invariant: every option is either expressed or refused; none is ignored. Options that only change fio's output are listed as
+//! such here.
 
 use std::time::Duration;
 
@@ -12,27 +12,27 @@ use bigiron_model::suggest;
 use bigiron_workload::units;
 use bigiron_workload::units::Pace;
 
-/// Options that do not change what is done, only what fio says of it.
+/// Options that only change fio's output.
 const REPORTING: &[&str] =
     &["group_reporting", "percentile_list", "clat_percentiles", "lat_percentiles", "slat_percentiles", "description"];
 
-/// What a fio job is, beyond its class.
+/// The properties of a fio job besides its class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     pub class: ClassSpec,
     /// Bytes of each file.
     pub size: u64,
-    /// The file that all its processes share; `None` if each has one of its own.
+    /// The file that all its processes share; `None` if each has its own.
     pub file: Option<String>,
     pub directory: Option<String>,
-    /// The window, if the job says.
+    /// The window, if the job gives one.
     pub time: Option<Duration>,
     pub ramp: Duration,
-    /// What a reader of the dbsim job should know.
+    /// Notes for readers of the dbsim job.
     pub notes: Vec<String>,
 }
 
-/// Options as they are collected.
+/// Options collected so far.
 struct Draft {
     engine: Method,
     depth: usize,
@@ -67,7 +67,7 @@ struct Draft {
     notes: Vec<String>,
 }
 
-/// Turns a fio job into a class of plain requests called `name`.
+/// Converts a fio job to a class of plain requests called `name`.
 pub fn import(section: &Section, name: String) -> Result<Imported, Refusal> {
     let mut draft = Draft {
         engine: Method::Sync,
@@ -120,11 +120,11 @@ impl Draft {
                     "io_uring" => Method::Uring,
                     "null" => Method::Null,
                     "sync" | "vsync" => {
-                        return Err(s.refuse("It seeks before each request, which no dbsim engine does; take `psync`"));
+                        return Err(s.refuse("It seeks before each request, which no dbsim engine does; use `psync`"));
                     }
                     other => {
                         return Err(s.refuse(format!(
-                            "dbsim has no engine like `{other}`; it has those like `psync`, `pvsync2`, `posixaio`, `libaio`, `io_uring` and `null`"
+                            "dbsim has no engine like `{other}`; it has equivalents of `psync`, `pvsync2`, `posixaio`, `libaio`, `io_uring` and `null`"
                         )));
                     }
                 }
@@ -139,7 +139,7 @@ impl Draft {
                     "randrw" => (true, true, 50),
                     other => {
                         return Err(s.refuse(format!(
-                            "dbsim does no `{other}`; it does read, write, randread, randwrite, rw and randrw"
+                            "dbsim does not support `{other}`; it supports read, write, randread, randwrite, rw and randrw"
                         )));
                     }
                 }
@@ -167,15 +167,15 @@ impl Draft {
                     "0" | "none" => false,
                     "dsync" => true,
                     _ => {
-                        return Err(
-                            s.refuse("Plain requests of dbsim can be durable as by O_DSYNC only; write `sync=dsync`")
-                        );
+                        return Err(s.refuse(
+                            "Plain requests of dbsim can be durable only as with O_DSYNC; write `sync=dsync`",
+                        ));
                     }
                 }
             }
             "fsync" => {
                 if number(s)? > 0 {
-                    return Err(s.refuse("Plain requests of dbsim are synced by fdatasync; write `fdatasync=N`"));
+                    return Err(s.refuse("Plain requests of dbsim are synced with fdatasync; write `fdatasync=N`"));
                 }
             }
             "time_based" => self.time_based = flag(s)?,
@@ -198,21 +198,21 @@ impl Draft {
             "verify" => match word(s)? {
                 "crc32c" | "crc32c-intel" => self.verify = true,
                 "0" | "null" => {}
-                _ => return Err(s.refuse("dbsim verifies by CRC-32C; write `verify=crc32c`")),
+                _ => return Err(s.refuse("dbsim verifies with CRC-32C; write `verify=crc32c`")),
             },
             "invalidate" if flag(s)? => {}
             "invalidate" => {
-                return Err(s.refuse("dbsim begins with nothing of its files in the page cache; leave it out"));
+                return Err(s.refuse("dbsim starts without its files in the page cache; omit the option"));
             }
             "randrepeat" | "randseed" => {
                 let value = s.value.as_deref().unwrap_or("1");
                 self.notes.push(format!("{}={value}: dbsim draws from the seed of the run, `--seed N`", s.name));
             }
             name if REPORTING.contains(&name) => {
-                self.notes.push(format!("{name} changes what fio prints, not what is done"));
+                self.notes.push(format!("{name} changes only fio's output"));
             }
             "stonewall" | "wait_for" => {
-                return Err(s.refuse("All processes of a dbsim job run at the same time; make two jobs of it"));
+                return Err(s.refuse("All processes of a dbsim job run at the same time; split it into two jobs"));
             }
             "nrfiles" => {
                 return Err(
@@ -224,7 +224,7 @@ impl Draft {
                 let known = KNOWN.iter().chain(REPORTING).copied();
                 return Err(s.refuse(match suggest::nearest(name, known) {
                     Some(near) => format!("No dbsim job can express it; did you mean `{near}`?"),
-                    None => "No dbsim job can express it; leave it out if that is what you want to compare".to_owned(),
+                    None => "No dbsim job can express it; omit it if the comparison does not need it".to_owned(),
                 }));
             }
         }
@@ -233,7 +233,7 @@ impl Draft {
 
     fn distribution(&mut self, s: &Setting) -> Result<(), Refusal> {
         let word = word(s)?;
-        let wrong = || s.refuse("dbsim draws `random`, or by `zipf:THETA` with a THETA from 0.01 to 4");
+        let wrong = || s.refuse("dbsim draws `random`, or `zipf:THETA` with a THETA from 0.01 to 4");
         match word.split_once(':') {
             None if word == "random" => {}
             Some(("zipf", _)) => {
@@ -252,35 +252,38 @@ impl Draft {
             Refusal::new(format!("Job `{}`: {why}", section.name)).at(Some(place))
         };
         let Some(size) = self.size else {
-            return Err(refuse("size", "dbsim makes the files itself; say how large with `size`".to_owned()));
+            return Err(refuse("size", "dbsim creates the files itself; set their size with `size`".to_owned()));
         };
         if !size.is_multiple_of(1 << 20) {
-            return Err(refuse("size", "Files of a dbsim job are whole MiB; make `size` a multiple of 1m".to_owned()));
+            return Err(refuse(
+                "size",
+                "Files of a dbsim job must be whole MiB; make `size` a multiple of 1m".to_owned(),
+            ));
         }
         if self.random && self.map {
-            let why = "By default fio goes to each place once, and dbsim draws with repetition; say `norandommap`";
+            let why = "By default fio visits each place once, but dbsim draws with repetition; add `norandommap`";
             return Err(refuse("rw", why.to_owned()));
         }
         if self.depth > 1 && matches!(self.engine, Method::Sync | Method::Vectored) {
-            let why = format!("`iodepth` {} has no effect with an engine that blocks; leave it out", self.depth);
+            let why = format!("`iodepth` {} has no effect with a blocking engine; omit it", self.depth);
             return Err(refuse("iodepth", why));
         }
         if self.fixed_buffers != self.fixed_files {
             let why =
-                "dbsim registers buffers and files together; say both `fixedbufs` and `registerfiles`, or neither";
+                "dbsim registers buffers and files together; use both `fixedbufs` and `registerfiles`, or neither";
             return Err(refuse(if self.fixed_files { "registerfiles" } else { "fixedbufs" }, why.to_owned()));
         }
         if self.runtime.is_some() != self.time_based {
-            let why = "With one of `runtime` and `time_based` alone fio ends by its `size` too; say both, or neither";
+            let why = "With only one of `runtime` and `time_based` fio also ends by its `size`; use both, or neither";
             return Err(refuse(if self.time_based { "time_based" } else { "runtime" }, why.to_owned()));
         }
         if self.file.is_none() && self.count > 1 && (self.random || self.runtime.is_some() || self.loops > 1) {
-            let why = "Each of fio's `numjobs` keeps to a file of its own, and processes of a dbsim class go through all files; say `filename`";
+            let why = "Each of fio's `numjobs` uses its own file, but processes of a dbsim class use all files; set `filename`";
             return Err(refuse("numjobs", why.to_owned()));
         }
         let pace = match self.rate {
             Some(_) if !self.think.is_zero() => {
-                return Err(refuse("thinktime", "A pace is a rate or a time to think, not both".to_owned()));
+                return Err(refuse("thinktime", "A pace is a rate or a think time, not both".to_owned()));
             }
             Some(rate) => Pace::Open { per_second: rate * self.count as f64, poisson: self.poisson },
             None => Pace::Closed { think: self.think },
@@ -325,13 +328,13 @@ impl Draft {
 }
 
 impl Imported {
-    /// The window as a dbsim job says it.
+    /// The window as a dbsim job gives it.
     pub fn length(&self) -> Length {
         self.time.map_or(Length::Auto, Length::Time)
     }
 }
 
-/// Names that are understood, for near misses.
+/// Known names, for near misses.
 const KNOWN: &[&str] = &[
     "ioengine",
     "rw",
@@ -385,7 +388,7 @@ fn path(s: &Setting) -> Result<String, Refusal> {
     }
     if path.starts_with("/dev/") {
         return Err(s.refuse(
-            "A dbsim job that works on a device says that what is on it may be lost; name a file here, and then say `places` and `overwrite` in the job",
+            "A dbsim job on a device must allow the loss of its contents; name a file here, and then set `places` and `overwrite` in the job",
         ));
     }
     Ok(path.to_owned())

@@ -1,16 +1,16 @@
 //! The request that a slot of the engine has in flight.
 //!
-//! Invariant: numbers of files are below 2^31, since the highest bit says whether the request is a write.
+//! Invariant: numbers of files are below 2^31, because the highest bit says whether the request is a write.
 
 use super::super::super::block::Address;
 
-/// A slot's request, in as few bytes as can be: what a batch touches is what the kernel finds missing in the CPU's caches.
+/// A slot's request, in as few bytes as possible: memory that a batch touches displaces the kernel's from the CPU's caches.
 #[derive(Clone, Copy)]
 pub(super) struct Issued {
-    /// When it was handed over, in ticks.
+    /// When it was submitted, in ticks.
     pub(super) start: u64,
     block: u32,
-    /// The file, and in the highest bit whether it is written.
+    /// The file, and in the highest bit whether it is a write.
     file: u32,
 }
 

@@ -1,6 +1,6 @@
-//! Verifiable requests: each has its block for itself from before it is handed over until it has been checked.
+//! Verifiable requests: each holds its block from before its submission until it has been checked.
 //!
-//! Invariant: nobody sleeps for a block with another in hand.
+//! Invariant: a process never sleeps for a block while it holds another.
 
 use anyhow::{Context as _, Result};
 
@@ -14,7 +14,7 @@ use super::issued::Issued;
 use super::{Generator, request};
 
 impl<'a, E: Engine> Generator<'a, E> {
-    /// Draws `size` verifiable requests and makes them ready: each has its block for itself, and what it writes is filled in.
+    /// Draws `size` verifiable requests and prepares them: each holds its block, and the data to write are filled in.
     #[inline(never)]
     pub(super) fn draw_verifiable(&mut self, size: usize) -> Result<()> {
         for _ in 0..size {
@@ -26,7 +26,7 @@ impl<'a, E: Engine> Generator<'a, E> {
                 self.seal(slot, address);
             }
             self.issued[slot] = Issued::new(address, write, 0);
-            // On the list and not yet in the engine, which is asked for the buffers of the requests to come.
+            // On the list but not yet in the engine, whose buffers are used for the requests to come.
             let RequestSpec { bytes, dsync, .. } = *self.spec;
             self.lists.requests.push(request(bytes, dsync, self.files, slot, address, write));
         }
@@ -34,7 +34,8 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(())
     }
 
-    /// Takes a block for this process alone. Nobody sleeps for a block with another in hand: what is under way is ended first.
+    /// Latches a block for this process. It never sleeps for a block while it holds another: requests in flight are completed
+    /// first.
     fn take(&mut self, address: Address) -> Result<Held<'a>> {
         if let Some(held) = self.board.try_lock(address) {
             return Ok(held);
@@ -44,7 +45,7 @@ impl<'a, E: Engine> Generator<'a, E> {
         Ok(self.board.lock(address))
     }
 
-    /// Has the batch begin now. With verification there were blocks to fill, and others to check, since the last reading.
+    /// Starts the batch now. With verification there were blocks to fill and check since the last reading.
     fn start_now(&mut self) {
         let start = self.board.ticks.now();
         for r in &self.lists.requests {
@@ -59,8 +60,8 @@ impl<'a, E: Engine> Generator<'a, E> {
         page::seal(&mut self.engine.buffer(slot)[..self.spec.bytes], &label);
     }
 
-    /// The requests of the free slots from the `first` on have ended: what was read is checked, what was written is on record, and
-    /// others may have the blocks.
+    /// The requests of the free slots from `first` on have completed: reads are checked, writes are recorded, and the blocks are
+    /// released.
     #[inline(never)]
     pub(super) fn verify(&mut self, first: usize) -> Result<()> {
         for &slot in &self.free[first..] {

@@ -1,4 +1,4 @@
-//! The mechanics of a spinning disk: how long the head takes to a block, and which request it serves next.
+//! The mechanics of a spinning disk: how long the head takes to reach a block, and which request it serves next.
 //!
 //! ```text
 //! time of a request = overhead + seek + rotation + transfer
@@ -6,20 +6,20 @@
 //! rotation  = the rest of the turn until the block's angle comes round; angle(b) = (b mod T) / T + skew · (b div T), T: bytes of a track
 //! transfer  = bytes · revolution / T + seeks to the next track on the way (the skew hides them: no turn is lost)
 //! ```
-//! The seek's square root is that of an arm that is accelerated half the way and braked the other half (Ruemmler and Wilkes, "An
-//! introduction to disk drive modeling", IEEE Computer 27(3), 1994). The disk's tracks are those of its few bytes, stretched over the whole
-//! platter: a database that fills its disk. There is no write cache: a write that has ended is on the platter.
+//! The square root in the seek time is that of an arm that accelerates for half the way and brakes for the other half (Ruemmler
+//! and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994). The tracks of the small disk are stretched
+//! over the whole platter, as if a database filled its disk. There is no write cache: a completed write is on the platter.
 //!
-//! Invariant: time comes from the caller, so that the same requests at the same times always take equally long.
+//! Invariant: the caller supplies the time, so that the same requests at the same times always take equally long.
 
 use bigiron_model::storage::Spindle;
 
-/// A request older than this goes first, wherever it lies: 250 ms.
+/// A request older than 250 ms goes first, wherever it is.
 const PATIENCE_NS: u64 = 250_000_000;
-/// Bytes that the disk goes on reading behind a read, as long as nobody wants anything else.
+/// Bytes that the disk reads ahead after a read, as long as no other request arrives.
 const READ_AHEAD: u64 = 2 << 20;
 
-/// What the disk is asked for.
+/// A request to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// In bytes.
@@ -28,7 +28,7 @@ pub struct Access {
     pub write: bool,
 }
 
-/// A disk and where its head is.
+/// A disk and the position of its head.
 #[derive(Debug)]
 pub struct Model {
     spindle: Spindle,
@@ -36,7 +36,7 @@ pub struct Model {
     /// Where the last access ended, in bytes, and when, in ns.
     at: u64,
     since: u64,
-    /// Whether the head goes on reading there.
+    /// Whether the head reads ahead from there.
     reads_on: bool,
 }
 
@@ -85,7 +85,7 @@ impl Model {
         (u128::from(len) * u128::from(s.revolution_ns) / u128::from(s.track_bytes)) as u64 + crossings * s.seek_track_ns
     }
 
-    /// Serves a request from `now` on; when it ends.
+    /// Serves a request from `now` on; returns when it ends.
     pub fn serve(&mut self, now: u64, access: Access) -> u64 {
         let Access { offset, len, write } = access;
         let end = match self.streamed(now, access) {
@@ -99,18 +99,19 @@ impl Model {
         end
     }
 
-    /// When a read ends that goes on where the last one ended, if the head has gone on as well: at once for what it has read meanwhile.
+    /// The end of a read that continues where the last one ended, if the head has read ahead: immediate for the bytes already
+    /// read.
     fn streamed(&self, now: u64, access: Access) -> Option<u64> {
         if access.write || !self.reads_on || access.offset != self.at {
             return None;
         }
         let read = self.since + self.transfer_ns(access.offset, access.len);
-        // With its buffer full it has stopped, and what is not in there costs a positioning.
+        // With a full buffer it has stopped, and a read beyond the buffer costs a positioning.
         let stopped = self.since + self.transfer_ns(access.offset, READ_AHEAD);
         (read <= stopped || now <= stopped).then(|| read.max(now + self.spindle.overhead_ns))
     }
 
-    /// Which of the waiting requests (when it came, and what it wants; in the order of arrival) is next: one that has waited too long, else
+    /// The next of the waiting requests (arrival time and access, in the order of arrival): one that has waited too long, else
     /// the one that the head reaches first. `None` if nothing waits.
     pub fn next<'a>(&self, now: u64, waiting: impl IntoIterator<Item = (u64, &'a Access)>) -> Option<usize> {
         let begun = now + self.spindle.overhead_ns;
@@ -158,7 +159,7 @@ mod tests {
         Access { offset, len, write: true }
     }
 
-    /// Mean ns of reads, each asked for when the last has ended.
+    /// Mean ns of reads, each issued when the previous one has ended.
     fn mean(offsets: impl ExactSizeIterator<Item = u64>, len: u64) -> u64 {
         let (mut model, mut now) = (model(), 0);
         let count = offsets.len() as u64;
@@ -198,7 +199,7 @@ mod tests {
         now = model.serve(now, write(0, 4096));
         let begun = now;
         for n in 1..=100 {
-            // The commit takes a moment: the block has just gone by.
+            // The commit takes a moment: the block has just passed.
             now = model.serve(now + 20_000, write(n * 4096, 4096));
         }
         let turns = (now - begun) as f64 / spindle().revolution_ns as f64;
@@ -236,7 +237,7 @@ mod tests {
             model.serve(0, read(from * 512, 512));
             let s = spindle();
             prop_assert!(model.positioning_ns(now, offset * 512) < s.seek_full_ns + s.revolution_ns);
-            // The head is where the block is when it has got there.
+            // When the head arrives, the block is below it.
             let arrived = (now + model.positioning_ns(now, offset * 512)) % s.revolution_ns;
             prop_assert_eq!(arrived, model.angle_ns(offset * 512));
         }

@@ -1,6 +1,6 @@
-//! A process and all that descend from it, as /proc shows them.
+//! A process and all its descendants, as shown by /proc.
 //!
-//! Invariant: a process is known by its number and the time it was started, so that a number that was given away again is never killed.
+//! Invariant: a process is identified by its number and its start time, so that a reused number is never killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member {
     pid: i32,
-    /// Clock ticks since the machine's start.
+    /// In clock ticks since the machine's boot.
     started: u64,
 }
 
@@ -22,12 +22,12 @@ pub(super) struct Descendants {
     cpu_ticks: u64,
 }
 
-/// What /proc/PID/stat says of a process.
+/// Fields of /proc/PID/stat.
 struct Stat {
     member: Member,
     parent: i32,
     is_zombie: bool,
-    /// Its own CPU time and that of its children that it has waited for.
+    /// Its own CPU time and that of its reaped children.
     cpu_ticks: u64,
 }
 
@@ -50,7 +50,7 @@ impl Stat {
 }
 
 impl Descendants {
-    /// Those of `root`, itself included.
+    /// The descendants of `root`, including itself.
     pub(super) fn of(root: Pid) -> Self {
         let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
         let pids = names.filter_map(|name| name.to_str()?.parse().ok());
@@ -78,12 +78,12 @@ impl Descendants {
         self.cpu_ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// How many of them still run.
+    /// Number of processes still running.
     pub(super) fn running(&self) -> usize {
         self.still().count()
     }
 
-    /// Kills those that still run.
+    /// Kills all that are still running.
     pub(super) fn kill(&self) {
         for pid in self.still().filter_map(|member| Pid::from_raw(member.pid)) {
             let _ = kill_process(pid, Signal::KILL);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn descendants_in_groups_of_their_own_are_found_and_killed() {
-        // A child and, in a session of its own, a grandchild that has burnt CPU time.
+        // A child and, in its own session, a grandchild that has used CPU time.
         let script =
             "setsid sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo done; exec sleep 600' & wait";
         let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();

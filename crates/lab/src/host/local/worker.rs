@@ -1,6 +1,6 @@
-//! The process that does a trial on this machine: how it is started, told its task and read from, and what it does itself.
+//! The process that runs a trial on this machine: how it is started, gets its task and is read from, and its own work.
 //!
-//! Invariant: it is the head of a process group of its own, and whatever is left of the group is killed with it.
+//! Invariant: it leads its own process group, and the rest of the group is killed with it.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -27,24 +27,24 @@ use crate::vm::watch::IDLE_FACTOR;
 use bigiron_sys as sys;
 use bigiron_workload::registry::Registry;
 
-/// How often a running trial is looked at: whether the user has had enough, and whether it has hung.
+/// Interval at which a running trial is checked for interruption and hanging.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// How often a trial that says nothing is measured. Walking through /proc takes CPU time of the machine that is measured.
+/// Interval at which a silent trial's CPU time is measured. Walking through /proc takes CPU time of the measured machine.
 const MEASURE: Duration = Duration::from_secs(1);
 
-/// How long the processes of a killed trial may take to end. What a program has started is ended by its guard.
+/// How long the processes of a killed trial may take to end. A program's process guard ends its processes.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// How long a trial may go without a sign of progress.
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
-    /// Of all CPUs together.
+    /// CPU seconds of all CPUs together.
     pub cpu_seconds: u32,
     pub cpus: u32,
 }
 
-/// Has a process of its own do the task, which without a `limit` may take for ever: what it said, and how it ended.
+/// Runs the task in a separate process, without a `limit` for any length of time; returns its events and how it ended.
 pub(super) fn work(
     task: &Task,
     limit: Option<Limit>,
@@ -69,10 +69,10 @@ pub(super) fn work(
     Ok((received, end))
 }
 
-/// How a trial's process came to its end.
+/// How a trial's process ended.
 pub(super) enum WorkerEnd {
     Exited(ExitStatus),
-    /// Killed by us; why.
+    /// Killed by bigiron; the reason.
     Hung(String),
     /// Killed by us, since what it said is no event; what it said, and when.
     Malformed(String),
@@ -81,7 +81,7 @@ pub(super) enum WorkerEnd {
 /// Why nothing more is read from a trial's process.
 #[derive(Debug)]
 enum ConversationEnd {
-    /// It has ended.
+    /// The process has ended.
     Out(ExitStatus),
     Hung(String),
     /// It has said this line, which is no event.
@@ -89,10 +89,10 @@ enum ConversationEnd {
     Cancelled,
 }
 
-/// Watches over a trial that says nothing.
+/// Watches a silent trial.
 struct SilenceWatch {
     hang_detector: HangDetector,
-    /// Before so much of it nothing can have hung: all CPUs together could not have used the limit up.
+    /// A shorter silence cannot be a hang: all CPUs together could not have used up the limit.
     least: Duration,
     measured: Option<Instant>,
 }
@@ -108,7 +108,8 @@ impl SilenceWatch {
         self.measured = None;
     }
 
-    /// Why the trial of process `pid` counts as hung. CPU time is measured only when there was silence for long: never in a trial that gets on.
+    /// Why the trial of process `pid` counts as hung. CPU time is measured only after a long silence, never in a trial that makes
+    /// progress.
     fn hung(&mut self, pid: Pid, received: &ReceivedEvents) -> Option<String> {
         if self.hang_detector.silence() < self.least || self.measured.is_some_and(|at| at.elapsed() < MEASURE) {
             return None;
@@ -121,7 +122,7 @@ impl SilenceWatch {
     }
 }
 
-/// Tells the process its task and reads its events until it has ended.
+/// Sends the process its task and reads its events until it has ended.
 fn converse(
     task: &Task,
     process: &mut Process,
@@ -133,7 +134,7 @@ fn converse(
     let (mut events, mut acks) = process.channel();
     let mut line = serde_json::to_vec(task)?;
     line.push(b'\n');
-    // If it is gone already, its exit status says so.
+    // If the process has already ended, its exit status shows that.
     let _ = acks.write_all(&line);
     let (mut said, mut status) = (Vec::new(), None);
     while !received.done {
@@ -194,7 +195,7 @@ pub(super) fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// A trial's process and all that it has started, killed when dropped.
+/// A trial's process and all its descendants, killed when dropped.
 struct Process(Option<Child>);
 
 /// What does the task.
@@ -225,7 +226,7 @@ impl Process {
         (File::from(OwnedFd::from(out)), File::from(OwnedFd::from(acks)))
     }
 
-    /// How it ended, if it has; what it left running is killed then.
+    /// Its exit status, if it has ended; the processes that it left running are then killed.
     fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         let pid = self.pid();
         let Some(status) = self.0.as_mut().expect("it has not ended").try_wait()? else { return Ok(None) };
@@ -247,7 +248,7 @@ impl Process {
         let Some(mut child) = self.0.take() else { return 0 };
         let family = Descendants::of(Pid::from_child(&child));
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-        // Those in groups of their own end by themselves when it is gone, and clear up before.
+        // Processes in their own groups end by themselves once it is gone, and clean up first.
         let mut is_over = || !matches!(child.try_wait(), Ok(None)) && family.running() == 0;
         if !wait_for(&mut is_over) {
             family.kill();
@@ -257,7 +258,7 @@ impl Process {
     }
 }
 
-/// Waits until it is so; `false` if it is not within [`GRACE`].
+/// Waits until `is_over`; `false` after [`GRACE`].
 fn wait_for(is_over: &mut dyn FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !is_over() {
@@ -287,7 +288,7 @@ pub fn worker(registry: Registry) -> i32 {
 }
 
 fn serve(registry: Registry) -> anyhow::Result<()> {
-    // Unbuffered to the byte: what follows the task's line are acknowledgements.
+    // Unbuffered: the bytes after the task's line are acknowledgements.
     let input = File::from(rustix::io::dup(rustix::stdio::stdin())?);
     let mut line = Vec::new();
     let mut byte = [0];

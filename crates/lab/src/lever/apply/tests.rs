@@ -1,4 +1,4 @@
-//! Levers set on a machine made of files, and taken back.
+//! Sets and undoes levers on a machine made of files.
 
 use super::super::site::tests::{machine, site};
 use super::*;
@@ -62,9 +62,9 @@ fn what_a_scheduler_resets_is_noted_before_it_is_changed() {
         [("/sys/block/vda/queue/scheduler", "none [bfq]\n"), ("/sys/block/vda/queue/iosched/low_latency", "0\n")];
     let (state, root) = (tempfile::tempdir().unwrap(), machine(&[QUEUE, &files].concat()));
     let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
-    // A file takes the word for its whole text: the reading back of a real kernel is in the boot tests.
+    // A plain file keeps only the word; the boot tests read back from a real kernel.
     apply(&settings(&["block.scheduler=none"]), &site(&root), &mut ledger).unwrap();
-    // As the kernel does it.
+    // Changes the files like the kernel.
     for (path, text) in [("iosched/low_latency", "1\n"), ("nr_requests", "128\n"), ("wbt_lat_usec", "0\n")] {
         std::fs::write(below(root.path(), &Path::new("/sys/block/vda/queue").join(path)), text).unwrap();
     }
@@ -76,7 +76,7 @@ fn what_a_scheduler_resets_is_noted_before_it_is_changed() {
 
 #[test]
 fn a_value_that_the_kernel_changed_did_not_take() {
-    // A read-back that says something else: a file whose writes go nowhere.
+    // The read-back differs: a file that discards writes.
     let root = machine(QUEUE);
     std::os::unix::fs::symlink("/dev/null", root.path().join("proc/sys/vm/null")).unwrap();
     struct Here(std::path::PathBuf);
@@ -96,7 +96,7 @@ fn a_value_that_the_kernel_changed_did_not_take() {
 #[test]
 fn a_scheduler_comes_before_its_tunables_and_swap_last() {
     let root = machine(QUEUE);
-    // Each fails for want of its file: the first to be tried is the one named.
+    // Each fails because its file is missing: the first one tried is named.
     for (asked, first) in [
         (&["block.iosched.x=1", "block.scheduler=bfq"][..], "block.scheduler=bfq"),
         (&["mm.swap=zram:64M", "sysctl.vm.gone=1"][..], "sysctl.vm.gone=1"),
@@ -112,7 +112,7 @@ fn a_scheduler_comes_before_its_tunables_and_swap_last() {
 fn a_pinned_process_runs_where_it_was_put() {
     let cpu = sched_getaffinity(None).unwrap();
     let first = (0..CpuSet::MAX_CPU).find(|n| cpu.is_set(*n)).unwrap() as u32;
-    // Of this thread alone, which ends with the test.
+    // Affects only this thread, which ends with the test.
     Placement { cpus: vec![first], ..Placement::default() }.take().unwrap();
     assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
     assert!(Placement { cpus: vec![1000], ..Placement::default() }.take().is_err());

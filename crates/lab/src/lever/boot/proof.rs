@@ -1,6 +1,6 @@
-//! Where a running kernel shows what a word of its command line came to.
+//! Where a running kernel shows the effect of a word of its command line.
 //!
-//! Invariant: a proof is taken from what the kernel does, never from the command line again; a parameter without a proof here is judged by
+//! Invariant: a proof is an effect in the kernel, never the command line itself; a parameter without a proof here is judged by
 //! the kernel's complaints alone.
 
 use super::super::same_value;
@@ -11,7 +11,8 @@ use bigiron_sys::cpu_list;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Whether the kernel shows that `name=value` took; `None` if it shows nothing of this parameter. `words` is the whole command line, in order.
+/// Whether the kernel shows that `name=value` took effect; `None` if it shows nothing about this parameter. `words` is the whole
+/// command line, in order.
 pub(super) fn prove(
     name: &str,
     value: Option<&str>,
@@ -36,7 +37,7 @@ pub(super) fn prove(
     }
 }
 
-/// The text of a file that must be there.
+/// The text of a file that must exist.
 fn read(path: &str, seen: &BootedCommandLine<'_>) -> Result<String, String> {
     (seen.read)(path).map(|text| text.trim().to_owned()).ok_or_else(|| unreadable(path))
 }
@@ -52,7 +53,7 @@ pub(super) fn shown(path: &str, want: &str, seen: &BootedCommandLine<'_>) -> Res
 }
 
 fn preempt(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
-    // A kernel without debugfs shows it nowhere; one that cannot choose does not know the parameter, which is noticed elsewhere.
+    // A kernel without debugfs shows it nowhere; one that cannot choose does not know the parameter, which is detected elsewhere.
     let path = "/sys/kernel/debug/sched/preempt";
     let text = (seen.read)(path)?;
     let offered: Vec<&str> = text.split_whitespace().map(|w| w.trim_matches(['(', ')'])).collect();
@@ -62,7 +63,7 @@ fn preempt(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String
     Some(shown(path, want, seen))
 }
 
-/// Every x86 CPU is subject to Spectre v1, so whether it is mitigated shows whether anything is.
+/// Every x86 CPU is subject to Spectre v1, so its state shows whether mitigations are on.
 fn mitigations(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let path = "/sys/devices/system/cpu/vulnerabilities/spectre_v1";
     let text = (seen.read)(path)?;
@@ -78,19 +79,19 @@ fn mitigations(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), St
 fn pti(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let is_on = seen.log.contains("Kernel/User page tables isolation: enabled");
     match (want, is_on) {
-        ("on", false) => Some(Err("the kernel's log does not say that page tables are isolated".to_owned())),
+        ("on", false) => Some(Err("the kernel's log does not report isolated page tables".to_owned())),
         ("off", true) => Some(Err("the kernel logged `Kernel/User page tables isolation: enabled`".to_owned())),
         ("on" | "off", _) => Some(Ok(())),
         _ => None,
     }
 }
 
-/// KiB of a size of huge pages as the command line has it.
+/// KiB of a huge-page size as written on the command line.
 fn kib(text: &str) -> Option<u64> {
     size::parse_bytes(text).ok().map(|bytes| bytes >> 10)
 }
 
-/// The pages are of the size that the last `hugepagesz` before them names, else of the default size.
+/// The pages have the size of the last `hugepagesz` before them, else the default size.
 fn hugepages(want: &str, words: &[&str], seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let at = words.iter().position(|w| *w == format!("hugepages={want}")).unwrap_or(words.len());
     let size = words[..at].iter().rev().find_map(|w| w.strip_prefix("hugepagesz=")).and_then(kib);
@@ -137,7 +138,7 @@ fn nodes(fake: &str, seen: &BootedCommandLine<'_>) -> Result<(), String> {
 fn isolated(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let is_flag = |word: &&str| word.starts_with(|c: char| c.is_ascii_alphabetic());
     let (flags, lists): (Vec<&str>, Vec<&str>) = want.split(',').partition(is_flag);
-    // Only CPUs without a scheduling domain are shown.
+    // Only CPUs without a scheduling domain count.
     if !flags.is_empty() && !flags.contains(&"domain") {
         return None;
     }
@@ -145,7 +146,7 @@ fn isolated(want: &str, seen: &BootedCommandLine<'_>) -> Option<Result<(), Strin
     Some(listed(&format!("{CPUS}/isolated"), &cpus, seen))
 }
 
-/// Whether a file lists exactly the CPUs of `want` that there can be, one at least.
+/// Whether a file lists exactly the possible CPUs among `want`, at least one.
 fn listed(path: &str, want: &[u32], seen: &BootedCommandLine<'_>) -> Result<(), String> {
     let possible = cpu_list::parse(&read(&format!("{CPUS}/possible"), seen)?).unwrap_or_default();
     let want: Vec<u32> = want.iter().copied().filter(|cpu| possible.contains(cpu)).collect();
@@ -170,7 +171,7 @@ fn memory(bytes: u64, seen: &BootedCommandLine<'_>) -> Result<(), String> {
     if total << 10 <= bytes { Ok(()) } else { Err(format!("/proc/meminfo says `MemTotal: {total} kB`")) }
 }
 
-/// Since Linux 5.4 it is known and does nothing.
+/// Since Linux 5.4 the parameter is known but has no effect.
 fn elevator(seen: &BootedCommandLine<'_>) -> Option<Result<(), String>> {
     let line = seen.log.lines().find(|line| line.contains("elevator= does not have any effect"))?;
     Some(Err(format!("the kernel logged `{line}`; the lever `block.scheduler` sets it")))
@@ -196,7 +197,7 @@ mod tests {
         const PREEMPT: (&str, &str) = ("/sys/kernel/debug/sched/preempt", "none voluntary (full) \n");
         const SPECTRE: &str = "/sys/devices/system/cpu/vulnerabilities/spectre_v1";
         const PTI: &str = "Kernel/User page tables isolation: enabled";
-        // (word, command line, log, files, whether it took)
+        // (word, command line, log, files, whether it took effect)
         type Case<'a> = (&'a str, &'a str, &'a str, &'a [(&'a str, &'a str)], bool);
         let cases: &[Case<'_>] = &[
             ("preempt=full", "", "", &[PREEMPT], true),

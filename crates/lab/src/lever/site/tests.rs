@@ -1,9 +1,9 @@
-//! What a machine made of files has, and what it says of what it has not.
+//! Levers that a machine made of files has, and its messages about those that it lacks.
 
 use super::*;
 use crate::lever;
 
-/// A machine with `files`, on whose disk `vda` the data lies.
+/// A machine with `files`, whose disk `vda` holds the data.
 pub(crate) fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -64,7 +64,7 @@ fn the_kernels_own_offer_is_in_the_refusal() {
         ("cpu.governor=schedutil", "the kernel offers performance, powersave"),
         ("cpu.boost=on", "this kernel has no `/sys/devices/system/cpu/cpufreq/boost`"),
         ("cpu.sched.base_slice_ns=1", "debugfs is not mounted"),
-        ("memory.limit=64M", "offers `cpuset cpu io`, and `memory` is not among them"),
+        ("memory.limit=64M", "offers `cpuset cpu io`, without `memory`"),
         ("mm.swap=zram:64M", "no zram"),
         ("sysctl.vm.nosuchthing=1", "this kernel has no `/proc/sys/vm/nosuchthing`"),
         ("file./sys/kernel/mm/transparent_hugepage/khugepaged/x=sometimes", "the kernel offers always, never"),
@@ -98,8 +98,8 @@ fn read_ahead_is_the_devices_and_the_rest_the_disks() {
     let root = machine(&[("/sys/block/dm-0/queue/read_ahead_kb", "128\n"), ("/sys/block/vda/queue/nomerges", "0\n")]);
     assert_eq!(paths(resolved(&root, "block.read-ahead=1M").unwrap()), ["/sys/block/dm-0/queue/read_ahead_kb"]);
     assert_eq!(paths(resolved(&root, "block.nomerges=2").unwrap()), ["/sys/block/vda/queue/nomerges"]);
-    let disks = Err("`x` lies on tmpfs, which has no block device below it".into());
+    let disks = Err("`x` is on tmpfs, which has no block device".into());
     let nowhere = Site { root: root.path(), disks, link: nobody() };
     let why = nowhere.resolve(&lever::parse("block.nomerges=2").unwrap()).unwrap_err();
-    assert!(why.contains("lies on tmpfs"), "{why}");
+    assert!(why.contains("is on tmpfs"), "{why}");
 }

@@ -1,6 +1,7 @@
-//! Additions, multiplications and divisions of five kinds of numbers: chains of twelve, of which each waits for the one before.
+//! Additions, multiplications and divisions of five kinds of numbers: chains of twelve operations, each of which depends on the
+//! one before.
 //!
-//! Invariant: a round of a chain leaves its numbers as they were, so that a wrong operation anywhere is seen at the end.
+//! Invariant: a round of a chain leaves its numbers unchanged, so that a wrong operation anywhere shows at the end.
 
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -10,10 +11,10 @@ use super::UserContext;
 use super::verdict::expect;
 use bigiron_sys::register::{Division, Register};
 
-/// Twelve operations on `a`, `x` and `y`: each takes the next one in, once or twice, in turn.
+/// Twelve operations on `a`, `x` and `y`: each in turn takes the next one in, once or twice.
 ///
-/// What is done twice is one expression, as a C program has it: x + y + y of integers is a single instruction where the processor has one for it.
-/// With addition, 0, v and -v come back as they were; with multiplication 1, v and 1/v.
+/// A double operation is one expression, as in a C program: x + y + y of integers is a single instruction if the processor has
+/// one. With addition, 0, v and -v return to their values; with multiplication 1, v and 1/v do.
 #[inline(always)]
 fn chain<T: Register>(rounds: u64, numbers: [T; 3], op: impl Fn(T, T) -> T) -> [T; 3] {
     let [mut a, mut x, mut y] = numbers.map(Register::opaque);
@@ -35,7 +36,7 @@ fn verified<T: PartialEq + Debug>(what: &str, found: [T; 3], numbers: [T; 3]) ->
     expect(what, found, numbers)
 }
 
-/// What comes out of a chain must be what went in.
+/// The result of a chain must equal its input.
 macro_rules! chains {
     ($($name:ident: $number:ty, $rounds:literal, $numbers:expr, $op:expr, $what:literal);+ $(;)?) => {$(
         #[inline(never)]

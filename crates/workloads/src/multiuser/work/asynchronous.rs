@@ -1,6 +1,6 @@
-//! The disk tests with `io_submit`: 32 requests in flight at random places of a file of the user's own.
+//! The disk tests with `io_submit`: 32 requests in flight at random places of the user's own file.
 //!
-//! Invariant: every request has ended, and was of a whole block, when a call returns.
+//! Invariant: when a call returns, every request has completed and transferred a whole block.
 
 use std::os::fd::AsFd as _;
 
@@ -13,7 +13,7 @@ use super::user_context::BLOCK;
 use super::verdict::expect;
 use bigiron_sys::async_io::{Completion, Engine as _, LibAio, Request};
 
-/// Requests in flight at most.
+/// Maximum requests in flight.
 const DEPTH: usize = 32;
 
 struct Flight {
@@ -25,7 +25,7 @@ struct Flight {
 }
 
 impl Flight {
-    /// Waits for at least one request and checks all that have ended.
+    /// Waits for at least one request and checks all completed ones.
     fn land(&mut self, opened: &Opened, write: bool) -> anyhow::Result<()> {
         self.engine.wait(1, &mut self.done).context("Cannot wait for asynchronous I/O")?;
         for i in 0..self.done.len() {
@@ -61,7 +61,7 @@ fn random(place: &mut UserContext<'_>, way: OpenMode, write: bool) -> anyhow::Re
         if flight.free.is_empty() {
             flight.land(&opened, write)?;
         }
-        let slot = flight.free.pop().context("Asynchronous I/O has ended without an end")?;
+        let slot = flight.free.pop().context("Asynchronous I/O has no free slot")?;
         let number = place.below(blocks);
         flight.numbers[slot] = number;
         if write {

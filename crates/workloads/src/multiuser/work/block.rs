@@ -1,14 +1,14 @@
-//! One KiB of a file: where it lies and which write it is of can be read from it.
+//! One KiB of a file, which identifies its place and its write.
 //!
 //! Invariant: two blocks of different numbers, or of different writes, differ in their first 8 bytes and in their last 8.
 
 use super::user_context::BLOCK;
 
-/// Stamps: of what was written first, and of what was written over that.
+/// Stamps: of the first write, and of the write over it.
 pub(super) const FIRST: u64 = 0x6669_7273_7420_7772;
 pub(super) const AGAIN: u64 = 0x6167_6169_6e20_7772;
 
-/// Bytes that memory for `O_DIRECT` is aligned to: a page, as the strictest devices want.
+/// Alignment of memory for `O_DIRECT`: a page, as the strictest devices require.
 const ALIGNMENT: usize = 4096;
 
 /// Memory for one block.
@@ -22,7 +22,7 @@ impl Buffer {
         Self::at(vec![0; BLOCK], 0)
     }
 
-    /// Fit for direct I/O.
+    /// Suitable for direct I/O.
     pub fn aligned() -> Self {
         let memory = vec![0; BLOCK + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
@@ -44,7 +44,7 @@ impl Buffer {
     }
 }
 
-/// One block in memory: its first and its last word say its number and its write, the rest is text.
+/// One block in memory: its first and last words identify its number and its write, the rest is text.
 pub(super) struct Block<'a>(pub &'a mut [u8]);
 
 /// Spreads a block's number over a word.
@@ -53,14 +53,14 @@ fn spread(number: u64) -> u64 {
 }
 
 impl<'a> Block<'a> {
-    /// Fills in what no write changes.
+    /// Fills in the part that writes do not change.
     pub fn text(&mut self) {
         for (i, byte) in self.0.iter_mut().enumerate() {
             *byte = b' ' + (i % 95) as u8;
         }
     }
 
-    /// Its bytes, as `write` writes them to block `number`.
+    /// Its bytes for write `write` to block `number`.
     #[inline]
     pub fn stamped(self, number: u64, write: u64) -> &'a [u8] {
         let last = self.0.len() - 8;
@@ -69,7 +69,7 @@ impl<'a> Block<'a> {
         self.0
     }
 
-    /// Which write it is of; `None` if it is not a block `number`.
+    /// The write it comes from; `None` if it is not block `number`.
     #[inline]
     pub fn write_of(&self, number: u64) -> Option<u64> {
         let word = |at: usize| u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"));

@@ -1,6 +1,6 @@
 //! Function calls through a pointer, with 0, 1, 2 and 15 arguments.
 //!
-//! Invariant: each call adds to a count of the thread, so that none can be left out.
+//! Invariant: each call increments a thread-local count, so that none can be optimized away.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -56,7 +56,7 @@ extern "C" fn fifteen(
     add(h.wrapping_add(o))
 }
 
-/// Calls `call` with the round's number, [`CALLS`] times a round; each call is to add what `adds` says.
+/// Calls `call` with the round's number, [`CALLS`] times per round; the count of each must grow as `adds` says.
 #[inline(always)]
 fn rounds(place: &UserContext<'_>, call: impl Fn(i32), adds: impl Fn(i64) -> i64) -> anyhow::Result<()> {
     COUNT.set(0);

@@ -1,6 +1,6 @@
-//! Every test by the name a workfile has for it.
+//! All tests, by their names in workfiles.
 //!
-//! Invariant: names are unique, groups are together, and a call at full scale does what the credited operations say.
+//! Invariant: names are unique, groups are together, and a call at full scale performs the credited operations.
 
 use super::Credit::{Blocks, HalfBlocks};
 use super::Group::{Async, Cpu, DirectDisk, Directory, Disk, Ipc, Memory, Net, Process, SyncDisk};
@@ -21,7 +21,7 @@ pub fn find(name: &str) -> Option<&'static Test> {
 
 type Run = fn(&mut UserContext<'_>) -> anyhow::Result<()>;
 
-/// A test of which a call is credited with `operations` where its loop runs `of` times.
+/// A test whose call is credited with `operations` if its loop runs `of` times.
 const fn loops(
     group: Group,
     name: &'static str,
@@ -34,7 +34,7 @@ const fn loops(
     Test { name, credit: Credit::Loops { operations, of }, unit, group, run, needs, summary }
 }
 
-/// A test of a file.
+/// A test on a file.
 const fn file(
     group: Group,
     name: &'static str,
@@ -52,7 +52,7 @@ impl Test {
     }
 }
 
-// A table: one line a test.
+// A table: one test per line.
 #[rustfmt::skip]
 static TESTS: &[Test] = &[
     loops(Cpu, "add_double", (18_000, 1_500_000), "thousand additions", arithmetic::add_double, "12 additions of 64-bit floats a round"),

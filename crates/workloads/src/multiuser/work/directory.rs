@@ -1,6 +1,7 @@
 //! Tests of names: files created, linked, looked up, listed.
 //!
-//! Invariant: the tree that users search is the same for all of them and for every seed; what a user makes in it has the user's number.
+//! Invariant: the tree that users search is the same for all users and every seed; names that a user creates in it contain the
+//! user's number.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,21 +16,21 @@ use super::UserContext;
 use super::user_context::TestDirectory;
 use super::verdict::{expect, wrong};
 
-/// The tree's root, under the directory that users share.
+/// The tree's root, in the users' shared directory.
 const TREE: &str = "tree";
-/// In it: what a user searches for, one name a line, after `s` (to be looked up) or `c` (to be made).
+/// A file in it: the names that a user searches for, one per line, after `s` (to look up) or `c` (to create).
 const LIST: &str = "list";
-/// In it: the directory that is listed.
+/// A directory in it, which is listed.
 const LISTED: &str = "listed";
-/// In it: accounts and groups as /etc/passwd and /etc/group have them.
+/// A file in it: accounts and groups in the formats of /etc/passwd and /etc/group.
 const ACCOUNTS: &str = "accounts";
 const GROUPS: &str = "groups";
 /// Branches of the tree: one near the root, some deep.
 const BRANCHES: [&str; 8] = ["a", "a/b", "a/b/c/d", "a/b/c/d/e/f", "g/h/i/j/k", "g/l", "g/m/n/o/p", "q/r/s/t"];
-/// Files of a branch, and of the directory that is listed.
+/// Files of a branch, and of the listed directory.
 const LEAVES: usize = 40;
 const LISTED_FILES: usize = 100;
-/// Names of the list: to be looked up, to be made.
+/// Names on the list: to look up, to create.
 const LOOKED_UP: usize = 57;
 const MADE: usize = 43;
 /// How often both lists are shuffled.
@@ -48,7 +49,7 @@ impl TestDirectory {
     }
 }
 
-/// Makes the tree, if it is not there.
+/// Creates the tree, if it does not exist.
 pub(super) fn lay_out(disk: &TestDirectory) -> anyhow::Result<()> {
     let root = disk.tree();
     if root.join(LIST).exists() {
@@ -69,7 +70,7 @@ pub(super) fn lay_out(disk: &TestDirectory) -> anyhow::Result<()> {
         fs::write(root.join(ACCOUNTS), (0..ENTRIES).map(entry).collect::<String>())?;
         let entry = |n| format!("group{n:02}:x:{}:user{n:02}\n", 1000 + n);
         fs::write(root.join(GROUPS), (0..ENTRIES).map(entry).collect::<String>())?;
-        // Last, for it tells that the tree is whole.
+        // Last, because it marks the tree as complete.
         fs::write(root.join(LIST), list())
     };
     make().with_context(|| format!("Cannot lay out `{}`", root.display()))
@@ -79,14 +80,14 @@ fn leaf(branch: &str, number: usize) -> String {
     format!("{branch}/leaf{number:02}")
 }
 
-/// The names to be looked up and to be made, taken from all branches in turn.
+/// The names to look up and to create, taken from all branches in turn.
 fn list() -> String {
     let branch = |n: usize| BRANCHES[n % BRANCHES.len()];
     let looked_up = (0..LOOKED_UP).map(|n| format!("s {}\n", leaf(branch(n), n / BRANCHES.len() * 5)));
     looked_up.chain((0..MADE).map(|n| format!("c {}/made{n:02}.\n", branch(n)))).collect()
 }
 
-/// Removes it.
+/// Removes the tree.
 pub(super) fn clear(disk: &TestDirectory) -> anyhow::Result<()> {
     let root = disk.tree();
     match fs::remove_dir_all(&root) {
@@ -104,7 +105,7 @@ fn create(at: impl AsFd, path: &Path) -> anyhow::Result<OwnedFd> {
         .with_context(|| format!("Cannot create `{}`", path.display()))
 }
 
-/// 1000 times: a file of the same name created and closed; at last it is removed.
+/// 1000 times: creates and closes a file of the same name; finally removes it.
 pub fn creations(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let path = place.own("created");
     for _ in 0..place.times(1000) {
@@ -113,7 +114,7 @@ pub fn creations(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     fs::remove_file(&path).with_context(|| format!("Cannot remove `{}`", path.display()))
 }
 
-/// Names of one file: 8, as many as POSIX grants; 7 of them are removed and made again, one after the other, 9 times.
+/// 8 names of one file, the number that POSIX guarantees; 7 of them are removed and created again, one after the other, 9 times.
 pub fn links(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     const NAMES: usize = 8;
     let names: Vec<_> = (0..NAMES).map(|n| place.own(&format!("link{n}"))).collect();
@@ -145,7 +146,7 @@ pub fn links(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     expect("Removing a file's names", count()?, 0)
 }
 
-/// A directory of 100 files read entry by entry, over and over: 10,000 reads, the one that finds its end among them.
+/// Reads a directory of 100 files entry by entry, repeatedly: 10,000 reads, including those that find its end.
 pub fn listings(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let path = place.disk().listed();
     let context = || format!("Cannot list `{}`", path.display());
@@ -160,7 +161,7 @@ pub fn listings(place: &mut UserContext<'_>) -> anyhow::Result<()> {
         loop {
             left -= 1;
             let Some(entry) = entries.next() else {
-                // `.` and `..` are among them.
+                // Includes `.` and `..`.
                 expect("Listing a directory", found, LISTED_FILES + 2)?;
                 break;
             };
@@ -173,7 +174,7 @@ pub fn listings(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is searched for: both lists, shuffled.
+/// The names to search for: both lists, shuffled.
 struct Search {
     looked_up: Vec<PathBuf>,
     made: Vec<PathBuf>,
@@ -203,14 +204,14 @@ impl Search {
     }
 }
 
-/// The tree searched: 57 names looked up and 43 made and removed, in an order of the user's.
+/// Searches the tree: 57 names looked up and 43 created and removed, in the user's own order.
 pub fn searches(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let root = place.disk().tree();
     let search = Search::read(place, &root.join(LIST))?;
     let tree = rustix::fs::open(&root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .with_context(|| format!("Cannot open `{}`", root.display()))?;
     let (mut looked_up, mut made) = (search.looked_up.iter(), search.made.iter());
-    // One of each in turn, while there are.
+    // One of each in turn, while there are any.
     loop {
         let (name, new) = (looked_up.next(), made.next());
         if name.is_none() && new.is_none() {
@@ -229,10 +230,10 @@ pub fn searches(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Bytes that are read of accounts or groups at a time: all there are.
+/// Bytes of accounts or groups read at once: all of them.
 const READ: usize = 4096;
 
-/// The line, of a file of entries as /etc/passwd's, whose field `number` is `key`.
+/// The line, in a file of entries like /etc/passwd, whose field `number` is `key`.
 fn entry<'b>(path: &Path, number: usize, key: &[u8], buffer: &'b mut [u8; READ]) -> anyhow::Result<&'b [u8]> {
     let read = File::open(path)
         .and_then(|mut file| io::Read::read(&mut file, buffer))
@@ -243,7 +244,7 @@ fn entry<'b>(path: &Path, number: usize, key: &[u8], buffer: &'b mut [u8; READ])
         .ok_or_else(|| wrong(format!("`{}` has no entry of `{}`", path.display(), String::from_utf8_lossy(key))))
 }
 
-/// 10 times: who and where one is, two accounts and a group looked up, the time used, the system's name.
+/// 10 times: the process's identity and directory, two accounts and a group looked up, the time used, the system's name.
 pub fn identities(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     use rustix::process;
     let root = place.disk().tree();
@@ -251,9 +252,9 @@ pub fn identities(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (mut named, mut numbered, mut grouped) = ([0; READ], [0; READ], [0; READ]);
     for n in 0..place.times(10) {
         let before = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let directory = process::getcwd(Vec::with_capacity(256)).context("Cannot tell the working directory")?;
+        let directory = process::getcwd(Vec::with_capacity(256)).context("Cannot get the working directory")?;
         let ids = (process::getuid(), process::geteuid(), process::getgid(), process::getegid());
-        let member = process::getgroups().context("Cannot tell the groups")?;
+        let member = process::getgroups().context("Cannot get the groups")?;
         let (pid, group, parent) = (process::getpid(), process::getpgrp(), process::getppid());
         let digit = b'0' + (n % 10) as u8;
         let number = [b'1', b'0', b'0', digit];
@@ -271,7 +272,7 @@ pub fn identities(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             && (before.tv_sec, before.tv_nsec) <= (after.tv_sec, after.tv_nsec)
             && system.sysname().to_bytes() == b"Linux";
         if !right {
-            return Err(wrong(format!("Account and group {n} were read wrongly, or the time or the system's name is")));
+            return Err(wrong(format!("Account and group {n}, the time or the system's name is wrong")));
         }
     }
     Ok(())

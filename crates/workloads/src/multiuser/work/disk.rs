@@ -1,7 +1,7 @@
-//! The disk tests: a user's file written, read and copied a KiB at a time, in order or at random places, in four ways.
+//! The disk tests: a user's file written, read and copied one KiB at a time, in order or at random places, in four ways.
 //!
-//! Invariant: each KiB carries its number and which write it is of; every read checks both, and a call that writes looks at its file's length
-//! and at the last KiB it has written before it removes the file.
+//! Invariant: each KiB carries its number and its write; every read checks both, and a call that writes checks its file's length
+//! and the last KiB written before it removes the file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -17,7 +17,7 @@ use super::verdict::{expect, wrong};
 
 /// The file that users read and copy from, under [`TestDirectory::dir`].
 const SOURCE: &str = "source";
-/// What the names of a user's files begin with.
+/// Prefix of the names of a user's files.
 const OWN: &str = "work";
 
 impl TestDirectory {
@@ -43,7 +43,7 @@ pub(super) fn lay_out(disk: &TestDirectory) -> anyhow::Result<()> {
     write().with_context(|| format!("Cannot lay out `{}`", path.display()))
 }
 
-/// Removes it.
+/// Removes the source file.
 pub(super) fn clear(disk: &TestDirectory) -> anyhow::Result<()> {
     match fs::remove_file(disk.source()) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
@@ -85,7 +85,7 @@ impl OpenMode {
         if self == OpenMode::Direct { Buffer::aligned() } else { Buffer::plain() }
     }
 
-    /// Blocks that a call works on: half the file's where each write waits for the disk.
+    /// Number of blocks of a call: half the file's if each write waits for the disk.
     fn blocks(self, disk: &TestDirectory) -> u64 {
         if self == OpenMode::Synchronous { disk.half_blocks() } else { disk.blocks() }
     }
@@ -115,19 +115,21 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads the block at the file's position, which is to be `number`.
+    /// Reads the block at the file's position, which must be `number`.
     fn read(&mut self, buffer: &mut Buffer, number: u64) -> anyhow::Result<u64> {
         let read = self.file.read(buffer.bytes()).with_context(|| self.fail("read", number))?;
         self.check(buffer.block(), read, number)
     }
 
-    /// Which write the block just read is of.
+    /// The write of the block just read.
     pub(super) fn check(&self, block: Block<'_>, read: usize, number: u64) -> anyhow::Result<u64> {
         let path = self.path.display();
         if read != BLOCK {
             return Err(wrong(format!("`{path}` ended in block {number}: {read} bytes of {BLOCK} were read")));
         }
-        block.write_of(number).ok_or_else(|| wrong(format!("Block {number} of `{path}` is not what was written there")))
+        block
+            .write_of(number)
+            .ok_or_else(|| wrong(format!("Block {number} of `{path}` differs from what was written there")))
     }
 
     fn write(&mut self, buffer: &mut Buffer, number: u64, write: u64) -> anyhow::Result<()> {
@@ -136,7 +138,7 @@ impl Opened {
         expect("Writing a block", written, BLOCK)
     }
 
-    /// Holds the length against `blocks`, and block `last` against what was written there.
+    /// Compares the length with `blocks`, and block `last` with what was written there.
     pub(super) fn verify(&self, buffer: &mut Buffer, blocks: u64, last: u64, write: u64) -> anyhow::Result<()> {
         let length = self.file.metadata().with_context(|| self.fail("measure", last))?.len();
         expect("Writing a file", length, blocks * BLOCK as u64)?;
@@ -145,7 +147,7 @@ impl Opened {
     }
 }
 
-/// A file of this user's, removed when it is dropped.
+/// A file of this user, removed when dropped.
 pub(super) struct UserFile(PathBuf);
 
 impl UserFile {
@@ -203,7 +205,7 @@ fn read_through(opened: &mut Opened, blocks: u64, way: OpenMode) -> anyhow::Resu
     Ok(())
 }
 
-/// Every block in order; of the source file, or (with syncs) of a file of one's own.
+/// Reads every block in order; of the source file, or (with syncs) of the user's own file.
 pub(super) fn sequential_read(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     let blocks = place.disk().blocks();
     let own = if way == OpenMode::Synced {
@@ -224,7 +226,7 @@ pub(super) fn sequential_read(place: &mut UserContext<'_>, way: OpenMode) -> any
     own.map_or(Ok(()), UserFile::remove)
 }
 
-/// A new file of as many blocks.
+/// Writes a new file of the same number of blocks.
 pub(super) fn sequential_write(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
     let own = UserFile::new(place);
@@ -241,7 +243,7 @@ pub(super) fn sequential_write(place: &mut UserContext<'_>, way: OpenMode) -> an
     Ok(())
 }
 
-/// A copy of the source file.
+/// Copies the source file.
 pub(super) fn copy(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
     way.sync(place);
@@ -262,7 +264,7 @@ pub(super) fn copy(place: &mut UserContext<'_>, way: OpenMode) -> anyhow::Result
     Ok(())
 }
 
-/// As many blocks read, or written again, at random places of a new file.
+/// Reads or rewrites as many blocks at random places of a new file.
 fn random(place: &mut UserContext<'_>, way: OpenMode, write: bool) -> anyhow::Result<()> {
     let blocks = way.blocks(place.disk());
     let own = UserFile::new(place);
@@ -298,7 +300,7 @@ pub(super) fn random_write(place: &mut UserContext<'_>, way: OpenMode) -> anyhow
     random(place, way, true)
 }
 
-/// Half as many blocks as a new file has read at random places and written back, `O_SYNC`.
+/// Reads half as many blocks as a new file has at random places and writes them back, `O_SYNC`.
 pub fn update(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (blocks, rounds) = (place.disk().blocks(), place.disk().half_blocks());
     let own = UserFile::new(place);
@@ -311,7 +313,7 @@ pub fn update(place: &mut UserContext<'_>) -> anyhow::Result<()> {
         opened.seek(last)?;
         let found = opened.read(&mut buffer, last)?;
         if found != FIRST && found != AGAIN {
-            return Err(wrong(format!("Block {last} of `{}` is of no write", opened.path.display())));
+            return Err(wrong(format!("Block {last} of `{}` comes from no write", opened.path.display())));
         }
         let written = opened
             .file
@@ -324,7 +326,7 @@ pub fn update(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     own.remove()
 }
 
-/// The tests as the catalogue has them.
+/// The tests in the catalogue.
 macro_rules! ways {
     ($($name:ident: $act:ident, $way:ident);+ $(;)?) => {$(
         pub fn $name(place: &mut UserContext<'_>) -> anyhow::Result<()> {

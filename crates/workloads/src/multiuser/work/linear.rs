@@ -1,6 +1,6 @@
-//! Linear algebra: points turned by a matrix, systems of equations solved.
+//! Linear algebra: points transformed by a matrix, systems of equations solved.
 //!
-//! Invariant: what was solved is put back into the equations.
+//! Invariant: solutions are substituted back into the equations.
 
 use std::hint::black_box;
 
@@ -12,10 +12,10 @@ const SIDE: usize = 4;
 /// Rows of the largest system, and of the smallest.
 const ROWS: usize = 100;
 const FEWEST: usize = 5;
-/// Numbers of the largest system, right-hand sides included.
+/// Numbers of the largest system, including right-hand sides.
 const NUMBERS: usize = ROWS * (ROWS + 1);
 
-/// 100 times a 4×4 matrix and a point, made into screen coordinates.
+/// 100 times: a 4×4 matrix times a point, converted to screen coordinates.
 pub fn points(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut walk = Walk::halved(&mut place.kept.halved);
     let mut sum = 0.0;
@@ -29,14 +29,14 @@ pub fn points(place: &mut UserContext<'_>) -> anyhow::Result<()> {
         black_box((screen, sum));
         // All numbers are between 0 and 1.
         if turned.iter().any(|t| !(0.0..=SIDE as f64).contains(t)) {
-            return Err(wrong(format!("A point of numbers up to 1 was turned to {turned:?}")));
+            return Err(wrong(format!("A point with coordinates up to 1 was transformed to {turned:?}")));
         }
     }
     Ok(())
 }
 
-/// Solves the system `a` of `rows` equations, each of `rows` factors and a right-hand side, by elimination without pivoting, and leaves the
-/// solution in the last column. False if it cannot.
+/// Solves the system `a` of `rows` equations, each of `rows` factors and a right-hand side, by elimination without pivoting, and
+/// stores the solution in the last column. Returns false if it cannot.
 fn solve(a: &mut [f64], rows: usize) -> bool {
     let wide = rows + 1;
     for i in 0..rows {
@@ -63,14 +63,14 @@ fn solve(a: &mut [f64], rows: usize) -> bool {
     true
 }
 
-/// Takes `factor` times `row` from `other`.
+/// Subtracts `factor` times `row` from `other`.
 fn subtract(other: &mut [f64], factor: f64, row: &[f64]) {
     for (x, y) in other.iter_mut().zip(row) {
         *x -= factor * y;
     }
 }
 
-/// The largest difference between the right-hand sides of `a` and what `solution` makes of its factors.
+/// The largest difference between the right-hand sides of `a` and the left-hand sides for `solution`.
 fn residual(a: &[f64], solution: &[f64], rows: usize) -> f64 {
     a.chunks_exact(rows + 1)
         .take(rows)
@@ -95,7 +95,7 @@ pub fn systems(place: &mut UserContext<'_>) -> anyhow::Result<()> {
         let solved = solve(black_box(&mut a), rows);
         let solution: Vec<f64> = a.chunks_exact(rows + 1).take(rows).map(|row| row[rows]).collect();
         let off = residual(&asked, &solution, rows);
-        // The equations are far from independent: of the digits of a right-hand side some are lost.
+        // The systems are ill-conditioned: a right-hand side loses some digits.
         let close = off <= 0.5;
         if !solved || !close {
             return Err(wrong(format!("{rows} equations were solved with an error of {off}")));

@@ -1,6 +1,6 @@
-//! Memory: allocated and given back, filled, copied, compared; the program break; page faults.
+//! Memory: allocated and freed, filled, copied, compared; the program break; page faults.
 //!
-//! Invariant: what was copied last is looked at.
+//! Invariant: the last copy is checked.
 
 use std::hint::black_box;
 use std::io;
@@ -12,19 +12,20 @@ use super::{UserContext, values};
 use bigiron_sys::program_break;
 use bigiron_sys::program_break::{Moves, PIECES};
 
-/// Sizes of blocks, roughly as programs ask for them; of 40, the first and the third ten are the same, and so are the others.
+/// Sizes of blocks, roughly those that programs allocate; of 40, the first and third ten are the same, and so are the second and
+/// fourth.
 const SIZES: [usize; 20] = [1, 3, 5, 7, 9, 11, 33, 65, 129, 1024, 1025, 1023, 8192, 4096, 4095, 11, 33, 65, 129, 1024];
-/// Largest of them.
+/// The largest of them.
 const LARGEST: usize = 8192;
-/// Alignments that copies begin at.
+/// Alignments of copies.
 const WORD: usize = size_of::<f64>();
 
 const TEXT: &[u8] = b"One more string of a common length: 44 bytes";
-/// Strings and pairs of blocks allocated before any is given back.
+/// Strings and pairs of blocks allocated before any is freed.
 const STRINGS: usize = 100;
 
-/// 100 times: 100 strings copied and 200 blocks, half of them zeroed, allocated, touched and given back in another order; then what the heap
-/// does not keep goes back to the kernel.
+/// 100 times: copies 100 strings and allocates 200 blocks, half of them zeroed, touches them and frees them in another order;
+/// then the heap returns its free memory to the kernel.
 pub fn allocate(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let rounds = place.times(100);
     let heap = &**place.kept.heap.get_or_insert_default();
@@ -60,7 +61,7 @@ pub fn allocate(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// 100 times: two blocks filled, one byte found in one of them, compared, copied and moved, at changing alignments.
+/// 100 times: fills two blocks, searches for a byte in one, compares, copies and moves them, at changing alignments.
 pub fn block_operations(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let (mut left, mut right) = ([0u8; LARGEST + WORD], [0u8; LARGEST + WORD]);
     for n in 0..place.times(100) as usize {
@@ -81,7 +82,7 @@ pub fn block_operations(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bytes of 100 copies: mostly a word at most, now and then more, once up to 64 KiB.
+/// Sizes of 100 copies: mostly at most a word, sometimes more, once up to 64 KiB.
 const COPIES: [usize; 93] = {
     let (small, sevens, lines) = ([1, 2, 3, 4, 5, 6], [7; 6], [8, 9, 11, 17, 33, 63]);
     let large = [127, 256, 1001, 1200, 1492, 1500, 1024, 2048, 3172, 4096, 8192, 16384, 32768, 65536, 512];
@@ -129,7 +130,7 @@ fn moves(place: &UserContext<'_>, full: u64, touch: bool) -> anyhow::Result<()> 
     let rounds = place.times(full);
     let done = program_break::exercise(rounds, touch).context("Cannot move the program break")?;
     let pieces = rounds * PIECES as u64;
-    // A piece of 4 KiB is written to every 128 bytes.
+    // A piece of 4 KiB is written every 128 bytes.
     expect(
         "Moving the program break",
         done,
@@ -137,12 +138,12 @@ fn moves(place: &UserContext<'_>, full: u64, touch: bool) -> anyhow::Result<()> 
     )
 }
 
-/// 1000 times: the program break moved 64 KiB down, and up again by 4 KiB at a time.
+/// 1000 times: moves the program break down by 64 KiB, and up again by 4 KiB at a time.
 pub fn program_break(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     moves(place, 1000, false)
 }
 
-/// 100 times the same, and every piece touched.
+/// 100 times the same, touching every piece.
 pub fn pages(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     moves(place, 100, true)
 }

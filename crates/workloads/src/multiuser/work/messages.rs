@@ -1,6 +1,7 @@
 //! Messages of 1 byte to 4 KiB that a process writes to itself: pipes, sockets, a segment of shared memory.
 //!
-//! Invariant: a message is read whole and byte for byte before the next one is written; no two that follow one another are alike.
+//! Invariant: a message is read completely and compared byte for byte before the next one is written; consecutive messages
+//! differ.
 
 use std::fs;
 use std::io;
@@ -17,7 +18,7 @@ use super::UserContext;
 use super::verdict::received;
 use bigiron_sys::guarded_segment::GuardedSegment;
 
-/// Sizes of the messages, in turn: small ones, what a window system sent, what a database sent.
+/// Sizes of the messages, in turn: small ones, those of a window system, those of a database.
 const SIZES: [usize; 37] = [
     1, 3, 5, 7, 16, 32, 64, 512, 1024, 2048, 4096, 1, 3, 5, 7, 16, 32, 64, 512, 1024, 2048, 4096, 32, 32, 32, 32, 32,
     32, 512, 512, 512, 512, 512, 2048, 2048, 2048, 2048,
@@ -26,13 +27,13 @@ const LARGEST: usize = 4096;
 /// Bytes of the shared segment.
 const SEGMENT: usize = 64 << 10;
 
-/// The next message of this place.
+/// Fills in the next message of this user.
 #[inline]
 fn fill(place: &mut UserContext<'_>, buffer: &mut [u8; LARGEST]) -> usize {
     let at = &mut place.kept.message;
     let size = SIZES[*at];
     *at = if *at + 1 < SIZES.len() { *at + 1 } else { 0 };
-    // The first byte differs from message to message; and the last one, if it is another.
+    // The first byte differs from message to message; so does the last, if it is another byte.
     place.kept.mark = place.kept.mark.wrapping_add(1);
     buffer[size - 1] = !place.kept.mark;
     buffer[0] = place.kept.mark;
@@ -75,17 +76,17 @@ fn exchange(place: &mut UserContext<'_>, what: &str, count: u64, from: impl AsFd
 }
 
 pub fn pipe(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    let (from, to) = rustix::pipe::pipe().context("Cannot make a pipe")?;
+    let (from, to) = rustix::pipe::pipe().context("Cannot create a pipe")?;
     exchange(place, "A message through a pipe", 100, from, to)
 }
 
-/// A FIFO in the directory, removed again.
+/// A FIFO in the directory, removed afterwards.
 pub fn fifo(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let path = place.own("fifo");
     let run = |place: &mut UserContext<'_>| {
-        let at = || format!("Cannot make the FIFO `{}`", path.display());
+        let at = || format!("Cannot create the FIFO `{}`", path.display());
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o666), 0).with_context(at)?;
-        // Opened for reading without waiting for a writer; then for both, so that it has one.
+        // Opened for reading without waiting for a writer; then for both, so that there is a writer.
         let from = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).with_context(at)?;
         let to = rustix::fs::open(&path, OFlags::RDWR | OFlags::NONBLOCK, Mode::empty()).with_context(at)?;
         exchange(place, "A message through a FIFO", 100, from, to)
@@ -97,20 +98,20 @@ pub fn fifo(place: &mut UserContext<'_>) -> anyhow::Result<()> {
 }
 
 pub fn stream_pair(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    let (from, to) = UnixStream::pair().context("Cannot make a pair of sockets")?;
+    let (from, to) = UnixStream::pair().context("Cannot create a pair of sockets")?;
     exchange(place, "A message through a pair of stream sockets", 100, from, to)
 }
 
 pub fn datagram_pair(place: &mut UserContext<'_>) -> anyhow::Result<()> {
-    let (from, to) = UnixDatagram::pair().context("Cannot make a pair of sockets")?;
+    let (from, to) = UnixDatagram::pair().context("Cannot create a pair of sockets")?;
     exchange(place, "A message through a pair of datagram sockets", 100, from, to)
 }
 
-/// What a socket error may mean.
+/// The likely cause of a socket error.
 const LOOPBACK: &str = "Cannot talk over the loopback interface; is `lo` up?";
 
-/// TCP over the loopback interface without Nagle's delay. The connection is reset at the end: nothing stays in TIME_WAIT, where thousands of
-/// calls would use up the ports.
+/// TCP over the loopback interface without Nagle's delay. The connection is reset at the end: otherwise thousands of connections
+/// in TIME_WAIT would use up the ports.
 pub fn tcp(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let connect = || -> io::Result<_> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -123,7 +124,7 @@ pub fn tcp(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     };
     let (from, to) = connect().context(LOOPBACK)?;
     exchange(place, "A message over TCP", 90, &from, &to)?;
-    // In this order: the one that resets goes first.
+    // In this order: the end that resets the connection closes first.
     drop(from);
     drop(to);
     Ok(())
@@ -153,17 +154,17 @@ pub fn shared_memory(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A segment, as soon as the machine has one to give: thousands of users may want one at a time, and a kernel has 4096 by default.
+/// Gets a segment as soon as one is available: thousands of users may want one at a time, and a kernel has 4096 by default.
 fn segment() -> anyhow::Result<GuardedSegment> {
     const TRIES: u32 = 600;
     for _ in 0..TRIES {
         match GuardedSegment::new(SEGMENT) {
             Err(e) if e.raw_os_error() == Some(libc::ENOSPC) => std::thread::sleep(Duration::from_millis(100)),
-            other => return other.context("Cannot make a System V segment and semaphore"),
+            other => return other.context("Cannot create a System V segment and semaphore"),
         }
     }
     bail!(
-        "No System V segment or semaphore was free for a minute; sysctl `kernel.shmmni` and `kernel.sem` set how many there are"
+        "No System V segment or semaphore was free for a minute; sysctl `kernel.shmmni` and `kernel.sem` set their number"
     )
 }
 
@@ -195,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_comes_out_otherwise_is_wrong_data() {
-        // Reads zeros, whatever is written.
+        // Reads zeros, whatever was written.
         let (zero, null) = (fs::File::open("/dev/zero").unwrap(), fs::File::create("/dev/null").unwrap());
         let error = with_place(|place| exchange(place, "A message", 100, zero, null)).unwrap_err();
         assert!(error.is::<WrongData>(), "{error:#}");

@@ -1,7 +1,7 @@
-//! The tests that a user of `multiuser` runs: what one call of each does, what it credits, how it knows that its work was done.
+//! The tests of a `multiuser` user: the work of one call, its credit, and the check of its result.
 //!
-//! Invariant: what a call does depends on its test, on the [`UserContext`] it is given and on the calls made there before, nothing else; a call
-//! that returns has done all of its work and has found the result right.
+//! Invariant: a call's work depends only on its test, on the given [`UserContext`] and on earlier calls with it; a call that
+//! returns has done all of its work and has verified the result.
 
 mod arithmetic;
 mod asynchronous;
@@ -27,7 +27,7 @@ use std::fmt;
 pub use self::catalogue::{catalogue, find};
 pub use self::user_context::{Scale, TestDirectory, UserContext};
 
-/// What a test works on.
+/// The subject of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// Arithmetic and library functions: no system calls.
@@ -40,7 +40,7 @@ pub enum Group {
     Ipc,
     /// TCP and UDP over the loopback interface.
     Net,
-    /// Names: files made, linked, looked up.
+    /// Names: files created, linked, looked up.
     Directory,
     /// Files through the page cache.
     Disk,
@@ -85,10 +85,10 @@ impl fmt::Display for Group {
     }
 }
 
-/// How many operations one call is credited with.
+/// The number of operations credited to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credit {
-    /// So many where the call's inner loop runs `of` times, as it does at [`Scale::FULL`].
+    /// This number if the call's inner loop runs `of` times, as at [`Scale::FULL`].
     Loops { operations: u64, of: u64 },
     /// One for each KiB of the file.
     Blocks,
@@ -96,40 +96,40 @@ pub enum Credit {
     HalfBlocks,
 }
 
-/// What a test needs to be there.
+/// What a test requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     Nothing,
     /// The loopback interface, up.
     Loopback,
-    /// [`TestDirectory::dir`], to make names in and to read what is laid out there; a few hundred KiB in all.
+    /// [`TestDirectory::dir`], for creating names and for reading the prepared files; a few hundred KiB in all.
     Directory,
-    /// The same, with room for two files of [`TestDirectory::file_bytes`] a user besides the one that users share.
+    /// The same, with room for two files of [`TestDirectory::file_bytes`] per user besides the shared one.
     File,
 }
 
 /// One test.
 pub struct Test {
-    /// As a workfile has it.
+    /// The name in a workfile.
     pub name: &'static str,
     pub credit: Credit,
-    /// What is counted, in the plural, such as `thousand additions`.
+    /// The unit of counting, in the plural, such as `thousand additions`.
     pub unit: &'static str,
     pub group: Group,
-    /// One call: does the work and checks it. Data that are not what they must be are a [`WrongData`](bigiron_workload::WrongData).
+    /// One call: does the work and checks it. Wrong data are a [`WrongData`](bigiron_workload::WrongData).
     pub run: fn(&mut UserContext<'_>) -> anyhow::Result<()>,
     pub needs: Needs,
-    /// One line, as in a list of tests.
+    /// One line, for lists of tests.
     pub summary: &'static str,
 }
 
 impl Test {
-    /// Whether it runs a shell, or what stands in for one; see [`shell::interpreter`].
+    /// Whether it runs a shell, or the substitute for one; see [`shell::interpreter`].
     pub fn runs_scripts(&self) -> bool {
         self.name == "exec_test" || self.name.starts_with("shell_rtns_")
     }
 
-    /// Operations credited to one call with files of `file_bytes`: what multiplies calls per second in a table of operations per second.
+    /// Operations credited to one call with files of `file_bytes`: the factor from calls per second to operations per second.
     pub fn operations(&self, file_bytes: u64, scale: Scale) -> f64 {
         match self.credit {
             Credit::Loops { operations, of } => operations as f64 * scale.times(of) as f64 / of as f64,

@@ -9,14 +9,14 @@ use super::UserContext;
 use super::values::Walk;
 use super::verdict::{expect, wrong};
 
-/// Numbers that are sieved, and primes among them.
+/// Size of the sieve, and the number of primes below it.
 const SIEVED: usize = 1_000_000;
 const PRIMES: usize = 78_498;
 
-/// Primes below 1,000,000, 5 times: every number's multiples are struck out, if it is not itself struck out.
+/// Primes below 1,000,000, 5 times: strikes out the multiples of every number that is not struck out itself.
 pub fn sieve(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut prime = vec![0u8; SIEVED];
-    // Of its own: where a vector's elements lie would be read again after each that is written.
+    // A slice of its own: otherwise the vector's pointer would be read again after each write.
     let prime = prime.as_mut_slice();
     for _ in 0..place.times(5) {
         prime.fill(1);
@@ -51,7 +51,7 @@ pub fn zeros(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             x = next;
             moved < 1e-12
         });
-        // f is 500·sin 2x: at a zero its size is what is left of x's last digits.
+        // f is 500·sin 2x: at a zero its value comes from the last digits of x.
         if !found || f(x).abs() > 1e-6 + 1e-12 * x.abs() {
             return Err(wrong(format!("Newton's method ended at {x} where f is {}", f(x))));
         }
@@ -59,7 +59,7 @@ pub fn zeros(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A number's fraction from 0.5 to 1, and its power of 2, as C's `frexp`.
+/// A number's fraction from 0.5 to 1, and its power of 2, like C's `frexp`.
 fn fraction(x: f64) -> (f64, i32) {
     let bits = x.to_bits();
     match bits >> 52 & 0x7ff {
@@ -72,7 +72,7 @@ fn fraction(x: f64) -> (f64, i32) {
     }
 }
 
-/// x·2ⁿ for n from 0 to 1023, as C's `ldexp`.
+/// x·2ⁿ for n from 0 to 1023, like C's `ldexp`.
 fn scaled(x: f64, n: i32) -> f64 {
     x * f64::from_bits(((n + 0x3ff) as u64) << 52)
 }
@@ -108,7 +108,7 @@ pub fn numbers(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What [`fraction`] took apart, for numbers of middling size.
+/// The inverse of [`fraction`], for numbers of moderate size.
 fn scaled_back(mantissa: f64, exponent: i32) -> f64 {
     if exponent >= 0 { scaled(mantissa, exponent) } else { mantissa / scaled(1.0, -exponent) }
 }
@@ -123,7 +123,7 @@ pub fn angles(place: &mut UserContext<'_>) -> anyhow::Result<()> {
         let squeezed = turned.tanh();
         let (up, along) = (walk.next().sinh(), walk.next().cosh());
         let direction = up.atan2(along);
-        // acos of cos is exact to the root of the last digit near 0, and better elsewhere.
+        // Near 0, acos of cos is exact to the root of the last digit; elsewhere it is better.
         let right = (folded - angle.abs()).abs() < 1e-7
             && turned.abs() <= FRAC_PI_2
             && squeezed.abs() <= turned.abs()
@@ -138,7 +138,7 @@ pub fn angles(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The sine of 100 numbers by its series, as long as that changes.
+/// The sine of 100 numbers by its series, until it no longer changes.
 pub fn series(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let mut walk = Walk::halved(&mut place.kept.halved);
     for _ in 0..place.scale.times(100) {

@@ -1,6 +1,6 @@
-//! Processes made, programs loaded, signals taken, jumps out of nested calls.
+//! Processes created, programs loaded, signals handled, jumps out of nested calls.
 //!
-//! Invariant: every child is waited for, and ends as it should.
+//! Invariant: every child is reaped, and ends as expected.
 
 use anyhow::Context as _;
 
@@ -20,7 +20,7 @@ pub fn forks(place: &mut UserContext<'_>) -> anyhow::Result<()> {
         fork_exit()
             .and_then(|child| child.wait())
             .and_then(|end| end.success("A child"))
-            .context("Cannot make a process")?;
+            .context("Cannot create a process")?;
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ pub fn pauses(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     shell::run(place, &ShellScript::Pause { milliseconds: place.times(5000) })
 }
 
-/// 1000 times: a signal to oneself, whose handler counts; the handler is installed again each time, as System V's were.
+/// 1000 times: a signal to the process itself, whose handler counts; the handler is installed again each time, as with System V.
 pub fn signals(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let counter = SignalCounter::install().context("Cannot install a handler")?;
     let (pid, thread) = (rustix::process::getpid(), rustix::thread::gettid());
@@ -55,7 +55,7 @@ pub fn signals(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     expect("Handling signals", counter.handled(), times)
 }
 
-/// 1000 times: a mark set, 10 calls nested, and all of them left at once.
+/// 1000 times: sets a mark, nests 10 calls, and leaves them all at once.
 pub fn jumps(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let times = place.times(1000);
     expect("Jumping out of nested calls", jump::jumps(times, NESTED), times)

@@ -1,4 +1,4 @@
-//! Programs that users run: a shell with a script, or where there is none this executable in its place.
+//! Programs that users run: a shell with a script, or without a shell this executable instead.
 //!
 //! Invariant: a script's status is 0, or the call fails.
 
@@ -19,21 +19,21 @@ use bigiron_sys::process::Program;
 
 /// The shell, if this machine has one.
 const SHELL: &str = "/bin/sh";
-/// `bigiron worker NAME …` that stands in for a shell, and for what a shell starts.
+/// The name of the `bigiron worker` that replaces a shell and the commands it starts.
 pub const SHELL_WORKER: &str = "user-shell";
 pub const COMMAND_WORKER: &str = "user-command";
 
-/// What a user's shell is told.
+/// The script of a user's shell.
 pub enum ShellScript {
-    /// To list a directory with all that is known of its files, to nowhere.
+    /// Lists a directory with all attributes of its files, to /dev/null.
     List,
-    /// To have another shell do that.
+    /// Runs another shell that does that.
     ListTwice,
-    /// To compare two numbers and wait.
+    /// Compares two numbers and sleeps.
     Pause { milliseconds: u64 },
 }
 
-/// What runs the scripts on this machine, for the record.
+/// The interpreter of the scripts on this machine, for the record.
 pub fn interpreter() -> &'static str {
     if Path::new(SHELL).exists() { SHELL } else { "bigiron itself, since there is no /bin/sh" }
 }
@@ -43,7 +43,7 @@ pub(super) fn run(place: &mut UserContext<'_>, script: &ShellScript) -> anyhow::
     let list = place.disk().listed();
     let has_shell = *place.kept.has_shell.get_or_insert_with(|| Path::new(SHELL).exists());
     let program = if has_shell { by_shell(script, &list) } else { by_worker(place.executable(), script, &list) };
-    let program = program.context("Cannot lay out the arguments of a shell")?;
+    let program = program.context("Cannot prepare the arguments of a shell")?;
     program
         .fork_exec()
         .and_then(|child| child.wait())
@@ -74,8 +74,8 @@ fn by_worker(executable: &Path, script: &ShellScript, list: &Path) -> io::Result
     }
 }
 
-/// Entry of `bigiron worker user-shell COMMAND ARGUMENT`: starts the command as a shell does, as a process of its own. `shell COMMAND
-/// ARGUMENT` becomes another such shell first.
+/// Entry of `bigiron worker user-shell COMMAND ARGUMENT`: starts the command in a separate process, like a shell. `shell COMMAND
+/// ARGUMENT` first executes another such shell.
 pub fn worker(args: &[String]) -> i32 {
     let start = || -> anyhow::Result<()> {
         let executable = std::env::current_exe()?;
@@ -103,7 +103,7 @@ pub fn command(args: &[String]) -> i32 {
                 std::thread::sleep(Duration::from_millis(milliseconds.parse()?));
                 Ok(())
             }
-            _ => bail!("A user's command is `list DIRECTORY` or `pause MILLISECONDS`"),
+            _ => bail!("A user's command must be `list DIRECTORY` or `pause MILLISECONDS`"),
         }
     };
     status(act())
@@ -119,7 +119,7 @@ fn status(result: anyhow::Result<()>) -> i32 {
     }
 }
 
-/// Lists `directory` as `ls -l` does, in the order of names: kind and permissions, links, owner, group, bytes, seconds of the last change.
+/// Lists `directory` like `ls -l`, ordered by name: kind and permissions, links, owner, group, bytes, seconds of the last change.
 fn list(directory: &Path, mut out: impl io::Write) -> anyhow::Result<()> {
     let mut names: Vec<PathBuf> =
         fs::read_dir(directory)?.map(|entry| entry.map(|e| e.path())).collect::<io::Result<_>>()?;

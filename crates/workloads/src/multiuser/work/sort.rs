@@ -1,6 +1,6 @@
-//! Sorting and searching, as a C library does it: a merge sort and a binary search that call a comparison they know nothing of.
+//! Sorting and searching as in a C library: a merge sort and a binary search that call an opaque comparison function.
 //!
-//! Invariant: a table is in order after each sort, and a search finds a number if and only if it is there.
+//! Invariant: a table is in order after each sort, and a search finds a number if and only if it is in the table.
 
 use std::hint::black_box;
 
@@ -9,10 +9,10 @@ use super::verdict::{expect, wrong};
 
 /// Numbers of the table: 0 to 9999.
 const NUMBERS: usize = 10_000;
-/// From one number looked for to the next; they go to twice the largest, so that half of them are not there.
+/// Distance between numbers searched for; they go to twice the largest, so that half of them are absent.
 const STEP: usize = 10;
 
-/// Below 0 if the first comes first, above 0 if the second does, as C has it.
+/// Below 0 if the first comes first, above 0 if the second does, as in C.
 type Compare = fn(&i32, &i32) -> i32;
 
 fn ascending(a: &i32, b: &i32) -> i32 {
@@ -23,7 +23,8 @@ fn descending(a: &i32, b: &i32) -> i32 {
     b.wrapping_sub(*a)
 }
 
-/// Sorts `numbers`, with as much room again. The standard library's sort would see that a table is in order or upside down and do nothing.
+/// Sorts `numbers`, with a buffer of the same size. The standard library's sort would detect a sorted or reversed table and do
+/// little.
 fn merge_sort(numbers: &mut [i32], room: &mut [i32], compare: Compare) {
     if numbers.len() < 2 {
         return;
@@ -45,13 +46,13 @@ fn merge_sort(numbers: &mut [i32], room: &mut [i32], compare: Compare) {
         }
         taken += 1;
     }
-    // What is left on the right is in its place.
+    // The rest of the right half is already in place.
     let end = taken + first.len();
     room[taken..end].copy_from_slice(first);
     numbers[..end].copy_from_slice(&room[..end]);
 }
 
-/// Whether `number` is in a table in order.
+/// Whether `number` is in a sorted table.
 fn search(numbers: &[i32], number: i32, compare: Compare) -> bool {
     let (mut low, mut high) = (0, numbers.len());
     while low < high {
@@ -65,7 +66,7 @@ fn search(numbers: &[i32], number: i32, compare: Compare) -> bool {
     false
 }
 
-/// 10,000 numbers in order sorted up, down and up again, and 2000 searched for; counted as 5 operations, twice.
+/// Sorts 10,000 numbers in order up, down and up again, and searches for 2000; counted as 5 operations, twice.
 pub fn sort(place: &mut UserContext<'_>) -> anyhow::Result<()> {
     let rounds = place.times(2);
     let numbers = &mut place.kept.sorted;

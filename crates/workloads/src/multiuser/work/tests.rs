@@ -1,4 +1,4 @@
-//! Every test once, with short loops and a small file; and what each group says when something is wrong.
+//! Runs every test once, with short loops and a small file; and checks the messages of each group when something is wrong.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,18 +12,18 @@ use bigiron_workload::WrongData;
 const SEED: u64 = 7;
 const FILE_BYTES: u64 = 40 << 10;
 
-/// A directory on the file system that holds the build: one of a disk, which has O_DIRECT.
+/// A directory on the build's file system, which is on a disk and supports O_DIRECT.
 fn directory() -> tempfile::TempDir {
     let executable = std::env::current_exe().unwrap();
     tempfile::tempdir_in(executable.parent().unwrap()).unwrap()
 }
 
 fn small<'a>(disk: &'a TestDirectory, user: u32) -> UserContext<'a> {
-    // Nothing of other programs' is to be waited for: no sync.
+    // No sync, so as not to wait for other programs' data.
     UserContext::new(disk, Path::new("/bin/true"), user, SEED).scaled(Scale::divided_by(1000)).syncing(false)
 }
 
-/// Names below `dir`, however deep.
+/// All names below `dir`.
 fn names(dir: &Path) -> BTreeSet<PathBuf> {
     let entries = fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
     entries.flat_map(|p| if p.is_dir() { names(&p) } else { BTreeSet::from([p]) }).collect()
@@ -36,7 +36,7 @@ fn every_test_does_its_work_twice_and_leaves_nothing() {
     let before = names(dir.path());
     let mut place = small(&disk, 3);
     for test in catalogue() {
-        // These move the program break, for which a process must have one thread.
+        // These move the program break, which requires a single-threaded process.
         if ["brk_test", "page_test"].contains(&test.name) {
             let child = fork_child(|| (test.run)(&mut place).map_or(1, |()| 0)).unwrap();
             assert_eq!(child.wait().unwrap(), Exit::Status(0), "{}", test.name);
@@ -71,7 +71,7 @@ fn credits_follow_the_scale_and_the_file() {
     assert_eq!(credit("add_double", Scale::FULL), 18_000.0);
     assert_eq!(credit("add_double", Scale::divided_by(1000)), 18.0);
     assert_eq!(credit("link_test", Scale::FULL), 63.0);
-    // One round of 9 is left; of what has no rounds, all.
+    // One round of 9 is left; tests without rounds keep all.
     assert_eq!(credit("link_test", Scale::divided_by(1000)), 7.0);
     assert_eq!(credit("disk_src", Scale::divided_by(1000)), 75.0);
     assert_eq!((credit("disk_rr", Scale::FULL), credit("sync_disk_rw", Scale::FULL)), (10.0, 5.0));
@@ -96,7 +96,7 @@ fn a_place_is_small() {
     assert!(size_of::<UserContext<'_>>() <= 256, "{}", size_of::<UserContext<'_>>());
 }
 
-/// The error of `name` in a directory that `spoil` was let loose on.
+/// The error of `name` in a directory damaged by `spoil`.
 fn spoilt(name: &str, spoil: impl FnOnce(&Path)) -> anyhow::Error {
     let outer = directory();
     let dir = outer.path().join("disk");
@@ -127,7 +127,8 @@ fn a_wrong_byte_is_wrong_data() {
         });
         assert!(error.is::<WrongData>(), "{name}: {error:#}");
         assert!(
-            error.to_string().contains("Block 5 of") && error.to_string().contains("is not what was written there")
+            error.to_string().contains("Block 5 of")
+                && error.to_string().contains("differs from what was written there")
         );
     }
 }
@@ -162,7 +163,7 @@ fn a_directory_that_is_gone_is_named() {
     ] {
         let error = spoilt(name, |dir| {
             fs::remove_dir_all(dir).unwrap();
-            // In its place: something that no name can be made in, not even by root.
+            // Replaced by a file, in which not even root can create names.
             fs::write(dir, "").unwrap();
             fs::set_permissions(dir, fs::Permissions::from_mode(0o400)).unwrap();
         });

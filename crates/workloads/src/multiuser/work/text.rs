@@ -1,6 +1,6 @@
-//! Text: numbers printed and read back, characters told apart, strings of a KiB built, compared and searched.
+//! Text: numbers printed and read back, characters classified, strings of a KiB built, compared and searched.
 //!
-//! Invariant: what is counted on the way is the same in every round.
+//! Invariant: the counts are the same in every round.
 
 use std::hint::black_box;
 use std::io::Write as _;
@@ -8,16 +8,16 @@ use std::io::Write as _;
 use super::UserContext;
 use super::verdict::{expect, wrong};
 
-/// Bytes of the buffer; a text in it ends with a 0, as in C.
+/// Bytes of the buffer; its text ends with a 0, as in C.
 const BYTES: usize = 1024;
 const CHARACTERS: &[u8] = b" \t\n\r\x080123456789 abcde fghij klmno pqrst uvwxy z ABCDE FGHIJ KLMNO PQRST UVWXY Z .,;:!@#$%^&*()_-+=|\\\"'`[]}{";
 const QUESTION: &[u8] = b"What is your name?";
-/// How much of it is appended by the second of two ways.
+/// The part of it that is appended in the second of two ways.
 const PART: usize = 10;
-/// 2001-09-09 01:46:40, the time that the first round prints.
+/// 2001-09-09 01:46:40, the time printed in the first round.
 const TIME: u64 = 1_000_000_000;
 
-/// What a walk over [`CHARACTERS`] and the zeros behind them counts: derived from the classes of ASCII in the tests below.
+/// The count of a walk over [`CHARACTERS`] and the zeros after it: derived from the ASCII classes in the tests below.
 const CLASSES: u64 = 1_354;
 
 /// Length of the text.
@@ -32,7 +32,7 @@ fn append(text: &mut [u8], more: &[u8]) {
     text[end + more.len()] = 0;
 }
 
-/// Whether the texts are the same as far as the shorter goes, to its end included.
+/// Whether the texts are equal up to the end of the shorter one, including its end.
 fn equal(text: &[u8], other: &[u8]) -> bool {
     for (a, b) in text.iter().zip(other) {
         if a != b {
@@ -45,7 +45,7 @@ fn equal(text: &[u8], other: &[u8]) -> bool {
     true
 }
 
-/// Classes that every byte is in, summed; letters are turned to the other case and back.
+/// Sums the classes of every byte; letters are converted to the other case and back.
 fn classes(text: &mut [u8]) -> u64 {
     let mut count = 0;
     for byte in text {
@@ -71,7 +71,7 @@ fn classes(text: &mut [u8]) -> u64 {
     count
 }
 
-/// The time as C's `ctime` prints it, for UTC, in years of four digits.
+/// The time as printed by C's `ctime`, for UTC, in years of four digits.
 fn date(seconds: u64, text: &mut [u8]) -> std::io::Result<usize> {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
@@ -103,7 +103,7 @@ fn print(text: &mut [u8], what: std::fmt::Arguments<'_>) -> std::io::Result<usiz
 
 fn read<T: std::str::FromStr>(text: &[u8]) -> anyhow::Result<T> {
     let text = std::str::from_utf8(text)?;
-    text.parse().map_err(|_| wrong(format!("`{text}` was printed for a number")))
+    text.parse().map_err(|_| wrong(format!("`{text}` was printed instead of a number")))
 }
 
 /// 100 rounds of all that.
@@ -140,7 +140,7 @@ pub fn strings(place: &mut UserContext<'_>) -> anyhow::Result<()> {
             append(&mut buffer, &QUESTION[..PART]);
             alike += u64::from(equal(&buffer[..PART], &question));
         }
-        // Once at first, then once for each of the parts that fit: 1006 bytes are the longest text that another can follow.
+        // Once at first, then once for each part that fits: 1006 bytes are the longest text that another can follow.
         let parts = (BYTES - 2 * QUESTION.len()).div_ceil(PART) as u64;
         expect("Comparing texts", alike, 1 + parts)?;
 
@@ -166,7 +166,7 @@ mod tests {
     fn classes_are_those_of_ascii() {
         let mut buffer = [0u8; BYTES];
         buffer[..CHARACTERS.len()].copy_from_slice(CHARACTERS);
-        // By hand: 10 digits and 52 letters; 4 control characters before, and zeros behind, the last of which is left out.
+        // By hand: 10 digits and 52 letters; 4 control characters before them, and zeros after them, without the last one.
         let (digits, letters, punctuation) =
             (10, 52, CHARACTERS.iter().filter(|b| b.is_ascii_punctuation()).count() as u64);
         let spaces = CHARACTERS.iter().filter(|b| **b == b' ').count() as u64;

@@ -1,6 +1,7 @@
-//! Where a test runs: the directory that users share, and what one user keeps between calls.
+//! The surroundings of a test: the users' shared directory, and a user's state between calls.
 //!
-//! Invariant: a user writes only names that carry its number; what users share is laid out before they start and only read by them.
+//! Invariant: a user writes only names that carry its number; shared files are prepared before the users start and only read by
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -13,23 +14,23 @@ use bigiron_sys::heap::Heap;
 /// Bytes that every disk test reads or writes at a time.
 pub const BLOCK: usize = 1024;
 
-/// Blocks of a file of this many bytes: one at least.
+/// Number of blocks of a file of this many bytes, at least one.
 pub(super) fn blocks(file_bytes: u64) -> u64 {
     (file_bytes / BLOCK as u64).max(1)
 }
 
-/// What a synchronous test writes of it.
+/// The number of blocks that a synchronous test writes.
 pub(super) fn half_blocks(file_bytes: u64) -> u64 {
     (blocks(file_bytes) / 2).max(1)
 }
 
-/// By how much the inner loop of each call is made shorter: a call's loop of n rounds has n/divisor, one at least. A call's files are as
-/// long as [`TestDirectory::file_bytes`] says at any scale.
+/// The divisor of the inner loop of each call: a loop of n rounds has n/divisor rounds, at least one. The files have the length
+/// of [`TestDirectory::file_bytes`] at any scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale(u64);
 
 impl Scale {
-    /// The ancestor's loops.
+    /// ReAIM's own loops.
     pub const FULL: Scale = Scale(1);
 
     /// Loops divided by `divisor`; 0 counts as 1.
@@ -43,7 +44,7 @@ impl Scale {
     }
 }
 
-/// A directory in which users work side by side, with what they only read.
+/// A directory in which users work side by side, with the files that they only read.
 #[derive(Clone, Debug)]
 pub struct TestDirectory {
     dir: PathBuf,
@@ -51,11 +52,11 @@ pub struct TestDirectory {
 }
 
 impl TestDirectory {
-    /// Lays out in `dir`, which exists, what `tests` read: a file of `file_bytes` (rounded down to whole KiB), a tree of names. What an
-    /// earlier call has laid out there with other sizes is replaced.
+    /// Prepares the input files of `tests` in `dir`, which exists: a file of `file_bytes` (rounded down to whole KiB), a tree of
+    /// names. Files of other sizes from an earlier call are replaced.
     ///
     /// # Errors
-    /// A directory that cannot be written, a full disk.
+    /// If the directory is not writable, or the disk is full.
     pub fn lay_out<'t>(dir: &Path, file_bytes: u64, tests: impl IntoIterator<Item = &'t Test>) -> anyhow::Result<Self> {
         let disk = Self { dir: dir.to_owned(), file_bytes };
         let (mut file, mut tree) = (false, false);
@@ -90,40 +91,40 @@ impl TestDirectory {
         half_blocks(self.file_bytes)
     }
 
-    /// Removes what [`TestDirectory::lay_out`] has made.
+    /// Removes the files created by [`TestDirectory::lay_out`].
     ///
     /// # Errors
-    /// What the file system says, but that it is not there.
+    /// Those of the file system, except that a file does not exist.
     pub fn clear(self) -> anyhow::Result<()> {
         disk::clear(&self)?;
         directory::clear(&self)
     }
 }
 
-/// What tests keep from one call to the next; empty until one needs it.
+/// The tests' state between calls; empty until a test needs it.
 #[derive(Default)]
 pub(super) struct TestState {
-    /// Which message of the table is next.
+    /// The index of the next message in the table.
     pub message: usize,
-    /// What marks the message before it.
+    /// The mark of the previous message.
     pub mark: u8,
-    /// Where the walks through the numeric tests' values are.
+    /// The positions in the numeric tests' values.
     pub halved: usize,
     pub wide: usize,
-    /// What blocks are allocated from.
+    /// The heap for allocated blocks.
     pub heap: Option<Box<Heap>>,
-    /// What copies are made to.
+    /// The destination of copies.
     pub copies: Vec<u8>,
-    /// What is sorted, once it has been.
+    /// The table to sort, once sorted.
     pub sorted: Vec<i32>,
-    /// Whether there is a shell, once that was looked for.
+    /// Whether there is a shell, once checked.
     pub has_shell: Option<bool>,
-    /// Files made so far: each has a name of its own.
+    /// Number of files created so far: each has its own name.
     pub files: u64,
 }
 
-/// What a test is given of its user: the number among those of the directory, its draws, buffers kept between calls. A few hundred bytes until a test needs
-/// buffers.
+/// The user's input to a test: its number among the directory's users, its random draws, buffers kept between calls. A few
+/// hundred bytes until a test needs buffers.
 pub struct UserContext<'a> {
     disk: &'a TestDirectory,
     executable: &'a Path,
@@ -192,7 +193,7 @@ impl<'a> UserContext<'a> {
         ((u128::from(self.draws.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// `sync`, unless this place leaves it out: writes everything in memory to every disk of the machine.
+    /// `sync`, unless disabled for this user: writes all dirty data in memory to every disk of the machine.
     pub(super) fn sync(&self) {
         if self.syncs {
             rustix::fs::sync();

@@ -1,20 +1,22 @@
-//! The numbers that the numeric tests are given, and the bytes that are copied.
+//! The input numbers of the numeric tests, and the bytes to copy.
 //!
-//! Invariant: the same in every process and for every seed, so that they are made once and forked, not made again by every user.
+//! Invariant: they are the same in every process and for every seed, so that they are computed once and inherited, not computed
+//! again by every user.
 
 use std::sync::OnceLock;
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 
-/// How many there are that run towards two thirds, and how many from -10 to 10.
+/// How many numbers converge to two thirds, and how many go from -10 to 10.
 const HALVED: usize = 500;
 const WIDE: usize = 10_000;
 
 /// The smallest number above 0: some machines are slow with it.
 const SMALLEST: f64 = f64::from_bits(1);
 
-/// Each half the distance of the two before it, from 0, 1 and [`SMALLEST`] on: numbers between 0 and 1 of ever smaller size.
+/// Each is half the distance of the two before it, starting from 0, 1 and [`SMALLEST`]: numbers between 0 and 1 of ever smaller
+/// size.
 fn halved() -> &'static [f64] {
     static VALUES: OnceLock<Vec<f64>> = OnceLock::new();
     VALUES.get_or_init(|| {
@@ -36,7 +38,7 @@ fn wide() -> &'static [f64] {
     })
 }
 
-/// Bytes to copy from: from 0 to 250 and again, so that each tells where it was.
+/// Bytes to copy: repeating from 0 to 250, so that each shows its position.
 pub(super) const PERIOD: usize = 251;
 const BYTES: usize = (64 << 10) + size_of::<f64>();
 
@@ -45,14 +47,14 @@ pub(super) fn bytes() -> &'static [u8] {
     VALUES.get_or_init(|| (0..BYTES).map(|i| (i % PERIOD) as u8).collect())
 }
 
-/// Makes them, so that processes forked from now on have them in common.
+/// Computes them, so that processes forked from now on share them.
 pub(super) fn make() {
     halved();
     wide();
     bytes();
 }
 
-/// A walk through one of the two, round and round; the place keeps `at` between calls.
+/// A cyclic walk through one of the two; the user's state keeps `at` between calls.
 pub(super) struct Walk<'a> {
     values: &'static [f64],
     at: &'a mut usize,
@@ -77,13 +79,13 @@ impl<'a> Walk<'a> {
         value
     }
 
-    /// One above 0 (0.0001 to 20.0001), of a walk between -10 and 10.
+    /// A number above 0 (0.0001 to 20.0001), from a walk between -10 and 10.
     #[inline]
     pub fn positive(&mut self) -> f64 {
         self.next() + 10.0001
     }
 
-    /// One below 0.
+    /// A number below 0.
     #[inline]
     pub fn negative(&mut self) -> f64 {
         self.next() - 10.0001

@@ -1,24 +1,24 @@
-//! What makes a call fail that has done its work, but not found what it should have.
+//! Failures of calls that did their work, but with a wrong result.
 
 use std::fmt::Debug;
 
 use bigiron_workload::WrongData;
 
-/// A [`WrongData`] that says what of.
+/// A [`WrongData`] with this text.
 pub fn wrong(text: String) -> anyhow::Error {
     WrongData(text).into()
 }
 
-/// Fails unless `found` is what `right` says; `what` begins a sentence.
+/// Fails unless `found` equals `right`; `what` begins the message.
 #[inline]
 pub fn expect<T: PartialEq + Debug>(what: &str, found: T, right: T) -> anyhow::Result<()> {
-    if found == right { Ok(()) } else { Err(wrong(format!("{what} gave {found:?} where {right:?} is right"))) }
+    if found == right { Ok(()) } else { Err(wrong(format!("{what} gave {found:?} instead of {right:?}"))) }
 }
 
-/// Fails unless the bytes received are those that were sent.
+/// Fails unless the bytes received equal those sent.
 #[inline]
 pub fn received(what: &str, found: &[u8], sent: &[u8]) -> anyhow::Result<()> {
-    // Word by word: a loop that the compiler can make wide, where the C library's comparison is of single bytes.
+    // Word by word: the compiler can vectorize this loop, while the C library compares single bytes.
     let (words, rest) = found.as_chunks::<8>();
     let (sent_words, sent_rest) = sent.as_chunks::<8>();
     let differ =
@@ -26,7 +26,7 @@ pub fn received(what: &str, found: &[u8], sent: &[u8]) -> anyhow::Result<()> {
     if found.len() == sent.len() && differ == 0 && rest == sent_rest {
         Ok(())
     } else {
-        Err(wrong(format!("{what} of {} bytes came out as other bytes", sent.len())))
+        Err(wrong(format!("{what} of {} bytes was changed", sent.len())))
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
             let mut found = sent.clone();
             found[at] ^= 1;
             let error = received("A message", &found, &sent).unwrap_err();
-            assert_eq!(error.downcast_ref::<WrongData>().unwrap().0, "A message of 21 bytes came out as other bytes");
+            assert_eq!(error.downcast_ref::<WrongData>().unwrap().0, "A message of 21 bytes was changed");
         }
         assert!(received("A message", &sent[..20], &sent).is_err());
     }
