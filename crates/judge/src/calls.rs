@@ -1,4 +1,4 @@
-//! System calls by name for one operation of a profiled line. Where every instruction is counted, a call is one execution of the first instruction of
+//! System calls by name per operation of a profiled line. Where every instruction is counted, a call is one execution of the first instruction of
 //! its function.
 //!
 //! Invariant: a pure function of plan, judgement and evidence. A line has calls only if both arms of a pair have them.

@@ -31,14 +31,14 @@ const FEWEST: usize = 3;
 /// The name of time in which no instruction is executed: devices, timers, other guests of the clock.
 pub const WAITING: &str = "waiting";
 
-/// The cost of one function, or of waiting, for one operation.
+/// The cost of one function, or of waiting, per operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
     #[serde(rename = "function")]
     pub name: String,
     /// The function's name in the other arm, if it was renamed.
     pub formerly: Option<String>,
-    /// Nanoseconds of each arm for one operation: means over the pairs.
+    /// Nanoseconds of each arm per operation: means over the pairs.
     #[serde(rename = "baseline_ns")]
     pub a: f64,
     #[serde(rename = "arm_ns")]
@@ -67,7 +67,7 @@ pub struct Causes {
     pub window: String,
     /// Number of profiled pairs.
     pub pairs: usize,
-    /// Nanoseconds of each arm for one operation.
+    /// Nanoseconds of each arm per operation.
     #[serde(rename = "baseline_ns")]
     pub a: f64,
     #[serde(rename = "arm_ns")]
@@ -78,7 +78,7 @@ pub struct Causes {
     /// Number of causes, from the first, that explain [`ENOUGH`].
     #[serde(skip)]
     pub listed: usize,
-    /// Nanoseconds for one operation in functions that only one arm has, under any name: A's and B's. If the two are alike, work has moved rather
+    /// Nanoseconds per operation in functions that only one arm has, under any name: A's and B's. If the two are alike, work has moved rather
     /// than grown.
     #[serde(rename = "only_baseline_ns")]
     pub gone: f64,
@@ -96,7 +96,7 @@ pub struct Uncertain {
     pub cpus: f64,
     /// Functions whose difference is within [`ERRORS`](sampled::ERRORS) standard errors and that are therefore not causes.
     pub functions: usize,
-    /// Nanoseconds of each arm for one operation in all these functions, and the standard error of their difference.
+    /// Nanoseconds of each arm per operation in all these functions, and the standard error of their difference.
     pub a: f64,
     pub b: f64,
     pub se: f64,
@@ -105,7 +105,7 @@ pub struct Uncertain {
 }
 
 impl Causes {
-    /// Nanoseconds by which B takes longer for one operation.
+    /// Nanoseconds by which B takes longer per operation.
     pub fn delta(&self) -> f64 {
         self.b - self.a
     }
@@ -225,7 +225,7 @@ fn ranked(mut found: Causes) -> Causes {
     found
 }
 
-/// Adds a window's costs for one operation, weighted by `each`, and returns the nanoseconds of one operation.
+/// Adds a window's costs per operation, weighted by `each`, and returns the nanoseconds of one operation.
 fn add<'a>(
     window: &'a Executed,
     each: f64,

@@ -1,4 +1,4 @@
-//! Comparison of counters: what the kernel counted for one operation in each arm, and the interval of its change over the judged pairs.
+//! Comparison of counters: what the kernel counted per operation in each arm, and the interval of its change over the judged pairs.
 //!
 //! A counter of only a few events in a trial varies by chance. In a change, a value below a floor therefore counts as the floor, in both arms alike.
 //! The means are the counted values.
@@ -51,7 +51,7 @@ pub struct ComparedCounter {
     #[serde(rename = "counter")]
     pub name: String,
     pub unit: Unit,
-    /// Means over the pairs, for one operation unless it is an amount.
+    /// Means over the pairs, per operation unless it is an amount.
     #[serde(rename = "baseline_mean")]
     pub a: f64,
     #[serde(rename = "arm_mean")]

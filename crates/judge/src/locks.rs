@@ -1,4 +1,4 @@
-//! What the lines that differ waited for: kernel locks by caller, and futexes by program, ranked by the difference of their waiting for one
+//! What the lines that differ waited for: kernel locks by caller, and futexes by program, ranked by the difference of their waiting per
 //! operation.
 //!
 //! Waiting is summed over all waiters, so it can exceed the duration of an operation.
@@ -48,7 +48,7 @@ pub struct Contended {
     /// As [`super::causes::Causes::window`].
     pub window: String,
     pub pairs: usize,
-    /// Nanoseconds of each arm for one operation, while traced.
+    /// Nanoseconds of each arm per operation, while traced.
     pub a_ns: f64,
     pub b_ns: f64,
     /// All locks together.
@@ -87,10 +87,10 @@ pub struct CostPair {
 /// The waits of one arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WaitCost {
-    /// Waits for one operation, and those among them that never slept.
+    /// Waits per operation, and those among them that never slept.
     pub waits: f64,
     pub spun: f64,
-    /// Nanoseconds for one operation.
+    /// Nanoseconds per operation.
     pub ns: f64,
     /// Mean and maximum of one wait.
     pub mean_ns: f64,
@@ -100,14 +100,14 @@ pub struct WaitCost {
 }
 
 impl CostPair {
-    /// Nanoseconds for one operation by which B waits longer.
+    /// Nanoseconds per operation by which B waits longer.
     pub fn delta(&self) -> f64 {
         self.b.ns - self.a.ns
     }
 }
 
 impl Contended {
-    /// Nanoseconds for one operation by which B takes longer.
+    /// Nanoseconds per operation by which B takes longer.
     pub fn delta(&self) -> f64 {
         self.b_ns - self.a_ns
     }

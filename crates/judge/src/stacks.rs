@@ -12,7 +12,7 @@ use bigiron_model::plan::Plan;
 /// A function at its place below its callers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
-    /// Nanoseconds of each arm for one operation, including everything it called: means over the pairs.
+    /// Nanoseconds of each arm per operation, including everything it called: means over the pairs.
     pub a: f64,
     pub b: f64,
     pub called: BTreeMap<String, Frame>,

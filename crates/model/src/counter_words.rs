@@ -23,7 +23,7 @@ pub fn floor(unit: Unit) -> f64 {
     }
 }
 
-/// As in `3.1 context switches for one operation`.
+/// As in `3.1 context switches per operation`.
 const WORDS: &[(&str, &str)] = &[
     ("sched.context-switches", "context switches"),
     ("sched.forks", "processes and threads begun"),

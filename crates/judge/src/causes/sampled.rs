@@ -1,4 +1,4 @@
-//! Causes from samples: the cost of each function for one operation, and its error.
+//! Causes from samples: the cost of each function per operation, and its error.
 //!
 //! A sample stands for one period of a CPU's time, so n samples are n periods with a standard error of √n periods (Poisson). The time of `k` CPUs is
 //! divided among functions and waiting, where `k` is the mean number of busy CPUs in the arm that kept more of them busy: functions take their
@@ -15,7 +15,7 @@ use bigiron_model::evidence::Executed;
 /// A difference must exceed this number of standard errors to be shown.
 pub const ERRORS: f64 = 2.0;
 
-/// Means over pairs, in nanoseconds for one operation, and the variance of their difference.
+/// Means over pairs, in nanoseconds per operation, and the variance of their difference.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     a: f64,

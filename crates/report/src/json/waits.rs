@@ -26,7 +26,7 @@ struct Waiting<'a> {
     metric: &'a str,
     window: &'a str,
     pairs: usize,
-    /// Nanoseconds for one operation, while it was traced.
+    /// Nanoseconds per operation, while traced.
     baseline_ns: f64,
     arm_ns: f64,
     total: Both,
@@ -57,7 +57,7 @@ struct Both {
     baseline: WaitCost,
     arm: WaitCost,
     change_ns: f64,
-    /// Of the line's difference; null where that is next to nothing.
+    /// Share of the line's difference; null if that is close to zero.
     share: Option<f64>,
 }
 
