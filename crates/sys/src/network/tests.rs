@@ -1,13 +1,13 @@
-//! Pairs made for real, where root runs the tests.
+//! Tests with real pairs, if root runs them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// A pair, if this machine lets us.
+/// A pair, if this machine allows it.
 pub(crate) fn pair() -> Option<VethPair> {
-    // Not by `eprintln!`, which the harness shows of failed tests alone.
+    // Not by `eprintln!`, whose output the harness shows only for failed tests.
     VethPair::make().map_err(|why| drop(writeln!(std::io::stderr(), "SKIPPED pairs of network devices: {why}"))).ok()
 }
 
@@ -15,7 +15,7 @@ pub(crate) fn pair() -> Option<VethPair> {
 fn what_clients_send_goes_through_the_devices() {
     let Some(pair) = pair() else { return };
     let sent = std::thread::scope(|scope| {
-        // In a thread of its own: it changes where it lives.
+        // In a separate thread, because it changes its namespace.
         let thread = scope.spawn(|| {
             pair.servers.enter().unwrap();
             let listener = TcpListener::bind((Side::Servers.address(), 0)).unwrap();
