@@ -202,8 +202,7 @@ impl KernelFiles {
         store.commit(&guard, staged, arrival)
     }
 
-    /// Hash of what the files look like, and their bytes together. Modules are told apart by size and time: hashing gigabytes at each start would be
-    /// slow.
+    /// Hash of what the files look like, and their bytes together. Modules are told apart by size and time: hashing gigabytes at each start would be slow.
     fn look(&self, modules: &[PathBuf]) -> Result<(String, u64), KernelError> {
         let hash = hash::of_file(&self.image).map_err(doing("Cannot read", &self.image))?;
         let mut text = format!("{hash}\n");

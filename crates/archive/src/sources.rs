@@ -144,8 +144,7 @@ pub(super) fn release_of(suite: &str) -> Option<&str> {
 
 /// Suites of other releases in the same archives, without those in `have` (suite names and code names already at hand).
 ///
-/// Their `Release` files may have run out (a release that is no longer supported is not signed anew), so their date is not checked; their signature
-/// is.
+/// Their `Release` files may have run out (a release that is no longer supported is not signed anew), so their date is not checked; their signature is.
 pub fn derive(own: &[Source], have: &BTreeSet<String>) -> Vec<Source> {
     let mut found: Vec<Source> = Vec::new();
     for source in own {

@@ -166,8 +166,7 @@ impl Store {
         Ok(self.list()?.into_iter().flat_map(|e| e.names).collect())
     }
 
-    /// Remove what goes by `what`: a name, a release, or the spec that it was stored by (`debian:6.12` removes all of that series). Returns what is
-    /// gone.
+    /// Remove what goes by `what`: a name, a release, or the spec that it was stored by (`debian:6.12` removes all of that series). Returns what is gone.
     ///
     /// A kernel that was fetched from Debian outlives the names that were given to it.
     pub fn remove(&self, what: &str) -> Result<Vec<CachedKernel>, KernelError> {

@@ -83,15 +83,13 @@ impl<'a> FileSystemSpec<'a> {
         Self { filesystem, options, disk: 0, wide: false, apart: false }
     }
 
-    /// The same on disk `n` of the guest: a UUID of its own, where the kernel refuses a second file system with the same one. All others share an
-    /// image.
+    /// The same on disk `n` of the guest: a UUID of its own, where the kernel refuses a second file system with the same one. All others share an image.
     #[must_use]
     pub fn on(self, n: usize) -> Self {
         Self { disk: if matches!(self.filesystem, "xfs" | "btrfs") { n } else { 0 }, ..self }
     }
 
-    /// The same for a disk of logical blocks of this many bytes: a file system on it must not have smaller ones, as some tools make them for a small
-    /// disk.
+    /// The same for a disk of logical blocks of this many bytes: a file system on it must not have smaller ones, as some tools make them for a small disk.
     #[must_use]
     pub fn of_blocks(self, bytes: u32) -> Self {
         Self { wide: bytes > 512, ..self }

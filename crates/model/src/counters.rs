@@ -1,7 +1,6 @@
 //! What a trial's kernel counted, window by window, as a record has it.
 //!
-//! Invariant: a name stands here if the kernel tells of it. A number that is not in a window's list is 0 there, unless the window names it as not
-//! known.
+//! Invariant: a name stands here if the kernel tells of it. A number that is not in a window's list is 0 there, unless the window names it as not known.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,4 @@
-//! Evidence of waiting: what a trial of the plan waited for when it was run again with its locks traced. One file for each slot,
-//! `evidence/0007.locks.json`.
+//! Evidence of waiting: what a trial of the plan waited for when it was run again with its locks traced. One file for each slot, `evidence/0007.locks.json`.
 //!
 //! Invariant: as with all evidence, nothing is judged by it.
 
@@ -137,8 +136,7 @@ pub struct StatLock {
 }
 
 impl Folder {
-    /// The evidence of waiting that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is
-    /// not
+    /// The evidence of waiting that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is not
     /// there.
     pub fn waiting(&self) -> Vec<TrialWaits> {
         self.plan().slots.iter().filter_map(|slot| self.waiting_of(slot.slot)).collect()

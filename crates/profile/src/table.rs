@@ -61,8 +61,7 @@ impl Table {
         &raw mut self.counters[number].executed
     }
 
-    /// Executions that were counted elsewhere, in groups of `size` counters in the order of their numbers: `group` adds those of a group, given its
-    /// number.
+    /// Executions that were counted elsewhere, in groups of `size` counters in the order of their numbers: `group` adds those of a group, given its number.
     /// To be called before a span begins and ends.
     pub(crate) fn gather(&mut self, size: usize, group: &mut dyn FnMut(usize, &mut Add<'_>)) {
         for (number, counters) in self.counters[..self.used].chunks_mut(size).enumerate() {

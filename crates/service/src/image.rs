@@ -2,8 +2,7 @@
 //!
 //! Invariant: an image appears whole (by a rename) or not at all, and is never changed afterwards; trials write to copies.
 //!
-//! Files belong to the same users in an image, no matter who made it: an ordinary user runs mkfs in a user name space in which he is the wanted
-//! owner.
+//! Files belong to the same users in an image, no matter who made it: an ordinary user runs mkfs in a user name space in which he is the wanted owner.
 //! Only where there are no such name spaces do they keep the number of the user who made them: then a server runs under that number, and a
 //! read-only root does not care.
 

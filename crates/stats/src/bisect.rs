@@ -205,8 +205,7 @@ pub fn levels(points: &[Point]) -> Vec<Option<Level>> {
     points.iter().map(level).collect()
 }
 
-/// The points whose level is neither the baseline's nor the last point's: their intervals, at 1 % for all of them together, come nowhere within a
-/// quarter
+/// The points whose level is neither the baseline's nor the last point's: their intervals, at 1 % for all of them together, come nowhere within a quarter
 /// of δ of 0 or of δ. One such point, and there is more than one change.
 pub fn neither(points: &[Point]) -> Vec<usize> {
     let Some((Point::Values(last), between)) = points.split_last() else { return Vec::new() };
