@@ -193,9 +193,7 @@ impl Store {
         };
         let found: Vec<&CachedKernel> = entries.iter().filter(meant).collect();
         if found.is_empty() {
-            return Err(KernelError::Spec(format!(
-                "No kernel `{what}` is in the cache; see `bigiron kernel list`"
-            )));
+            return Err(KernelError::Spec(format!("No kernel `{what}` is in the cache; see `bigiron kernel list`")));
         }
         let _guard = self.lock(&|_| {})?;
         for name in found.iter().flat_map(|e| &e.names) {

@@ -40,9 +40,8 @@ impl Provenance {
         if begun.is_none_or(|begun| begun.executable != self.executable) {
             let message =
                 format!("The {what} in `{dir}` was begun by another build of bigiron, whose workloads may differ");
-            return Err(
-                Refusal::new(message).hint("Start a new one with `--out DIR`, or continue with the build that began it")
-            );
+            return Err(Refusal::new(message)
+                .hint("Start a new one with `--out DIR`, or continue with the build that began it"));
         }
         match begun.and_then(|begun| begun.qemu.as_deref()).zip(self.qemu.as_deref()) {
             Some((then, now)) if then != now => {
