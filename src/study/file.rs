@@ -237,7 +237,7 @@ boot.hugepages = 64
             ("arms = [\n \"debian:6.1,boot.root=x\"]", "s.toml:2: Lever `boot.root` cannot be set"),
             ("\n[machine]\nmemory = \"lots\"", "s.toml:3: `lots` is not an amount of memory"),
             ("[margins]\nspeed = 1", "s.toml:2: `speed` is not a kind of metric"),
-            ("[margins]\np99 = 80", "s.toml:2: A margin of 80 % cannot be judged by"),
+            ("[margins]\np99 = 80", "s.toml:2: A margin of 80 % cannot be used"),
             ("[set]\nbot.mitigations = \"off\"", "s.toml:2: Unknown lever `bot.mitigations`"),
             ("[set]\nboot.mitigations = false", "s.toml:2: `boot.mitigations` cannot be a truth value"),
             ("[[arm]]\nname = \"x\"", "s.toml:1: This arm has no `kernel`"),

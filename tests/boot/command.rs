@@ -46,7 +46,7 @@ fn a_command_that_takes_all_disk_or_memory_is_reported_as_that() {
     };
     let (failure, message) = outcome("disk", &["dd", "if=/dev/zero", "of=x", "bs=1M", "count=400"]);
     assert_eq!(failure, "no-space", "{message}");
-    assert!(message.starts_with("command: No space left on the file system that it works on, "), "{message}");
+    assert!(message.starts_with("command: No space left on the workload's file system, "), "{message}");
     assert!(message.contains("; `command.disk` gives it more: run-1 of `dd "), "{message}");
     let (failure, message) = outcome("memory", &["tail", "/dev/zero"]);
     assert_eq!(failure, "out-of-memory", "{message}");

@@ -1,7 +1,7 @@
-//! apt as a child process, with state of its own below the cache folder.
+//! apt as a child process, with its own state below the cache folder.
 //!
-//! Invariant: nothing outside the cache folder is written, nothing is installed, no hook of the machine's configuration runs. Each suite has lists
-//! and locks of its own, so that one that is missing or broken cannot spoil another.
+//! Invariant: nothing outside the cache folder is written, nothing is installed, and no hook of the machine's configuration runs. Each suite has its
+//! own lists and locks, so that a missing or broken suite cannot affect another.
 
 use std::fs;
 use std::io::{BufReader, Read};
@@ -19,24 +19,24 @@ use super::hash;
 use super::sources::{self, Source};
 use bigiron_sys as sys;
 
-/// Suites read at the same time: enough to hide the network's latency, few enough for a small machine.
+/// Suites read in parallel: enough to hide the network's latency, few enough for a small machine.
 const PARALLEL: usize = 3;
-/// Suites that may fail before any could be read; then the archive is out of reach. More than may be missing at the head of a list.
+/// If this many suites fail before any could be read, the archive counts as unreachable. More than may be missing at the head of a list.
 const HOPELESS: usize = 6;
 
-/// apt on this machine, with our state.
+/// The machine's apt with bigiron's own state.
 pub struct Apt {
     pub(super) dir: PathBuf,
     helper: PathBuf,
     own: Vec<Source>,
 }
 
-/// What is known of one suite since apt last read it. Kept as `listing.json` in the suite's folder.
+/// What apt last read about one suite. Stored as `listing.json` in the suite's folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listing {
-    /// When the archive was last asked, seconds since 1970.
+    /// When the archive was last asked, in seconds since 1970.
     pub checked: u64,
-    /// Why there is no such suite, if there is none.
+    /// Why the suite does not exist, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     #[serde(default)]
@@ -48,13 +48,13 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Also if the clock was set back since.
+    /// Also stale if the clock was set back in the meantime.
     fn is_stale(&self, max_age: Duration) -> bool {
         now().checked_sub(self.checked).is_none_or(|age| Duration::from_secs(age) > max_age) || max_age.is_zero()
     }
 }
 
-/// A suite and what it holds.
+/// A suite and its packages.
 #[derive(Clone, Debug)]
 pub struct Suite {
     pub source: Source,
@@ -67,7 +67,7 @@ pub struct Lists {
     pub suites: Vec<Suite>,
     /// Suites that the archive does not have.
     pub absent: Vec<String>,
-    /// Why the archive could not be asked just now; `suites` then holds what was known before.
+    /// Why the archive could not be asked now; `suites` then holds earlier results.
     pub failure: Option<String>,
 }
 
@@ -86,14 +86,14 @@ impl Lists {
         lists
     }
 
-    /// The suites that are signed as Debian's: others have releases of the same names.
+    /// The suites signed by Debian: other distributions have releases with the same names.
     pub fn debian(&self) -> impl Iterator<Item = &Suite> {
         self.suites.iter().filter(|s| matches!(s.listing.origin.as_str(), "Debian" | "Debian Backports"))
     }
 }
 
 impl Apt {
-    /// Read the machine's apt configuration and write ours, derived from it, to `dir`.
+    /// Reads the machine's apt configuration and writes bigiron's, derived from it, to `dir`.
     pub fn open(dir: &Path) -> Result<Self, KernelError> {
         fs::create_dir_all(dir.join("empty")).map_err(doing("Cannot create", dir))?;
         let status = dir.join("status");
@@ -117,14 +117,14 @@ impl Apt {
         &self.own
     }
 
-    /// What the suites hold, if all were asked about within `max_age`.
+    /// The suites' packages, if all suites were asked about within `max_age`.
     pub fn fresh(&self, sources: &[Source], max_age: Duration) -> Option<Lists> {
         let known: Option<Vec<Listing>> =
             sources.iter().map(|s| self.known(s).filter(|l| !l.is_stale(max_age))).collect();
         Some(Lists::new(sources, known?.into_iter().map(Some)))
     }
 
-    /// What the suites hold, asking the archive about those last asked more than `max_age` ago.
+    /// The suites' packages; asks the archive about suites last asked about more than `max_age` ago.
     pub fn lists(&self, sources: &[Source], max_age: Duration) -> Result<Lists, KernelError> {
         let mut known: Vec<Option<Listing>> = sources.iter().map(|s| self.known(s)).collect();
         let stale: Vec<usize> =
@@ -134,7 +134,7 @@ impl Apt {
         std::thread::scope(|scope| {
             for _ in 0..PARALLEL.min(stale.len()) {
                 scope.spawn(|| {
-                    // Without a network every suite would fail in turn, after apt's own retries each.
+                    // Without a network every suite would fail in turn, each after apt's own retries.
                     let hopeless = || !reached.load(Ordering::Relaxed) && failed.load(Ordering::Relaxed) >= HOPELESS;
                     while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !hopeless()) {
                         let result = self.update(&sources[i]);
@@ -154,7 +154,7 @@ impl Apt {
             match result {
                 Ok(listing) => known[i] = Some(listing),
                 Err(KernelError::Update(reason)) => {
-                    // apt's exit status does not tell "no such suite" from "no network"; that another suite could be read does.
+                    // apt's exit status does not distinguish "no such suite" from "no network"; another readable suite does.
                     if known[i].as_ref().is_none_or(|l| l.absent.is_some()) && reached {
                         let listing = Listing {
                             checked: now(),
@@ -175,13 +175,13 @@ impl Apt {
         Ok(Lists { failure, ..Lists::new(sources, known) })
     }
 
-    /// Download packages of one suite into `into` (an empty folder); apt checks them against the signed index.
+    /// Downloads packages of one suite into `into` (an empty folder); apt checks them against the signed index.
     pub fn download(&self, suite: &Suite, packages: &[&Package], into: &Path) -> Result<Vec<PathBuf>, KernelError> {
         let exact: Vec<_> = packages.iter().map(|p| (p.name.as_str(), p.version.as_str())).collect();
         self.fetch(&self.folder(&suite.source), &exact, into)
     }
 
-    /// Download packages, given by name and version, that the lists in `folder` have.
+    /// Downloads packages, given by name and version, that are in the lists in `folder`.
     pub(super) fn fetch(
         &self,
         folder: &Path,
@@ -249,7 +249,7 @@ impl Apt {
         Ok(listing)
     }
 
-    /// Make `folder` apt's state for these sources (deb822), and its lists those that the archive has now.
+    /// Makes `folder` apt's state for these sources (deb822), and updates its lists from the archive.
     pub(super) fn refresh(&self, folder: &Path, sources: &str) -> Result<(), KernelError> {
         for sub in ["lists/partial", "cache/archives/partial"] {
             let path = folder.join(sub);
@@ -262,7 +262,7 @@ impl Apt {
             command.arg("update");
             match run(command) {
                 Ok(_) => return Ok(()),
-                // The apt of a bigiron that was killed may live a little longer.
+                // The apt of a killed bigiron may live a little longer.
                 Err(Failure::Said(text)) if text.contains("Could not get lock") && patience > 0 => {
                     patience -= 1;
                     std::thread::sleep(Duration::from_millis(500));
@@ -276,7 +276,7 @@ impl Apt {
         }
     }
 
-    /// apt keeps indexes compressed in whatever way the machine prefers; its own helper reads them all.
+    /// apt stores indexes in the machine's preferred compression; its own helper reads all of them.
     fn read_index(&self, path: &Path) -> Result<Vec<Package>, KernelError> {
         let mut command = self.with_configuration(Command::new(&self.helper));
         let mut child = command
@@ -301,7 +301,7 @@ impl Apt {
         self.tool("apt-get", folder)
     }
 
-    /// A command that prints what the lists in `folder` say of packages.
+    /// A command that prints the lists' information about packages.
     pub(super) fn apt_cache(&self, folder: &Path, packages: &[String]) -> Command {
         let mut command = self.tool("apt-cache", folder);
         command.arg("show").args(packages);
@@ -330,7 +330,7 @@ impl Apt {
     }
 }
 
-/// Our configuration: how the machine reaches and trusts its archives, and nothing else of it.
+/// bigiron's configuration: how the machine reaches and trusts its archives, and nothing else.
 fn configuration(machine: &[(String, String)], dir: &Path, keys: &[String]) -> String {
     const OURS: [&str; 7] = [
         "Acquire::IndexTargets",
@@ -347,7 +347,7 @@ fn configuration(machine: &[(String, String)], dir: &Path, keys: &[String]) -> S
     for (key, value) in machine {
         let taken =
             (key.starts_with("Acquire::") && !OURS.iter().any(|o| key.starts_with(o))) || key.starts_with("APT::Key");
-        // apt's files have no way to quote a quotation mark.
+        // apt's files cannot quote a quotation mark.
         if taken && plain(key) && !value.is_empty() && !value.contains(['"', '\n']) {
             text.push_str(&format!("{key} \"{value}\";\n"));
         }
@@ -371,7 +371,7 @@ fn configuration(machine: &[(String, String)], dir: &Path, keys: &[String]) -> S
     for (key, path) in KEYS.iter().zip(keys) {
         text.push_str(&format!("{key} \"{path}\";\n"));
     }
-    // The sandbox user cannot reach a cache below a private home folder; apt would warn and go on as root all the same.
+    // The sandbox user cannot reach a cache below a private home folder; apt would warn and continue as root.
     text.push_str(
         "APT::Architecture \"amd64\";\nAPT::Architectures \"amd64\";\nAPT::Sandbox::User \"root\";\nAPT::Update::Error-Mode \"any\";\n\
          Acquire::Languages \"none\";\nAcquire::PDiffs \"false\";\nAcquire::GzipIndexes \"true\";\n",
@@ -384,7 +384,7 @@ fn configuration(machine: &[(String, String)], dir: &Path, keys: &[String]) -> S
 
 const KEYS: [&str; 4] = ["Dir::Etc::netrc", "Dir::Etc::netrcparts", "Dir::Etc::trusted", "Dir::Etc::trustedparts"];
 
-/// All settings of the machine's configuration, list items with a key that ends in `::`.
+/// All settings of the machine's configuration; the keys of list items end in `::`.
 fn config_dump() -> Result<Vec<(String, String)>, KernelError> {
     let mut command = Command::new("apt-config");
     command.args(["dump", "--no-empty", "--format", "%f%N%v%n"]);
@@ -443,11 +443,11 @@ fn machine_sources(list: &Path, parts: &Path) -> Vec<Source> {
 
 pub(super) enum Failure {
     Missing(String),
-    /// What the program said, one line.
+    /// The program's message, in one line.
     Said(String),
 }
 
-/// Run to the end and return stdout.
+/// Runs a command to its end and returns stdout.
 pub(super) fn run(mut command: Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -478,7 +478,7 @@ pub(super) fn run(mut command: Command) -> Result<String, Failure> {
     }))
 }
 
-/// Write a file so that it is either old or new, never half.
+/// Writes a file so that it is either old or new, never partial.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), KernelError> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.new", std::process::id()));

@@ -1,7 +1,7 @@
-//! Kernel packages in Debian's package indexes: which there are, and which one a version and flavour mean. Those of PostgreSQL servers
-//! are listed beside them.
+//! Kernel packages in Debian's package indexes: which exist, and which one matches a version and flavour. The indexes also include packages of
+//! PostgreSQL servers.
 //!
-//! Invariant: only the names of packages are interpreted here, never those of files inside them.
+//! Invariant: only package names are interpreted here, never names of files in packages.
 
 use std::io::{self, BufRead};
 
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use bigiron_model::version;
 
-/// Flavours that Debian builds for amd64, longest suffix first so that `cloud-amd64` is not taken for `amd64`.
+/// Flavours that Debian builds for amd64, longest suffix first so that `cloud-amd64` is not mistaken for `amd64`.
 const FLAVOURS: [&str; 3] = ["cloud-amd64", "rt-amd64", "amd64"];
 
-/// One package of an index that a kernel may be made of, or a database server.
+/// One package of an index that belongs to a kernel or a database server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
     pub name: String,
@@ -27,7 +27,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// The release and flavour, for a package that is a kernel's entry point: (`6.12.113+deb12-cloud-amd64`, `cloud-amd64`).
+    /// The release and flavour, for a package that is a kernel's main package: (`6.12.113+deb12-cloud-amd64`, `cloud-amd64`).
     pub fn kernel(&self) -> Option<(&str, &'static str)> {
         let release = self.name.strip_prefix("linux-image-")?;
         let flavour = FLAVOURS.into_iter().find(|f| release.strip_suffix(f).is_some_and(|r| r.ends_with('-')))?;
@@ -90,7 +90,7 @@ fn is_server_package(name: &str) -> bool {
     name.strip_prefix("postgresql-").is_some_and(|v| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The newest kernel of `flavour` that satisfies `wanted` and is whole.
+/// The newest complete kernel of `flavour` that satisfies `wanted`.
 pub fn best<'a>(packages: &'a [Package], wanted: &str, flavour: &str) -> Option<&'a Package> {
     packages
         .iter()
@@ -103,12 +103,12 @@ pub fn best<'a>(packages: &'a [Package], wanted: &str, flavour: &str) -> Option<
 #[derive(Debug, Default)]
 pub struct KernelPackages<'a> {
     pub packages: Vec<&'a Package>,
-    /// Names of parts that the index lacks. Archives keep such remains of kernels they no longer build.
+    /// Names of parts that the index lacks. Archives keep such remains of kernels that they no longer build.
     pub lacking: Vec<&'a str>,
 }
 
 impl<'a> KernelPackages<'a> {
-    /// `image` itself and, if it is a shell, the kernel packages it depends on, of the same version.
+    /// `image` itself and, if it is a shell, the kernel packages of the same version on which it depends.
     pub fn of(packages: &'a [Package], image: &'a Package) -> Self {
         let mut parts = Self { packages: vec![image], lacking: Vec::new() };
         if !is_shell(&image.depends) {
@@ -131,13 +131,13 @@ impl<'a> KernelPackages<'a> {
     }
 }
 
-/// Whether a package that depends on these is a shell: up to 6.18 a kernel is in one package and `linux-base-…` carries only documentation;
-/// from 6.19 on image, modules and configuration are in packages of their own.
+/// Whether a package with these dependencies is a shell: up to 6.18 a kernel is in one package, and `linux-base-…` contains only documentation; from
+/// 6.19 on image, modules and configuration are separate packages.
 pub(super) fn is_shell(depends: &[String]) -> bool {
     depends.iter().any(|d| d.starts_with("linux-binary-"))
 }
 
-/// Series of one flavour that are available whole, oldest first.
+/// Series of one flavour that are completely available, oldest first.
 pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
     let mut found = Vec::new();
     for packages in lists {
@@ -150,7 +150,7 @@ pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str)
     found
 }
 
-/// Versions of one flavour that are available whole, oldest first; of several builds of one upstream version the newest.
+/// Versions of one flavour that are completely available, oldest first; of several builds of one upstream version, only the newest.
 pub fn versions<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
     let mut found = Vec::new();
     for packages in lists {
@@ -160,7 +160,7 @@ pub fn versions<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &st
     newest_builds(found)
 }
 
-/// `versions` in their order, one for each upstream version.
+/// The newest build of each upstream version in `versions`, in order.
 pub fn newest_builds(mut versions: Vec<String>) -> Vec<String> {
     versions.sort_by(|a, b| version::compare(b, a));
     versions.dedup_by(|a, b| version::upstream(a) == version::upstream(b));

@@ -1,6 +1,6 @@
-//! A package with what it depends on, as apt itself resolves it for a machine on which nothing is installed.
+//! A package with its dependencies, as apt itself resolves them for a machine with nothing installed.
 //!
-//! Invariant: all parts come from one Debian release, its updates and its security archive, so that they were made for each other.
+//! Invariant: all parts come from one Debian release, its updates and its security archive, so they fit together.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::hash;
 use super::sources::{self, Source, release_of};
 use bigiron_model::version;
 
-/// Age up to which a package list is taken as it is.
+/// Package lists up to this age are used without asking again.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// One package of a closure.
@@ -20,9 +20,9 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub struct ClosurePackage {
     pub name: String,
     pub version: String,
-    /// What Debian files it under, such as `libs`.
+    /// Debian's section, such as `libs`.
     pub section: String,
-    /// Names of the packages it depends on, alternatives among them.
+    /// Names of the packages on which it depends, including alternatives.
     pub depends: Vec<String>,
     /// Bytes to download.
     pub size: u64,
@@ -30,7 +30,7 @@ pub struct ClosurePackage {
     pub installed: u64,
 }
 
-/// A package that was asked for and all it depends on.
+/// The requested package and everything on which it depends.
 pub struct Closure {
     apt: Apt,
     folder: PathBuf,
@@ -39,7 +39,7 @@ pub struct Closure {
     pub parts: Vec<ClosurePackage>,
 }
 
-/// A release that has a package, and the newest version of it there.
+/// A release that has a package, and its newest version there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Release {
     name: String,
@@ -47,9 +47,9 @@ struct Release {
 }
 
 impl Closure {
-    /// The package `PREFIX-NUMBER` and `others` from the release that has the newest version of it: the machine's own release first, others of
-    /// Debian's archive if that lacks it. `state` is the folder of apt's private state; `note` gets lines on what is being done. The inner
-    /// `Err` holds the available numbers.
+    /// The package `PREFIX-NUMBER` and `others`, from the release with its newest version: the machine's own release first, others of Debian's
+    /// archive if that lacks it. `state` is the folder of apt's private state; `note` gets lines about the progress. The inner `Err` holds the
+    /// available numbers.
     pub fn find(
         state: &Path,
         prefix: &str,
@@ -95,7 +95,7 @@ impl Closure {
         let stanzas = run(apt.apt_cache(&folder, &exact)).map_err(|f| said(f, &wanted))?;
         let mut parts: Vec<ClosurePackage> = stanzas.split("\n\n").filter_map(part).collect();
         parts.sort_by(|a, b| a.name.cmp(&b.name));
-        // A version that two suites have is told of twice.
+        // A version in two suites is listed twice.
         parts.dedup_by(|a, b| a.name == b.name);
         Ok(Ok(Self { apt, folder, release: release.name, parts }))
     }
@@ -104,7 +104,7 @@ impl Closure {
         self.parts.iter().find(|p| p.name == name)
     }
 
-    /// Download some of the parts into `into`, an empty folder; apt checks them against the signed index.
+    /// Downloads some of the parts into `into`, an empty folder; apt checks them against the signed index.
     pub fn download(&self, parts: &[&ClosurePackage], into: &Path) -> Result<Vec<PathBuf>, KernelError> {
         std::fs::create_dir_all(into).map_err(doing("Cannot create", into))?;
         let exact: Vec<_> = parts.iter().map(|p| (p.name.as_str(), p.version.as_str())).collect();
@@ -119,7 +119,7 @@ fn said(failure: Failure, package: &str) -> KernelError {
     }
 }
 
-/// The release that has the newest version of a package.
+/// The release with the newest version of a package.
 fn release_with(lists: &Lists, wanted: &str) -> Option<Release> {
     let found = lists.debian().filter(|s| !s.source.is_aside()).filter_map(|suite| {
         let package = suite.listing.packages.iter().find(|p| p.name == wanted)?;

@@ -1,6 +1,6 @@
-//! Debian packages: what of a kernel package is kept, or what a caller chooses of any, taken out of the archive without dpkg.
+//! Debian packages: extracts the kernel files, or files that a caller chooses, without dpkg.
 //!
-//! Invariant: a file is written only below the folder given, and never through a link.
+//! Invariant: files are written only below the given folder, and never through a link.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -14,17 +14,17 @@ use super::modinfo::{Compression, decoder};
 /// A System.map below this size is Debian's stub ("ffffffffffffffff B The real System.map is in the linux-image-<version>-dbg package").
 const REAL_SYMBOLS: u64 = 64 << 10;
 
-/// What a package says of itself.
+/// The package's control information.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     pub package: String,
     pub version: String,
     pub architecture: String,
-    /// Kernel packages it depends on.
+    /// Kernel packages on which it depends.
     pub depends: Vec<String>,
 }
 
-/// What of a kernel was found in a package.
+/// The parts of a kernel found in a package.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     pub control: Control,
@@ -34,25 +34,25 @@ pub struct Unpacked {
     pub modules: usize,
 }
 
-/// What [`extract`] leaves for its caller to make.
+/// Links that [`extract`] leaves to its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEntry {
-    /// A symbolic link and where it points.
+    /// A symbolic link and its target.
     Link(PathBuf),
-    /// Another name of a file of the same package.
+    /// Another name for a file in the same package.
     Same(PathBuf),
 }
 
-/// Take image (`image`), configuration (`config`), symbols (`System.map`) and modules (`modules/kernel/…`) of the package at `path` out into `into`.
+/// Extracts image (`image`), configuration (`config`), symbols (`System.map`) and modules (`modules/kernel/…`) of the package at `path` into `into`.
 pub fn unpack(path: &Path, into: &Path) -> Result<Unpacked, KernelError> {
     let mut found = Unpacked::default();
     found.control = walk(path, &mut |input, compression| data(input, compression, into, &mut found))?;
     Ok(found)
 }
 
-/// Take files and links out into `into`: each where `place` says, given its path in the package without a leading `/` or `./`; those for
-/// which it says `None` are dropped. Modes are kept but for special bits; the owner is the user that runs this. Links are for the caller to make,
-/// by `link`, once all files are there: so none is ever followed.
+/// Extracts files and links into `into`: `place` chooses each target, given the path in the package without a leading `/` or `./`, or drops the file
+/// with `None`. Modes are kept except for special bits; the owner is the user running this. The caller creates links, by `link`, after all files are
+/// there, so no link is ever followed.
 pub fn extract(
     path: &Path,
     into: &Path,
@@ -89,7 +89,7 @@ pub fn extract(
     })
 }
 
-/// A path of an archive without a leading `/` or `./`; `None` if it would lead out of the folder, or is that folder.
+/// A path in an archive without a leading `/` or `./`; `None` if it would lead out of the folder, or is the folder itself.
 fn plain(path: &Path) -> Option<PathBuf> {
     let mut out = PathBuf::new();
     for component in path.components() {
@@ -102,7 +102,7 @@ fn plain(path: &Path) -> Option<PathBuf> {
     Some(out).filter(|p| !p.as_os_str().is_empty())
 }
 
-/// What `data` makes of the files of the package at `path`, and what the package says of itself. The package must be whole.
+/// The result of `data` for the files of the package at `path`, and the package's control information. The package must be complete.
 fn walk(
     path: &Path,
     data: &mut dyn FnMut(&mut dyn Read, Compression) -> Result<(), UnpackError>,
@@ -113,7 +113,7 @@ fn walk(
     let mut archive = ar::Archive::new(BufReader::with_capacity(1 << 16, file));
     let mut told = Control::default();
     let mut seen: Vec<&str> = Vec::new();
-    // Where the members end, by their headers of 60 bytes behind a magic of 8.
+    // The ends of the members, from their headers of 60 bytes after a magic of 8 bytes.
     let mut end = 8;
     while let Some(entry) = archive.next_entry() {
         let mut entry = entry.map_err(|e| {
@@ -138,7 +138,7 @@ fn walk(
             seen.push("debian-binary");
         } else if let Some(suffix) = name.strip_prefix("control.tar") {
             let compression =
-                compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
+                compression_of(suffix).ok_or_else(|| bad(format!("`{name}` has an unknown compression")))?;
             told = control(&mut entry, compression).map_err(|e| bad(format!("`{name}` is damaged: {e}")))?;
             if !matches!(told.architecture.as_str(), "amd64" | "all") {
                 return Err(bad(format!("it is for {}, not amd64", told.architecture)));
@@ -146,7 +146,7 @@ fn walk(
             seen.push("control");
         } else if let Some(suffix) = name.strip_prefix("data.tar") {
             let compression =
-                compression_of(suffix).ok_or_else(|| bad(format!("`{name}` is packed in an unknown way")))?;
+                compression_of(suffix).ok_or_else(|| bad(format!("`{name}` has an unknown compression")))?;
             data(&mut entry, compression).map_err(|e| match e {
                 UnpackError::Archive(e) => bad(format!("`{name}` is damaged: {e}")),
                 UnpackError::Target(e) => e,
@@ -254,7 +254,7 @@ fn write(entry: &mut impl Read, target: &Path) -> Result<(), UnpackError> {
     out.flush().map_err(at_target)
 }
 
-/// Where a file of a package is kept: `image`, `config`, `System.map`, or below `modules`. Anything else is dropped.
+/// The target of a file of a package: `image`, `config`, `System.map`, or below `modules`. Any other file is dropped.
 fn keep(path: &Path) -> Option<PathBuf> {
     let path = plain(path)?;
     let mut parts = path.iter().map(|p| p.to_str()).collect::<Option<Vec<_>>>()?;
@@ -331,7 +331,7 @@ mod tests {
         let good = fixture::kernel_deb(RELEASE, ".xz");
         let other = fixture::deb("Package: linux-image-1\nVersion: 1\nArchitecture: arm64\n", &[], "");
         let mut flipped = good.clone();
-        // In the middle of the packed files, the last part of the archive.
+        // In the middle of the compressed files, the last part of the archive.
         let at = good.len() - 300;
         flipped[at] ^= 0x40;
         for (bytes, what) in [

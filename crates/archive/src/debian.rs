@@ -1,6 +1,7 @@
-//! `debian:` kernels: which package is meant, in which suite it is, and how it gets into the cache.
+//! `debian:` kernels: finds the package and its suite, and brings it into the cache.
 //!
-//! Invariant: the machine's own suites come first; others are asked only for what those do not have. What cannot be refreshed is used as it is known.
+//! Invariant: the machine's own suites come first; others are asked only for kernels that those lack. Lists that cannot be refreshed are used in
+//! their last known state.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,9 +17,9 @@ use super::store::{NewKernel, Store, StoreLock};
 use super::{deb, hash};
 use bigiron_model::version;
 
-/// Age up to which a package list is taken as it is.
+/// Package lists up to this age are used without asking again.
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Age up to which it is, even if it lacks what is asked for.
+/// Package lists up to this age are used even if they lack the requested kernel.
 const RECENT: Duration = Duration::from_secs(600);
 
 struct PackageQuery<'a> {
@@ -35,7 +36,7 @@ pub(super) fn resolve(
     note: &dyn Fn(&str),
 ) -> Result<CachedKernel, KernelError> {
     let question = PackageQuery { store, version: wanted, flavour: flavour.unwrap_or(DEFAULT_FLAVOUR), note };
-    // An exact version that is here cannot be bettered by asking.
+    // For an exact version in the cache, asking cannot find anything better.
     if version::series(wanted).as_deref() != Some(wanted)
         && let Some(entry) = question.cached()?
     {
@@ -43,7 +44,7 @@ pub(super) fn resolve(
     }
     let apt = match Apt::open(&store.dir().join("apt")) {
         Ok(apt) => apt,
-        // Neither a machine without apt nor a cache that cannot be written keeps a kernel that is here from being used.
+        // A machine without apt or a cache that cannot be written does not prevent the use of a cached kernel.
         Err(error) => return question.fall_back(error),
     };
     if let Some(entry) = question.known(&apt)? {
@@ -80,7 +81,7 @@ impl PackageQuery<'_> {
         (self.note)(text);
     }
 
-    /// The newest kernel in the cache that satisfies the question.
+    /// The newest kernel in the cache that satisfies the request.
     fn cached(&self) -> Result<Option<CachedKernel>, KernelError> {
         let fits = |e: &CachedKernel| {
             e.debian.as_ref().is_some_and(|o| o.flavour == self.flavour && version::satisfies(&o.version, self.version))
@@ -89,13 +90,13 @@ impl PackageQuery<'_> {
         Ok(self.store.list()?.into_iter().filter(fits).max_by(|a, b| version::compare(&key(a), &key(b))))
     }
 
-    /// The entry of exactly this package.
+    /// The entry for exactly this package.
     fn stored(&self, package: &Package) -> Result<Option<CachedKernel>, KernelError> {
         let name = describe(package);
         Ok(self.store.list()?.into_iter().find(|e| e.debian.is_some() && e.package.as_deref() == Some(&name)))
     }
 
-    /// What is in the cache, if asking failed.
+    /// The cached kernel, if asking failed.
     fn fall_back(&self, error: KernelError) -> Result<CachedKernel, KernelError> {
         match self.cached()? {
             Some(entry) => {
@@ -137,7 +138,7 @@ impl PackageQuery<'_> {
         }
     }
 
-    /// The kernel, if the lists are fresh and it is in the cache: then nothing changes, and nobody need wait.
+    /// The kernel, if the lists are fresh and it is in the cache: then nothing has to change and nobody has to wait.
     fn known(&self, apt: &Apt) -> Result<Option<CachedKernel>, KernelError> {
         let Some(own) = apt.fresh(apt.own(), DAY) else { return Ok(None) };
         let Some(lists) = (if self.pick(&own).is_some() { Some(own) } else { apt.fresh(&others(&own), DAY) }) else {
@@ -149,7 +150,7 @@ impl PackageQuery<'_> {
         }
     }
 
-    /// Find lists that have the kernel: the machine's own, then others; as they are known, then asked anew.
+    /// Finds lists that have the kernel: the machine's own, then others; first in their known state, then refreshed.
     fn search(&self, apt: &Apt, max_age: Duration) -> Result<QueryResult, KernelError> {
         let mut failure = None;
         let mut available = Vec::new();
@@ -244,7 +245,7 @@ fn others(own: &Lists) -> Vec<Source> {
 }
 
 enum QueryResult {
-    /// Lists that have it, and why they may be out of date.
+    /// Lists that have the kernel, and why they may be out of date.
     Found(Lists, Option<String>),
     Nowhere(KernelError),
 }
@@ -253,11 +254,11 @@ fn describe(package: &Package) -> String {
     format!("{} {}", package.name, package.version)
 }
 
-/// Unpack all packages of one kernel into one folder and see that it is whole.
+/// Unpacks all packages of one kernel into one folder and checks that it is complete.
 pub(super) fn unpack(files: &[std::path::PathBuf], into: &Path) -> Result<Vec<deb::Unpacked>, KernelError> {
     let found = files.iter().map(|f| deb::unpack(f, into)).collect::<Result<Vec<_>, _>>()?;
     let have: Vec<&str> = found.iter().map(|f| f.control.package.as_str()).collect();
-    // A kernel of several packages is whole with what each of them depends on; one of a single package is by itself.
+    // A kernel of several packages is complete with the dependencies of each; one in a single package is complete by itself.
     let split =
         |f: &&deb::Unpacked| catalog::is_shell(&f.control.depends) || !f.control.package.starts_with("linux-image-");
     let mut needed: BTreeSet<String> = found.iter().filter(split).flat_map(|f| f.control.depends.clone()).collect();
@@ -273,20 +274,20 @@ pub(super) fn unpack(files: &[std::path::PathBuf], into: &Path) -> Result<Vec<de
     let bad = |reason| Err(KernelError::Deb { path: files[0].clone(), reason });
     if !lacking.is_empty() {
         return bad(format!(
-            "the kernel is split over packages, and `{}` is not given; separate the files by `:`",
+            "the kernel is split into several packages, and `{}` is missing; separate the files by `:`",
             lacking.join("`, `")
         ));
     }
     if !found.iter().any(|f| f.image) {
         return bad(format!(
-            "it holds no kernel image (`{}`); the package wanted is named linux-image-…",
+            "it contains no kernel image (`{}`); the right package is named linux-image-…",
             have.join("`, `")
         ));
     }
     Ok(found)
 }
 
-/// Hash of packages, whatever their order.
+/// Hash of packages, independent of their order.
 pub(super) fn fingerprint(files: &[std::path::PathBuf]) -> Result<String, KernelError> {
     let mut hashes =
         files.iter().map(|f| hash::of_file(f).map_err(doing("Cannot read", f))).collect::<Result<Vec<_>, _>>()?;

@@ -1,4 +1,4 @@
-//! One kernel in the cache, and the small TOML file that describes it.
+//! A kernel in the cache, and the small TOML file that describes it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ const FILE: &str = "entry.toml";
 /// A kernel in the cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CachedKernel {
-    /// How it was named when it was stored.
+    /// Its name when it was stored.
     pub spec: String,
     pub release: String,
-    /// Package and version, where it came in a package.
+    /// Package and version, if it came in a package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
     /// The Debian version and flavour, for kernels of Debian's archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debian: Option<Origin>,
-    /// Where from: a suite of the archive, or a path.
+    /// The source: a suite of the archive, or a path.
     pub from: String,
     /// When it was stored, seconds since 1970.
     pub added: u64,
@@ -35,7 +35,7 @@ pub struct CachedKernel {
     pub image_sha256: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_sha256: Option<String>,
-    /// What the source looked like (hashes, or sizes and times of its files): unchanged means it need not be stored again.
+    /// State of the source (hashes, or sizes and times of its files): if it is unchanged, the kernel need not be stored again.
     pub source_sha256: String,
     /// Names given by `kernel add`.
     #[serde(skip)]
@@ -45,7 +45,7 @@ pub struct CachedKernel {
     pub dir: PathBuf,
 }
 
-/// What Debian calls a kernel.
+/// Debian's name for a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     pub version: String,
@@ -66,7 +66,7 @@ impl CachedKernel {
         fs::write(&path, text).and_then(|()| fs::File::open(&path)?.sync_all()).map_err(doing("Cannot write", &path))
     }
 
-    /// Hash the image and configuration again and compare.
+    /// Hashes the image and configuration again and compares.
     pub(super) fn verify(&self) -> Result<(), KernelError> {
         let files = [("image", Some(&self.image_sha256)), ("config", self.config_sha256.as_ref())];
         for (name, wanted) in files {
@@ -85,7 +85,7 @@ impl CachedKernel {
         Ok(())
     }
 
-    /// The kernel, as asked for by `spec`.
+    /// The kernel, as requested by `spec`.
     pub(super) fn kernel(&self, spec: &str) -> Kernel {
         let present = |name: &str| Some(self.dir.join(name)).filter(|p| p.exists());
         Kernel {

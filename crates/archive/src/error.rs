@@ -1,4 +1,4 @@
-//! What can go wrong with a kernel, told so that the user knows what would be right.
+//! Errors about kernels, which tell the user what would be right.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub enum KernelError {
     )]
     NoApt(String),
     #[error(
-        "apt has no source of Debian's archive on this machine ({0}); `debian:` kernels are taken from one. Give a .deb, a bzImage with its modules, or a build tree instead"
+        "apt has no source of Debian's archive on this machine ({0}); `debian:` kernels need one. Give a .deb, a bzImage with its modules, or a build tree instead"
     )]
     NoDebianSource(String),
     #[error("Cannot read Debian's package lists: {0}")]
@@ -29,7 +29,7 @@ pub enum KernelError {
     Download { package: String, reason: String },
     #[error("`{}` is not a usable Debian package: {reason}", path.display())]
     Deb { path: PathBuf, reason: String },
-    #[error("`{}` is not a usable kernel image: {reason}; what would be right is a bzImage for x86-64", path.display())]
+    #[error("`{}` is not a usable kernel image: {reason}; it must be a bzImage for x86-64", path.display())]
     Image { path: PathBuf, reason: String },
     #[error("`{}` is not a usable build tree: {reason}", path.display())]
     BuildTree { path: PathBuf, reason: String },
@@ -44,18 +44,18 @@ pub enum KernelError {
     #[error("`{}` in the kernel cache no longer holds the bytes it was stored with (sha256 {found}, was {wanted}); `bigiron kernel remove {release}` and fetch it again", path.display())]
     Changed { path: PathBuf, found: String, wanted: String, release: String },
     #[error(
-        "Kernel {release} (image {sha256:.12}…) is not in the cache; `bigiron kernel fetch {spec}` may bring it back"
+        "Kernel {release} (image {sha256:.12}…) is not in the cache; `bigiron kernel fetch {spec}` may fetch it again"
     )]
     NotCached { release: String, sha256: String, spec: String },
     #[error("{0}")]
     Running(String),
-    /// `cause` is part of the message, and so no `source`: it would be printed twice.
+    /// `cause` is part of the message, and therefore not a `source`, which would be printed twice.
     #[error("{action} `{}`: {cause}", path.display())]
     Io { action: &'static str, path: PathBuf, cause: io::Error },
 }
 
 impl KernelError {
-    /// An I/O error with what was being done; a full disk gets its own message.
+    /// An I/O error with the failed action; a full disk gets its own message.
     pub fn io(action: &'static str, path: &Path, cause: io::Error) -> Self {
         if is_full(&cause) {
             let dir = path.parent().unwrap_or(path).to_path_buf();

@@ -1,4 +1,4 @@
-//! Small files of the kinds that kernels come in, for tests.
+//! Small kernel files of all kinds, for tests.
 
 use std::fs;
 use std::io::Write;
@@ -30,7 +30,7 @@ pub fn ko(fields: &[&str]) -> Vec<u8> {
     elf(62, &data)
 }
 
-/// A relocatable ELF64 file for `machine`, with `.modinfo` and `.shstrtab` alone.
+/// A relocatable ELF64 file for `machine`, with only `.modinfo` and `.shstrtab`.
 pub fn elf(machine: u16, modinfo: &[u8]) -> Vec<u8> {
     let names = b"\0.modinfo\0.shstrtab\0";
     let headers = 64 + modinfo.len() + names.len();
@@ -72,7 +72,7 @@ pub fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
         header.set_size(bytes.len() as u64);
         header.set_mode(0o644);
         header.set_entry_type(tar::EntryType::Regular);
-        // Set by hand: the library refuses to write the paths that a hostile package would hold.
+        // Set directly: the library refuses to write paths such as a hostile package would contain.
         let field = &mut header.as_old_mut().name;
         field[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
@@ -95,11 +95,11 @@ pub fn pack(bytes: &[u8], suffix: &str) -> Vec<u8> {
             out.finish().unwrap()
         }
         ".zst" => ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest),
-        other => panic!("no such packing: {other}"),
+        other => panic!("no such compression: {other}"),
     }
 }
 
-/// A Debian package: control fields, files, and how its parts are packed.
+/// A Debian package: control fields, files, and the compression of its parts.
 pub fn deb(control: &str, files: &[(&str, &[u8])], suffix: &str) -> Vec<u8> {
     let mut builder = ar::Builder::new(Vec::new());
     let control = pack(&tar(&[("./control", control.as_bytes())]), suffix);
@@ -115,7 +115,7 @@ pub fn deb(control: &str, files: &[(&str, &[u8])], suffix: &str) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// A whole kernel in one package, with the modules `a` (which needs `b`) and `b`.
+/// A complete kernel in one package, with the modules `a` (which needs `b`) and `b`.
 pub fn kernel_deb(release: &str, suffix: &str) -> Vec<u8> {
     let control = format!("Package: linux-image-{release}\nVersion: 1.0-1\nArchitecture: amd64\nDepends: kmod\n");
     let magic = format!("vermagic={release} SMP");
@@ -137,7 +137,7 @@ pub fn kernel_deb(release: &str, suffix: &str) -> Vec<u8> {
     )
 }
 
-/// Write a file, with the folders it lies in.
+/// Writes a file and creates its folders.
 pub fn write(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     let path = dir.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();

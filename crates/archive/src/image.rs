@@ -1,28 +1,28 @@
-//! bzImages: what the boot protocol's header says of one, and what a file that is none really is.
+//! bzImages: the information in the boot protocol's header, and what a file that is not a bzImage really is.
 //!
-//! Field offsets are those of the kernel's Documentation/arch/x86/boot.rst. The release comes from here and never from a file's name.
+//! Field offsets are those in the kernel's Documentation/arch/x86/boot.rst. The release comes from the header and never from a file's name.
 
 use std::fs;
 use std::path::Path;
 
 use super::error::{KernelError, doing};
 
-/// What a bzImage says of itself.
+/// The information in a bzImage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What `uname -r` will say.
+    /// The output of `uname -r`.
     pub release: String,
     /// The whole version line: release, builder, number and date of the build.
     pub banner: String,
 }
 
-/// Read and check the bzImage at `path`.
+/// Reads and checks the bzImage at `path`.
 pub fn read(path: &Path) -> Result<Image, KernelError> {
     let bytes = fs::read(path).map_err(doing("Cannot read", path))?;
     parse(&bytes).map_err(|reason| KernelError::Image { path: path.to_path_buf(), reason })
 }
 
-/// Check the bytes of a bzImage; the error says what they are instead.
+/// Checks the bytes of a bzImage; the error says what they are instead.
 pub fn parse(bytes: &[u8]) -> Result<Image, String> {
     if bytes.get(0x202..0x206) != Some(b"HdrS") || u16_at(bytes, 0x1fe) != Some(0xaa55) {
         return Err(what_instead(bytes));
@@ -62,7 +62,7 @@ pub fn parse(bytes: &[u8]) -> Result<Image, String> {
     Ok(Image { release: release.to_owned(), banner: banner.to_owned() })
 }
 
-/// Whether a string can be a kernel release. Releases become names of folders, so nothing else may pass.
+/// Whether a string can be a kernel release. Releases become folder names, so nothing else may pass.
 pub fn is_release(release: &str) -> bool {
     release.starts_with(|c: char| c.is_ascii_digit())
         && release.len() <= 64
@@ -99,7 +99,7 @@ fn what_instead(bytes: &[u8]) -> String {
         let zboot = if bytes.get(4..8) == Some(b"zimg") { "a compressed EFI kernel" } else { "an EFI program" };
         format!("it is {zboot} for {machine}")
     } else if begins(&[0x1f, 0x8b]) {
-        "it is a gzip file (arm64 kernels are shipped so)".to_owned()
+        "it is a gzip file (the usual form of arm64 kernels)".to_owned()
     } else if begins(b"\xfd7zXZ") || begins(&[0x28, 0xb5, 0x2f, 0xfd]) {
         "it is a compressed file".to_owned()
     } else if begins(b"!<arch>\n") {

@@ -1,4 +1,4 @@
-//! Kernels: where they come from, what identifies them, and the cache that keeps them.
+//! Kernels: their sources, their identity, and the cache that stores them.
 
 mod apt;
 mod catalog;
@@ -31,15 +31,15 @@ pub use modules::ModuleFile;
 pub use spec::{KernelSpec, looks_like_kernel};
 pub use store::Store;
 
-/// A kernel at hand: in the cache, or where the user keeps it.
+/// An available kernel: in the cache, or in the user's own files.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub identity: Identity,
     /// The bzImage.
     pub image: PathBuf,
-    /// Directory that holds the modules (`kernel/…/*.ko[.xz|.zst]` somewhere below), `None` for a kernel without modules.
+    /// Directory with the modules (`kernel/…/*.ko[.xz|.zst]` somewhere below), `None` for a kernel without modules.
     pub modules: Option<PathBuf>,
     pub config: Option<PathBuf>,
-    /// System.map, where the package ships a real one.
+    /// System.map, if the package contains a real one.
     pub symbols: Option<PathBuf>,
 }

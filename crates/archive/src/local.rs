@@ -1,6 +1,6 @@
-//! Kernels that the user has: packages, an image with modules, a build tree, the running kernel. All are copied into the cache.
+//! The user's own kernels: packages, an image with modules, a build tree, the running kernel. All are copied into the cache.
 //!
-//! Invariant: what is copied is checked to be one kernel (image, modules and configuration of one release) before it becomes an entry.
+//! Invariant: the copied files are checked to be one kernel (image, modules and configuration of one release) before they become an entry.
 
 use std::fs;
 use std::io::Read;
@@ -12,7 +12,7 @@ use super::error::{KernelError, doing};
 use super::store::{NewKernel, Store};
 use super::{debian, hash, image, modinfo, modules};
 
-/// Files beside the modules that say what is built in.
+/// Files beside the modules that list what is built in.
 const LISTS: [&str; 3] = ["modules.builtin", "modules.builtin.modinfo", "modules.order"];
 
 pub(super) fn debs(
@@ -85,7 +85,7 @@ pub(super) fn build_tree(
     if let Ok(text) = fs::read_to_string(&said)
         && text.trim() != release
     {
-        return Err(bad(format!("its bzImage is of {release}, but the tree is at {}; run `make` there", text.trim())));
+        return Err(bad(format!("its bzImage is for {release}, but the tree is at {}; run `make` there", text.trim())));
     }
     let present = |name: &str| Some(dir.join(name)).filter(|p| p.is_file());
     let parts = KernelFiles {
@@ -120,7 +120,7 @@ fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str))
     };
     if let Err(error) = fs::File::open(path) {
         return Err(KernelError::Running(format!(
-            "The image of the running kernel cannot be read: {}: {error}; let root make it readable, or copy it and `bigiron kernel add` the copy",
+            "The image of the running kernel cannot be read: {}: {error}; make it readable as root, or copy it and `bigiron kernel add` the copy",
             path.display()
         )));
     }
@@ -147,7 +147,7 @@ fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str))
     parts.store(store, "running", "this machine", note)
 }
 
-/// Files of one kernel, where the user keeps them.
+/// Files of one kernel, at the user's paths.
 struct KernelFiles {
     image: PathBuf,
     release: String,
@@ -202,7 +202,7 @@ impl KernelFiles {
         store.commit(&guard, staged, arrival)
     }
 
-    /// Hash of what the files look like, and their bytes together. Modules are told apart by size and time: hashing gigabytes at each start would be slow.
+    /// Hash of the files' state, and their total bytes. Modules are identified by size and time: hashing gigabytes at each start would be slow.
     fn look(&self, modules: &[PathBuf]) -> Result<(String, u64), KernelError> {
         let hash = hash::of_file(&self.image).map_err(doing("Cannot read", &self.image))?;
         let mut text = format!("{hash}\n");
@@ -216,7 +216,7 @@ impl KernelFiles {
     }
 }
 
-/// The folder with the modules of `release`: `dir` itself, or below it as `make modules_install INSTALL_MOD_PATH=` puts them.
+/// The folder with the modules of `release`: `dir` itself, or a folder below it as created by `make modules_install INSTALL_MOD_PATH=`.
 fn folder_of_modules(dir: &Path, release: &str) -> Result<PathBuf, KernelError> {
     let below = [format!("lib/modules/{release}"), format!("usr/lib/modules/{release}"), release.to_owned()];
     let found = below.iter().map(|b| dir.join(b)).find(|d| d.is_dir()).unwrap_or_else(|| dir.to_path_buf());
@@ -241,7 +241,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), KernelError> {
     fs::copy(from, to).map(drop).map_err(doing("Cannot copy", from))
 }
 
-/// A configuration may be /proc/config.gz.
+/// A configuration may be /proc/config.gz, which is compressed.
 fn copy_config(from: &Path, to: &Path) -> Result<(), KernelError> {
     let bytes = fs::read(from).map_err(doing("Cannot read", from))?;
     let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -296,7 +296,7 @@ mod tests {
         let kernel = store.resolve(&KernelSpec::parse("mine").unwrap(), &quiet).unwrap();
         assert_eq!(kernel.identity.spec, "mine");
         assert_eq!(modules::load_order(&kernel, &["a"]).unwrap()[0].name, "a");
-        // The user's files may go; the cache has its own.
+        // The user may remove the files; the cache has its own.
         fs::remove_dir_all(dir.path().join("root")).unwrap();
         assert_eq!(store.get(&kernel.identity).unwrap().modules, kernel.modules);
     }

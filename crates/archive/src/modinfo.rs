@@ -1,4 +1,4 @@
-//! What a kernel module file says of itself: its `.modinfo` section, out of plain and compressed files.
+//! The information in a kernel module's file: its `.modinfo` section, from plain and compressed files.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -9,7 +9,7 @@ use object::{Object, ObjectSection};
 use super::error::{KernelError, doing};
 use super::image;
 
-/// How a module's file is compressed. The kernel takes `Xz`, `Zstd` and `Gzip` as they are if it was built to (CONFIG_MODULE_DECOMPRESS).
+/// The compression of a module's file. The kernel can load `Xz`, `Zstd` and `Gzip` directly if it is configured to (CONFIG_MODULE_DECOMPRESS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -19,7 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The module's name in the kernel's spelling, and the compression, of a file name; `None` if it is not a module's.
+    /// The module's name in the kernel's spelling and the compression, from a file name; `None` if it is not a module's.
     pub fn of_file_name(name: &str) -> Option<(String, Self)> {
         let forms = [(".ko", Self::None), (".ko.xz", Self::Xz), (".ko.zst", Self::Zstd), (".ko.gz", Self::Gzip)];
         let (stem, compression) = forms.iter().find_map(|(suffix, c)| Some((name.strip_suffix(suffix)?, *c)))?;
@@ -33,14 +33,14 @@ pub struct ModInfo {
     /// The release it was built for: the first word of `vermagic`.
     pub release: String,
     pub depends: Vec<String>,
-    /// Modules to be loaded before this one where there are any (`softdep=pre:`).
+    /// Modules to load before this one if they exist (`softdep=pre:`).
     pub soft: Vec<String>,
     pub aliases: Vec<String>,
 }
 
-/// Bytes of a module once it is unpacked.
+/// The unpacked bytes of a module.
 pub fn read_module(path: &Path, compression: Compression) -> Result<Vec<u8>, KernelError> {
-    /// Largest module taken; the largest of Debian's with debug information has some 100 MB.
+    /// Largest module accepted; the largest of Debian's with debug information has some 100 MB.
     const MOST: u64 = 1 << 30;
     if compression == Compression::None {
         return fs::read(path).map_err(doing("Cannot read", path));
@@ -53,7 +53,7 @@ pub fn read_module(path: &Path, compression: Compression) -> Result<Vec<u8>, Ker
     Ok(bytes)
 }
 
-/// A reader of what `input` holds once unpacked.
+/// A reader for the unpacked content of `input`.
 pub fn decoder<'a>(input: impl Read + 'a, compression: Compression) -> io::Result<Box<dyn Read + 'a>> {
     Ok(match compression {
         Compression::None => Box::new(input),
@@ -66,7 +66,7 @@ pub fn decoder<'a>(input: impl Read + 'a, compression: Compression) -> io::Resul
     })
 }
 
-/// Read a module's `.modinfo`.
+/// Reads a module's `.modinfo`.
 pub fn read(path: &Path, compression: Compression) -> Result<ModInfo, KernelError> {
     let bytes = read_module(path, compression)?;
     parse(&bytes).map_err(|reason| KernelError::Module { path: path.to_path_buf(), reason })

@@ -1,7 +1,7 @@
-//! Which module files a guest must load, and in what order.
+//! The module files that a guest must load, and their order.
 //!
-//! Debian's packages carry no modules.dep (depmod runs at installation), so the order comes from the modules' own `.modinfo`.
-//! Invariant: every file returned was built for the release asked for, and stands behind all it depends on.
+//! Debian's packages contain no modules.dep (depmod runs at installation), so the order comes from the modules' own `.modinfo`.
+//! Invariant: every returned file was built for the requested release, and comes after all modules on which it depends.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -11,20 +11,20 @@ use super::Kernel;
 use super::error::{KernelError, doing};
 use super::modinfo::{self, Compression, ModInfo};
 
-/// A module to be loaded.
+/// A module to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleFile {
-    /// The kernel's spelling, with `_`.
+    /// In the kernel's spelling, with `_`.
     pub name: String,
     pub path: PathBuf,
     pub compression: Compression,
-    /// Loading may fail without harm: a variant for CPU features that the machine may lack, or only asked for by `softdep`.
+    /// Loading may fail without harm: a variant for CPU features that the machine may lack, or one requested only by `softdep`.
     pub optional: bool,
 }
 
-/// Modules of `kernel` that `wanted` needs, in load order. What is built in is left out.
+/// Modules of `kernel` that `wanted` needs, in load order, without built-in ones.
 ///
-/// A kernel that came with neither modules nor a configuration says nothing of what it holds: nothing is loaded then.
+/// For a kernel without modules and without a configuration it is unknown what is built in; then nothing is loaded.
 pub fn load_order(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<ModuleFile>, KernelError> {
     let config = match &kernel.config {
         Some(path) => Config::read(path)?,
@@ -47,7 +47,7 @@ pub fn load_order(kernel: &Kernel, wanted: &[&str]) -> Result<Vec<ModuleFile>, K
     }
 }
 
-/// As [`load_order`], of a folder of modules alone; a configuration file `config` beside the folder is used if it is there.
+/// As [`load_order`], for a folder of modules alone; a configuration file `config` beside the folder is used if it exists.
 pub fn resolve(dir: &Path, release: &str, wanted: &[&str]) -> Result<Vec<ModuleFile>, KernelError> {
     let config = dir.with_file_name("config");
     let config = if config.is_file() { Config::read(&config)? } else { Config::default() };
@@ -69,7 +69,7 @@ fn resolve_with(dir: &Path, release: &str, wanted: &[&str], config: &Config) -> 
             ModuleLookup::Files(files) => {
                 for file in files {
                     resolver.visit(&file)?;
-                    // Several modules may offer one thing; those of arch/ need CPU features that the guest's may lack.
+                    // Several modules may offer the same feature; those of arch/ need CPU features that the guest's CPU may lack.
                     if !resolver.files[&file].path.components().any(|c| c.as_os_str() == "arch") || file == normal(name)
                     {
                         required.push(file);
@@ -123,7 +123,7 @@ enum ModuleLookup {
 }
 
 impl Resolver<'_> {
-    /// What a name means: a module's file, something built in, or an alias of either.
+    /// Resolves a name: to a module's file, something built in, or an alias of either.
     fn lookup(&self, name: &str) -> Result<ModuleLookup, KernelError> {
         let module = normal(name);
         if self.files.contains_key(&module) {
@@ -132,7 +132,7 @@ impl Resolver<'_> {
         if self.built_in.has(&module) || self.config.builds_in(&module) {
             return Ok(ModuleLookup::BuiltIn);
         }
-        // Reading the aliases of all modules would mean unpacking them all. Those that matter are the crypto API's, which say where they live.
+        // Reading the aliases of all modules would require unpacking all of them. Those that matter belong to the crypto API, and show where to look.
         let stem = module.strip_prefix("crypto_").unwrap_or(&module);
         let beside = self.files.iter().filter(|(n, _)| n.starts_with(stem));
         let crypto = self
@@ -148,7 +148,7 @@ impl Resolver<'_> {
                 }
             }
             if !matching.is_empty() {
-                // The general one first: it makes the thing available; a faster one replaces it.
+                // The generic module first: it makes the feature available; a faster one replaces it.
                 matching.sort_by_key(|n| self.files[n].path.components().any(|c| c.as_os_str() == "arch"));
                 return Ok(ModuleLookup::Files(matching));
             }
@@ -204,7 +204,7 @@ struct FoundFile {
     compression: Compression,
 }
 
-/// All module files below `dir`. A module below `updates/` stands for one of the same name elsewhere, as depmod has it.
+/// All module files below `dir`. A module below `updates/` replaces one of the same name elsewhere, as in depmod.
 fn find(dir: &Path) -> Result<BTreeMap<String, FoundFile>, KernelError> {
     let mut found: BTreeMap<String, FoundFile> = BTreeMap::new();
     for (name, path, compression) in files(dir)? {
@@ -237,7 +237,7 @@ pub(super) fn files(dir: &Path) -> Result<Vec<(String, PathBuf, Compression)>, K
     Ok(found)
 }
 
-/// What the kernel has built in, by modules.builtin and modules.builtin.modinfo.
+/// What is built into the kernel, from modules.builtin and modules.builtin.modinfo.
 #[derive(Debug, Default)]
 struct BuiltIn {
     names: HashSet<String>,
@@ -266,7 +266,7 @@ impl BuiltIn {
     }
 }
 
-/// The kernel's configuration, for kernels that come without a list of what is built in.
+/// The kernel's configuration, for kernels without a list of what is built in.
 #[derive(Debug, Default)]
 struct Config {
     yes: HashSet<String>,
@@ -340,7 +340,7 @@ mod tests {
         files.iter().map(|f| format!("{}{}", f.name, if f.optional { "?" } else { "" })).collect()
     }
 
-    /// Generic ext4 as Debian builds it: its checksum is asked for by an alias that two modules have.
+    /// Generic ext4 as Debian builds it: it requests its checksum by an alias that two modules have.
     fn ext4() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, fields: &[&str]| {

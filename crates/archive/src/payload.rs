@@ -1,16 +1,16 @@
-//! The kernel proper in a bzImage: `vmlinux` and its relocations, as the kernel's own decompressor gets them.
+//! The actual kernel in a bzImage: `vmlinux` and its relocations, as passed to the kernel's own decompressor.
 //!
-//! The payload's place is in the boot protocol's header (Documentation/arch/x86/boot.rst); what it holds is laid down by
-//! arch/x86/boot/compressed/Makefile: an ELF file and, if the kernel can be moved, the list of what to add to when it is.
+//! The boot protocol's header gives the payload's position (Documentation/arch/x86/boot.rst); arch/x86/boot/compressed/Makefile defines its content:
+//! an ELF file and, if the kernel is relocatable, the list of addresses to adjust.
 
 use std::io::{BufRead, Read};
 
 use super::modinfo::{Compression, decoder};
 
-/// Largest kernel that is unpacked; one with everything built in takes some 200 MB.
+/// Largest kernel that is unpacked; one with everything built in has some 200 MB.
 const MOST: u64 = 1 << 30;
 
-/// Bytes of the file before the protected-mode part: what runs in real mode, after the boot sector.
+/// Bytes of the file before the protected-mode part: the boot sector and the real-mode code.
 pub fn setup_len(image: &[u8]) -> Option<usize> {
     let sectors = match *image.get(0x1f1)? {
         0 => 4,
@@ -19,10 +19,10 @@ pub fn setup_len(image: &[u8]) -> Option<usize> {
     Some((sectors + 1) * 512)
 }
 
-/// `vmlinux` with what follows it, out of a bzImage that [`image::parse`](super::image::parse) accepts.
+/// `vmlinux` and what follows it, from a bzImage that [`image::parse`](super::image::parse) accepts.
 ///
 /// # Errors
-/// What is wrong with the payload, or that it is compressed in a way that is not known here (bzip2, LZMA, LZO).
+/// The payload is damaged, or its compression is not supported (bzip2, LZMA, LZO).
 pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
     let short = || "its payload is cut short".to_owned();
     let word = |at: usize| {
@@ -39,7 +39,7 @@ pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
         [0x02, 0x21, 0x4c, 0x18, rest @ ..] => return lz4(rest),
         _ => return Err("its payload is compressed by neither gzip, xz, zstd nor lz4".to_owned()),
     };
-    // Four bytes follow the compressed data, the length when unpacked: only the first stream counts.
+    // Four bytes follow the compressed data, the unpacked length: only the first stream counts.
     let mut bytes = Vec::new();
     first_stream(payload, compression)
         .and_then(|stream| stream.take(MOST).read_to_end(&mut bytes))
@@ -55,12 +55,12 @@ fn first_stream<'a>(payload: impl BufRead + 'a, compression: Compression) -> std
     }
 }
 
-/// LZ4's legacy format, without its magic number: blocks of 8 MiB, each after its compressed length.
+/// LZ4's legacy format, without its magic number: blocks of 8 MiB, each preceded by its compressed length.
 fn lz4(mut rest: &[u8]) -> Result<Vec<u8>, String> {
     const BLOCK: usize = 8 << 20;
     let mut bytes = Vec::new();
     let mut block = vec![0; BLOCK];
-    // What is left at the end is no block but the length when unpacked.
+    // The remainder at the end is not a block but the unpacked length.
     while let Some((len, after)) = rest.split_first_chunk::<4>() {
         let len = u32::from_le_bytes(*len) as usize;
         let Some((packed, after)) = after.split_at_checked(len) else { break };
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// A bzImage of one sector of real-mode code with this payload, a few bytes into its protected-mode part.
+    /// A bzImage with one sector of real-mode code and this payload, a few bytes into its protected-mode part.
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 1024 + 16];
         image[0x1f1] = 1;
@@ -92,7 +92,7 @@ mod tests {
         image
     }
 
-    /// What the kernel's build does with what it has compressed.
+    /// Appends the unpacked length, as the kernel's build does.
     fn with_length(mut packed: Vec<u8>, len: usize) -> Vec<u8> {
         packed.extend_from_slice(&(len as u32).to_le_bytes());
         packed
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn lz4_payloads_are_blocks_of_8_mib() {
         let block = |bytes: &[u8]| {
-            // A block of literals alone: a token with a length of 15 and more, bytes of 255, and what is left.
+            // A single block of literals: a token with a length of at least 15, bytes of 255, and the remainder.
             let mut packed = vec![0xf0];
             packed.extend(std::iter::repeat_n(255, (bytes.len() - 15) / 255));
             packed.push(((bytes.len() - 15) % 255) as u8);

@@ -1,17 +1,17 @@
 //! The machine's apt sources that name Debian's archive, and the other suites that can be derived from them.
 //!
-//! Invariant: addresses, keyrings and options come from the machine's own entries; only the names of suites are ours.
+//! Invariant: addresses, keyrings and options come from the machine's own entries; only the names of suites are bigiron's.
 
 use std::collections::BTreeSet;
 
-/// Debian releases that carry kernels bigiron can boot, the surest first. One that does not exist (yet, or any more) is left out at fetch time.
+/// Debian releases with kernels that bigiron can boot, the most reliable first. One that does not exist (yet, or any more) is left out at fetch time.
 const RELEASES: [&str; 6] = ["sid", "trixie", "forky", "bookworm", "bullseye", "duke"];
-/// Other names under which an archive carries these releases.
+/// Other names for these releases in an archive.
 const ALIASES: [&str; 6] = ["oldoldstable", "oldstable", "stable", "testing", "unstable", "experimental"];
 const POCKETS: [&str; 6] =
     ["-security", "-updates", "-backports", "-backports-sloppy", "-proposed-updates", "/updates"];
 
-/// One suite of one archive, as deb822 would write it.
+/// One suite of one archive, in terms of deb822.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// One or more addresses, separated by blanks.
@@ -22,17 +22,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// Whether this is a suite of the security archive, which lies at addresses of its own.
+    /// Whether this is a suite of the security archive, which has its own addresses.
     pub fn is_security(&self) -> bool {
         self.suite.ends_with("-security") || self.suite.ends_with("/updates")
     }
 
-    /// Whether what it holds is meant for an older release than it was made for, or not meant for use yet.
+    /// Whether its packages are backports for an older release, or not yet meant for use.
     pub fn is_aside(&self) -> bool {
         ["-backports", "-backports-sloppy", "-proposed-updates"].iter().any(|p| self.suite.ends_with(p))
     }
 
-    /// A deb822 file with this source alone.
+    /// A deb822 file with only this source.
     pub fn deb822(&self) -> String {
         let mut text = format!(
             "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: amd64\nPDiffs: no\n",
@@ -45,7 +45,7 @@ impl Source {
     }
 }
 
-/// The entries of a `.list` file (one per line) that look like Debian's archive.
+/// The entries of a `.list` file (one per line) that seem to be Debian's archive.
 pub fn read_list(text: &str) -> Vec<Source> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -67,7 +67,7 @@ pub fn read_list(text: &str) -> Vec<Source> {
     found
 }
 
-/// The entries of a `.sources` file (deb822) that look like Debian's archive.
+/// The entries of a `.sources` file (deb822) that seem to be Debian's archive.
 pub fn read_deb822(text: &str) -> Vec<Source> {
     let mut found = Vec::new();
     let mut fields: Vec<(String, String)> = Vec::new();
@@ -113,7 +113,7 @@ fn source<'a>(
     if uris.is_empty() || !known || !components.any(|c| c == "main") {
         return None;
     }
-    // What apt is to fetch is ours to say; where from, and whom to trust, is the machine's.
+    // bigiron decides what apt fetches; the machine decides from where, and whom to trust.
     const OURS: [&str; 16] = [
         "types",
         "uris",
@@ -136,15 +136,15 @@ fn source<'a>(
     Some(Source { uris: uris.join(" "), suite: suite.to_owned(), options })
 }
 
-/// The release a suite belongs to: `bookworm` of `bookworm-security`.
+/// The release of a suite: `bookworm` of `bookworm-security`.
 pub(super) fn release_of(suite: &str) -> Option<&str> {
     let suite = suite.trim_end_matches('/');
     Some(POCKETS.iter().find_map(|p| suite.strip_suffix(p)).unwrap_or(suite)).filter(|s| !s.is_empty())
 }
 
-/// Suites of other releases in the same archives, without those in `have` (suite names and code names already at hand).
+/// Suites of other releases in the same archives, except those in `have` (suite names and code names already known).
 ///
-/// Their `Release` files may have run out (a release that is no longer supported is not signed anew), so their date is not checked; their signature is.
+/// Their `Release` files may have expired (an unsupported release is not signed again), so their date is not checked, but their signature is.
 pub fn derive(own: &[Source], have: &BTreeSet<String>) -> Vec<Source> {
     let mut found: Vec<Source> = Vec::new();
     for source in own {

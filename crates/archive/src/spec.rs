@@ -1,4 +1,4 @@
-//! How a user names a kernel.
+//! The ways to name a kernel.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use bigiron_model::identity::Identity;
 
 use super::error::KernelError;
 
-/// Debian's flavour without drivers for real hardware: the smallest that has what a VM needs.
+/// Debian's flavour without drivers for real hardware: the smallest that is sufficient for a VM.
 pub const DEFAULT_FLAVOUR: &str = "cloud-amd64";
 const FLAVOURS: [&str; 3] = ["cloud-amd64", "amd64", "rt-amd64"];
 
@@ -20,7 +20,7 @@ pub enum KernelSpec {
     Deb(Vec<PathBuf>),
     /// A bzImage, with or without a folder of modules.
     Image { image: PathBuf, modules: Option<PathBuf> },
-    /// The folder of a kernel that was built there.
+    /// The folder in which a kernel was built.
     BuildTree(PathBuf),
     /// A name given by `bigiron kernel add`.
     Named(String),
@@ -69,7 +69,7 @@ impl KernelSpec {
         let plain = version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+~-".contains(&b));
         if !(number(parts.next()) && number(parts.next()) && plain) {
             return Err(KernelError::Spec(format!(
-                "`debian:{rest}` names no kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`"
+                "`debian:{rest}` is not a kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`"
             )));
         }
         if let Some(flavour) = flavour
@@ -100,12 +100,12 @@ impl fmt::Display for KernelSpec {
     }
 }
 
-/// Whether an argument names a kernel rather than, say, a workload: `source:version`, a name out of `named`, a path, or `running`.
+/// Whether an argument names a kernel rather than, say, a workload: `source:version`, a name in `named`, a path, or `running`.
 pub fn looks_like_kernel(text: &str, named: &[String]) -> bool {
     text == "running" || named.iter().any(|n| n == text) || text.ends_with(".deb") || is_path(text) || is_source(text)
 }
 
-/// Whether `name` may be given to a kernel that is added.
+/// Whether `name` may be given to an added kernel.
 pub fn is_name(name: &str) -> bool {
     name != "running"
         && name.len() <= 64
@@ -119,7 +119,7 @@ fn is_source(text: &str) -> bool {
     !source.is_empty() && source.bytes().all(|b| b.is_ascii_lowercase()) && !version.is_empty()
 }
 
-/// A path contains `/`, or is something that exists and could not be a name's misspelling: an image file.
+/// A path contains `/`, or exists and could not be a mistyped name: an image file.
 fn is_path(text: &str) -> bool {
     (text.contains('/') && !is_source(text))
         || text == "."
@@ -132,7 +132,7 @@ fn is_tree(path: &Path) -> bool {
     path.join("arch/x86/boot").is_dir()
 }
 
-/// What brings this very kernel back: a series may have moved on to a newer version.
+/// The specification that fetches exactly this kernel: a series may have moved on to a newer version.
 pub fn exact(identity: &Identity) -> String {
     let version = identity.package.as_deref().and_then(|p| p.split_once(' ')).map(|(_, version)| version);
     match (KernelSpec::parse(&identity.spec), version) {

@@ -1,4 +1,4 @@
-//! The cache of kernels: a folder per kernel, described by a small TOML file, and the names given to them.
+//! The cache of kernels: a folder for each kernel, described by a small TOML file, and the names given to kernels.
 //!
 //! ```text
 //! CACHE/kernels/RELEASE-KEY/{entry.toml,image,config,System.map,modules/}
@@ -9,7 +9,7 @@
 //! CACHE/tmp/              what is being fetched
 //! CACHE/lock              held by the process that changes any of this
 //! ```
-//! Invariant: an entry appears whole (by a rename) or not at all; what a killed process left in `tmp` is gone with the next change.
+//! Invariant: an entry appears whole (by a rename) or not at all; files that a killed process left in `tmp` are removed with the next change.
 
 use std::env;
 use std::fs::{self, File, TryLockError};
@@ -29,7 +29,7 @@ pub struct Store {
     dir: PathBuf,
 }
 
-/// What is known of a kernel about to be stored; the rest is read from its files.
+/// Information about a kernel to be stored; the rest is read from its files.
 #[derive(Debug)]
 pub(super) struct NewKernel {
     pub spec: String,
@@ -39,7 +39,7 @@ pub(super) struct NewKernel {
     pub source_sha256: String,
 }
 
-/// The right to change the store. Released when dropped, and by the system when the process dies.
+/// The lock for changing the store. Released when dropped, and by the system when the process ends.
 pub struct StoreLock {
     _file: File,
 }
@@ -53,7 +53,7 @@ impl Store {
             .or_else(|| set("HOME").map(|d| d.join(".cache/bigiron")))
             .ok_or_else(|| {
                 KernelError::Spec(
-                    "No folder to keep kernels in: set BIGIRON_CACHE (neither it, XDG_CACHE_HOME nor HOME is set)"
+                    "No folder for the kernel cache; set BIGIRON_CACHE (neither it, XDG_CACHE_HOME nor HOME is set)"
                         .to_owned(),
                 )
             })?;
@@ -70,7 +70,7 @@ impl Store {
         &self.dir
     }
 
-    /// The kernel that `spec` means, fetched or copied into the cache if it is not there. `note` gets lines on what is being done.
+    /// The kernel that `spec` names, fetched or copied into the cache if necessary. `note` gets lines about the progress.
     pub fn resolve(&self, spec: &KernelSpec, note: &dyn Fn(&str)) -> Result<Kernel, KernelError> {
         let entry = match spec {
             KernelSpec::Debian { version, flavour } => debian::resolve(self, version, flavour.as_deref(), note)?,
@@ -93,7 +93,7 @@ impl Store {
         Ok(versions.into_iter().map(spec).collect())
     }
 
-    /// The kernel with this identity, from the cache alone; its bytes are compared with their hashes.
+    /// The kernel with this identity, only from the cache; its bytes are checked against their hashes.
     pub fn get(&self, identity: &Identity) -> Result<Kernel, KernelError> {
         let same = |e: &CachedKernel| {
             e.release == identity.release
@@ -110,7 +110,8 @@ impl Store {
         Ok(Kernel { identity: identity.clone(), ..entry.kernel(&identity.spec) })
     }
 
-    /// Store the kernel that `spec` means under a name, in place of what had that name. `config` is the configuration of an image given by path.
+    /// Stores the kernel that `spec` names under a name, replacing any kernel with that name. `config` is the configuration of an image given by
+    /// path.
     pub fn add(
         &self,
         name: &str,
@@ -166,9 +167,10 @@ impl Store {
         Ok(self.list()?.into_iter().flat_map(|e| e.names).collect())
     }
 
-    /// Remove what goes by `what`: a name, a release, or the spec that it was stored by (`debian:6.12` removes all of that series). Returns what is gone.
+    /// Removes the kernels that `what` names: a name, a release, or the spec under which it was stored (`debian:6.12` removes the whole series).
+    /// Returns the removed entries.
     ///
-    /// A kernel that was fetched from Debian outlives the names that were given to it.
+    /// A kernel fetched from Debian outlives the names that were given to it.
     pub fn remove(&self, what: &str) -> Result<Vec<CachedKernel>, KernelError> {
         let entries = self.list()?;
         if entries.iter().any(|e| e.names.iter().any(|n| n == what)) {
@@ -191,9 +193,7 @@ impl Store {
         };
         let found: Vec<&CachedKernel> = entries.iter().filter(meant).collect();
         if found.is_empty() {
-            return Err(KernelError::Spec(format!(
-                "No kernel `{what}` is kept; `bigiron kernel list` shows those that are"
-            )));
+            return Err(KernelError::Spec(format!("No kernel `{what}` is in the cache; see `bigiron kernel list`")));
         }
         let _guard = self.lock(&|_| {})?;
         for name in found.iter().flat_map(|e| &e.names) {
@@ -204,7 +204,7 @@ impl Store {
     }
 
     fn discard(&self, entry: &CachedKernel) -> Result<CachedKernel, KernelError> {
-        // Out of sight first, so that nobody finds half of it.
+        // Renamed first, so that nobody finds half of it.
         let gone = self.dir.join("tmp").join(entry.dir.file_name().expect("an entry has a folder"));
         fs::rename(&entry.dir, &gone).map_err(doing("Cannot remove", &entry.dir))?;
         fs::remove_dir_all(&gone).map_err(doing("Cannot remove", &gone))?;
@@ -225,7 +225,7 @@ impl Store {
         Err(KernelError::UnknownName { name: name.to_owned(), known })
     }
 
-    /// Wait for the right to change the store, and clear away what a killed process left.
+    /// Waits for the lock for changing the store, and removes what a killed process left.
     pub fn lock(&self, note: &dyn Fn(&str)) -> Result<StoreLock, KernelError> {
         let tmp = self.dir.join("tmp");
         fs::create_dir_all(&tmp).map_err(doing("Cannot create", &tmp))?;
@@ -252,7 +252,7 @@ impl Store {
         tempfile::tempdir_in(&tmp).map_err(doing("Cannot create a folder in", &tmp))
     }
 
-    /// Refuse early if `bytes` more do not fit.
+    /// Refuses early if `bytes` more do not fit.
     pub fn needs(&self, bytes: u64) -> Result<(), KernelError> {
         let Ok(stat) = rustix::fs::statvfs(&self.dir) else { return Ok(()) };
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
@@ -263,12 +263,12 @@ impl Store {
         Ok(())
     }
 
-    /// The stored kernel whose source looked like this.
+    /// The stored kernel whose source was in this state.
     pub(super) fn by_source(&self, source_sha256: &str) -> Result<Option<CachedKernel>, KernelError> {
         Ok(self.list()?.into_iter().find(|e| e.source_sha256 == source_sha256))
     }
 
-    /// Check the kernel in `staged` (`image`, and where there are any `config`, `System.map`, `modules/`) and make it an entry.
+    /// Checks the kernel in `staged` (`image`, and if they exist `config`, `System.map`, `modules/`) and makes it an entry.
     pub(super) fn commit(
         &self,
         _guard: &StoreLock,
@@ -310,14 +310,14 @@ impl Store {
         if entry.dir.exists() {
             fs::remove_dir_all(&entry.dir).map_err(doing("Cannot remove", &entry.dir))?;
         }
-        // Temporary folders are for the owner alone; an entry is like any other file of the user's.
+        // Temporary folders are accessible only to their owner; an entry has the permissions of the user's other files.
         let staged = staged.keep();
         fs::rename(&staged, &entry.dir).map_err(doing("Cannot store", &entry.dir))?;
         Ok(entry)
     }
 }
 
-/// The number of modules, after a look at whether they belong to the kernel: the first and last of each folder's list stand for all.
+/// The number of modules, after a check that they belong to the kernel: the first and last of each folder's list stand for all.
 fn check_modules(dir: &Path, release: &str) -> Result<usize, KernelError> {
     let files = modules::files(dir)?;
     for (_, path, compression) in files.first().into_iter().chain(files.last()) {
@@ -329,7 +329,7 @@ fn check_modules(dir: &Path, release: &str) -> Result<usize, KernelError> {
     Ok(files.len())
 }
 
-/// Paths in a folder, sorted; none if there is no such folder.
+/// Sorted paths in a folder; none if it does not exist.
 fn folder(dir: &Path) -> Result<Vec<PathBuf>, KernelError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -359,7 +359,7 @@ mod tests {
 
     fn quiet(_: &str) {}
 
-    /// A cache and a whole package.
+    /// A cache and a complete package.
     fn place() -> (tempfile::TempDir, Store, KernelSpec) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::at(&dir.path().join("cache")).unwrap();

@@ -1,7 +1,7 @@
-//! Journals on disks of their own: the image of the journal, and that of the file system which has it there.
+//! Journals on separate disks: the image of the journal, and the image of the file system that uses it.
 //!
-//! Invariant: the journal is as large as the one that the same options put inside the file system, in blocks of the same size: where it lies is all
-//! that differs. Both images are made without a block device, which the tools themselves ask for.
+//! Invariant: the journal is as large as the one that the same options create inside the file system, in blocks of the same size: only its place
+//! differs. Both images are made without a block device, which the tools themselves would require.
 
 use std::ffi::OsString;
 use std::os::unix::fs::FileExt as _;
@@ -14,33 +14,33 @@ use super::{
     Extents, FileSystemSpec, HASH_SEED, UUID, command, created, done, installed, kept, make, packed, tool_of, unpack,
 };
 
-/// File systems whose journal can lie on another disk, and the mount option that says which.
+/// File systems whose journal can be on another disk, and the mount option that names it.
 const APART: &[(&str, &str)] = &[("ext3", "journal_path"), ("ext4", "journal_path"), ("xfs", "logdev")];
 
-/// Of an ext3's or ext4's journal; the file system knows it by that.
+/// The UUID of an ext3 or ext4 journal, by which the file system identifies it.
 const JOURNAL_UUID: &str = "62696769-726f-6e00-8000-000000000003";
 
-/// Where ext4's superblock begins, on a disk of the file system as on one of its journal.
+/// The offset of ext4's superblock, on a disk of the file system and on a disk of its journal.
 const SUPERBLOCK: u64 = 1024;
 
-/// The file systems that can have their journal on another disk.
+/// The file systems whose journal can be on another disk.
 pub fn filesystems() -> impl Iterator<Item = &'static str> {
     APART.iter().map(|(name, _)| *name)
 }
 
-/// The mount option that names the journal's disk; `None` where there is no such thing.
+/// The mount option that names the journal's disk; `None` if the file system has none.
 pub fn mount_option(filesystem: &str) -> Option<&'static str> {
     APART.iter().find(|(name, _)| *name == filesystem).map(|(_, option)| *option)
 }
 
 /// A journal's disk before its first mount.
 pub struct Journal {
-    /// Its bytes, as [`Extents`] reads them.
+    /// Its bytes, in the format of [`Extents`].
     pub packed: Vec<u8>,
     pub size_mib: u64,
 }
 
-/// How large the journal inside a file system is.
+/// The size of the journal inside a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Inside {
     block_bytes: u64,
@@ -48,16 +48,16 @@ struct Inside {
 }
 
 impl Inside {
-    /// Blocks of ext4 before the journal's own superblock: those with the disk's (`ext2fs_journal_sb_start`).
+    /// Number of ext4 blocks before the journal's own superblock: those with the disk's (`ext2fs_journal_sb_start`).
     fn before(self) -> u64 {
         if self.block_bytes == 1024 { 2 } else { 1 }
     }
 }
 
-/// The journal's disk for the file system of [`packed`] with the same arguments; `kind` has its journal apart.
+/// The journal's disk for the file system of [`packed`] with the same arguments; `kind` must have a separate journal.
 ///
 /// # Errors
-/// The options make a file system without a journal; a tool is missing or failed.
+/// The options create a file system without a journal, or a tool is missing or failed.
 pub fn packed_journal(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Result<Journal> {
     let inside = inside(cache, kind, size_mib)?;
     let is_ext = kind.filesystem != "xfs";
@@ -76,7 +76,7 @@ pub fn write_raw_journal(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64, 
     unpack(&journal.packed, journal.size_mib, &created(to)?)
 }
 
-/// The file system, its journal elsewhere.
+/// The file system with its journal elsewhere.
 pub(super) fn packed_disk(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
     let inside = inside(cache, kind, size_mib)?;
     kept(cache, kind, size_mib, "apart-", &mut |raw| {
@@ -85,7 +85,7 @@ pub(super) fn packed_disk(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64)
             log.as_file().set_len(inside.blocks * inside.block_bytes)?;
             return xfs(kind, size_mib, log.path(), Some(raw));
         }
-        // Made whole, so that all else lies where it lies in the file system that it is compared with.
+        // Made with its journal first, so that everything else has the same place as in the file system that it is compared with.
         unpack(&packed(cache, kind.with_journal_apart(false), size_mib)?, size_mib, raw.as_file())?;
         ext_disk(raw)
     })
@@ -97,17 +97,17 @@ fn inside(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Resu
     let read = match kind.filesystem {
         "ext3" | "ext4" => of_ext(&whole),
         "xfs" => of_xfs(&whole),
-        other => bail!("No way to make a `{other}` file system with its journal on a disk of its own"),
+        other => bail!("Cannot make a `{other}` file system with its journal on a separate disk"),
     };
     read.with_context(|| format!("With `{}` there is no journal in {}", kind.options, kind.filesystem))
 }
 
-/// `len` bytes of a packed image, which begin at `at`.
+/// The `len` bytes at offset `at` of a packed image.
 fn bytes(packed: &[u8], at: u64, len: usize) -> Option<&[u8]> {
     Extents::new(packed).find_map(|(offset, data)| data.get(at.checked_sub(offset)? as usize..)?.get(..len))
 }
 
-/// `fs/ext4/ext4.h`: the superblock has a copy of the journal's inode, which ends in its length.
+/// `fs/ext4/ext4.h`: the superblock has a copy of the journal's inode, which ends with its length.
 fn of_ext(whole: &[u8]) -> Option<Inside> {
     let word = |at: u64| Some(u32::from_le_bytes(bytes(whole, SUPERBLOCK + at, 4)?.try_into().ok()?));
     let has_journal = word(0x5c)? & 4 != 0;
@@ -122,7 +122,7 @@ fn of_xfs(whole: &[u8]) -> Option<Inside> {
     Some(Inside { block_bytes: word(4)?, blocks: word(96)? })
 }
 
-/// A journal that has one user, bigiron's file system: the kernel takes no other.
+/// A journal with one user, bigiron's file system; the kernel accepts no other.
 fn ext_journal(inside: Inside, blocks: u64, raw: &NamedTempFile) -> anyhow::Result<()> {
     let block = inside.block_bytes.to_string();
     let mut mke2fs = command(&tool_of("ext4")?);
@@ -135,7 +135,7 @@ fn ext_journal(inside: Inside, blocks: u64, raw: &NamedTempFile) -> anyhow::Resu
     Ok(())
 }
 
-/// Takes the journal out of the file system on `raw`, and has it look for the other one. tune2fs would do both at once with a block device.
+/// Removes the journal from the file system on `raw`, and makes it use the external one. With a block device, tune2fs would do both at once.
 fn ext_disk(raw: &NamedTempFile) -> anyhow::Result<()> {
     let [tune2fs, debugfs] = ["tune2fs", "debugfs"].map(|name| installed(name, "e2fsprogs"));
     done(command(&tune2fs?).args(["-O", "^has_journal"]).arg(raw.path()))?;
@@ -143,7 +143,7 @@ fn ext_disk(raw: &NamedTempFile) -> anyhow::Result<()> {
     for request in ["feature has_journal".to_owned(), format!("set_super_value journal_uuid {JOURNAL_UUID}")] {
         done(command(&debugfs).args(["-w", "-R", &request]).arg(raw.path()))?;
     }
-    // debugfs ends with 0 whatever it was asked.
+    // debugfs always ends with status 0.
     let (mut features, mut uuid) = ([0; 4], [0; 16]);
     raw.as_file().read_exact_at(&mut features, SUPERBLOCK + 0x5c)?;
     raw.as_file().read_exact_at(&mut uuid, SUPERBLOCK + 0xd0)?;
@@ -152,7 +152,7 @@ fn ext_disk(raw: &NamedTempFile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A file system and its log at once, of which `log` is kept, and `disk` if there is one.
+/// Makes a file system and its log together; keeps `log`, and `disk` if there is one.
 fn xfs(kind: FileSystemSpec<'_>, size_mib: u64, log: &Path, disk: Option<&NamedTempFile>) -> anyhow::Result<()> {
     let scratch = NamedTempFile::new()?;
     let path = disk.unwrap_or(&scratch).path();

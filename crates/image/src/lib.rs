@@ -1,7 +1,7 @@
 //! Empty file systems, made without root by the host's mkfs on a sparse file, and packed as the extents that are not zero.
 //!
-//! Invariant: an image is built once per (file system, size, options, mkfs version) and kept by that key, so that both arms of every pair start
-//! from the same bytes; mkfs itself is not reproducible byte for byte on every version.
+//! Invariant: an image is built once per (file system, size, options, mkfs version) and cached under that key, so that both arms of every pair start
+//! from the same bytes; some versions of mkfs are not reproducible byte for byte.
 
 pub mod journal;
 mod sparse;
@@ -23,9 +23,9 @@ struct Maker {
     filesystem: &'static str,
     tool: &'static str,
     package: &'static str,
-    /// The kernel's module.
+    /// The kernel module.
     module: &'static str,
-    /// Least MiB that the tool takes, and share of the disk that the file system keeps for itself, in percent.
+    /// Smallest size in MiB that the tool accepts, and the percentage of the disk that the file system uses itself.
     least_mib: u64,
     overhead: u64,
 }
@@ -41,7 +41,7 @@ const fn maker(
     Maker { filesystem, tool, package, module, least_mib, overhead }
 }
 
-/// Every file system that Debian has both a tool and, in one flavour at least, a kernel for. xfs refuses less than 300 MiB.
+/// Every file system for which Debian has both a tool and, in at least one flavour, a kernel. xfs refuses less than 300 MiB.
 const MAKERS: &[Maker] = &[
     maker("ext4", "mke2fs", "e2fsprogs", "ext4", 64, 25),
     maker("xfs", "mkfs.xfs", "xfsprogs", "xfs", 320, 25),
@@ -53,28 +53,28 @@ const MAKERS: &[Maker] = &[
     maker("reiserfs", "mkreiserfs", "reiserfsprogs", "reiserfs", 128, 25),
 ];
 
-/// File systems that somebody may ask for, and why they are not to be had.
+/// File systems that a user may request, and why they are unavailable.
 pub const UNAVAILABLE: &[(&str, &str)] = &[
     (
         "bcachefs",
         "Debian has no tool that makes it in the releases that bigiron's kernels come from, and Linux dropped it in 6.18",
     ),
-    ("nilfs2", "it needs a daemon in user space that cleans up, which a guest has not"),
+    ("nilfs2", "it needs a cleaner daemon in user space, which a guest does not have"),
     ("zfs", "its module is not part of Linux"),
     ("ocfs2", "it needs a cluster"),
     ("tmpfs", "it has no disk; `--storage ram` is a file system on a RAM disk"),
 ];
 
-/// What a disk is made with: the file system, and options for its tool besides bigiron's own.
+/// What a disk is made with: the file system, and options for its tool in addition to bigiron's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystemSpec<'a> {
     pub filesystem: &'a str,
     pub options: &'a str,
-    /// Which of the guest's disks, see [`FileSystemSpec::on`].
+    /// The guest's disk number, see [`FileSystemSpec::on`].
     disk: usize,
     /// The disk's logical block is 4 KiB.
     wide: bool,
-    /// The journal lies on a disk of its own, see [`journal`].
+    /// The journal is on a separate disk, see [`journal`].
     apart: bool,
 }
 
@@ -83,25 +83,27 @@ impl<'a> FileSystemSpec<'a> {
         Self { filesystem, options, disk: 0, wide: false, apart: false }
     }
 
-    /// The same on disk `n` of the guest: a UUID of its own, where the kernel refuses a second file system with the same one. All others share an image.
+    /// The same specification on disk `n` of the guest: with its own UUID if the kernel refuses a second file system with the same one. All other
+    /// file systems share an image.
     #[must_use]
     pub fn on(self, n: usize) -> Self {
         Self { disk: if matches!(self.filesystem, "xfs" | "btrfs") { n } else { 0 }, ..self }
     }
 
-    /// The same for a disk of logical blocks of this many bytes: a file system on it must not have smaller ones, as some tools make them for a small disk.
+    /// The same specification for a disk with logical blocks of this many bytes: the file system must not have smaller blocks, which some tools
+    /// choose for a small disk.
     #[must_use]
     pub fn of_blocks(self, bytes: u32) -> Self {
         Self { wide: bytes > 512, ..self }
     }
 
-    /// The same with its journal on a disk of its own, or inside.
+    /// The same specification with its journal on a separate disk, or inside.
     #[must_use]
     pub fn with_journal_apart(self, apart: bool) -> Self {
         Self { apart, ..self }
     }
 
-    /// Whether its journal is on a disk of its own.
+    /// Whether its journal is on a separate disk.
     pub fn is_apart(self) -> bool {
         self.apart
     }
@@ -114,7 +116,7 @@ impl<'a> FileSystemSpec<'a> {
         }
     }
 
-    /// Where the image lies in a guest's archive.
+    /// The path of the image in a guest's archive.
     pub fn path(self, size_mib: u64) -> String {
         let Self { filesystem, disk, .. } = self;
         if disk == 0 {
@@ -124,7 +126,7 @@ impl<'a> FileSystemSpec<'a> {
         }
     }
 
-    /// Where the image of its journal lies there, if that has a disk of its own.
+    /// The path of its journal's image there, if the journal has a separate disk.
     pub fn journal_path(self, size_mib: u64) -> String {
         format!("{}-journal", self.path(size_mib))
     }
@@ -144,12 +146,12 @@ fn find(filesystem: &str) -> Option<&'static Maker> {
     MAKERS.iter().find(|m| m.filesystem == filesystem)
 }
 
-/// The kernel module that mounts `filesystem`; `None` for an unknown one.
+/// The kernel module for `filesystem`; `None` for an unknown file system.
 pub fn module(filesystem: &str) -> Option<&'static str> {
     find(filesystem).map(|m| m.module)
 }
 
-/// Modules that `filesystem` asks for by what they do, where a kernel has them as modules: nothing in it names them.
+/// Modules that `filesystem` needs but that nothing in it names, if a kernel has them as modules.
 pub fn helpers(filesystem: &str) -> &'static [&'static str] {
     match filesystem {
         "f2fs" => &["crc32_generic"],
@@ -157,7 +159,7 @@ pub fn helpers(filesystem: &str) -> &'static [&'static str] {
     }
 }
 
-/// MiB of disk on which `filesystem` leaves room for `bytes`.
+/// Size in MiB of a disk on which `filesystem` leaves room for `bytes`.
 pub fn size_mib(filesystem: &str, bytes: u64) -> u64 {
     let (least, overhead) = find(filesystem).map_or((64, 25), |m| (m.least_mib, m.overhead));
     (bytes.div_ceil(1 << 20) * (100 + overhead) / 100 + 64).max(least).next_multiple_of(64)
@@ -166,7 +168,7 @@ pub fn size_mib(filesystem: &str, bytes: u64) -> u64 {
 /// Fixed, so that nothing in the image is random: "bigiron" in hexadecimal.
 pub const UUID: &str = "62696769-726f-6e00-8000-000000000001";
 pub const HASH_SEED: &str = "62696769-726f-6e00-8000-000000000002";
-/// 2024-01-01, the date that the guest's clock starts at.
+/// 2024-01-01, the date at which the guest's clock starts.
 pub const EPOCH: &str = "1704067200";
 
 /// The tool that makes `filesystem` and the Debian package that has it; `None` for an unknown file system.
@@ -174,7 +176,7 @@ pub fn tool(filesystem: &str) -> Option<(&'static str, &'static str)> {
     find(filesystem).map(|m| (m.tool, m.package))
 }
 
-/// The path of `tool`: in PATH or in the system directories that an ordinary user's PATH leaves out.
+/// The path of `tool`: in PATH or in the system directories that an ordinary user's PATH lacks.
 pub fn find_tool(tool: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -186,7 +188,7 @@ pub fn find_tool(tool: &str) -> Option<PathBuf> {
 /// The packed image of an empty file system of `size_mib`, from `cache` or made now.
 ///
 /// # Errors
-/// The tool is missing (names the package), or failed (with what it said).
+/// The tool is missing (names the package), or failed (with its output).
 pub fn packed(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::Result<Vec<u8>> {
     if kind.apart {
         return journal::packed_disk(cache, kind, size_mib);
@@ -200,7 +202,7 @@ pub fn packed(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64) -> anyhow::
 
 /// The program that makes `filesystem`.
 fn tool_of(filesystem: &str) -> anyhow::Result<PathBuf> {
-    let (name, package) = tool(filesystem).with_context(|| format!("No way to make a `{filesystem}` file system"))?;
+    let (name, package) = tool(filesystem).with_context(|| format!("Cannot make a `{filesystem}` file system"))?;
     installed(name, package)
 }
 
@@ -208,7 +210,7 @@ fn installed(name: &str, package: &str) -> anyhow::Result<PathBuf> {
     find_tool(name).with_context(|| format!("`{name}` is not installed; `apt-get install {package}` brings it"))
 }
 
-/// What `make` writes into the file that it is given, packed: from `cache`, or made now. `part` tells images apart that are made for one disk.
+/// The packed content that `make` writes into its file: from `cache`, or made now. `part` distinguishes images made for one disk.
 fn kept(
     cache: &Path,
     kind: FileSystemSpec<'_>,
@@ -241,7 +243,7 @@ fn kept(
     let mut raw = NamedTempFile::new_in(&dir).with_context(keep)?;
     make(&mut raw)?;
     let bytes = pack(raw.as_file_mut())?;
-    // Renamed into place: two processes may make the same image, and none may see half of one. The first one stays.
+    // Renamed into place: two processes may make the same image, and neither may see half of one. The first one stays.
     let mut file = NamedTempFile::new_in(&dir).with_context(keep)?;
     file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).with_context(keep)?;
     match file.persist_noclobber(&kept) {
@@ -250,14 +252,14 @@ fn kept(
     }
 }
 
-/// A program of one of the packages. Those of e2fsprogs take their time stamps from these; others ignore them.
+/// A program from one of the packages. Those of e2fsprogs take their time stamps from these variables; others ignore them.
 fn command(tool: &Path) -> Command {
     let mut command = Command::new(tool);
     command.env("SOURCE_DATE_EPOCH", EPOCH).env("E2FSPROGS_FAKE_TIME", EPOCH).stdin(Stdio::null());
     command
 }
 
-/// Makes a file system on the file at `path`, which has its size already, with `more` options than the kind's.
+/// Makes a file system on the file at `path`, which already has its size, with `more` options in addition to the kind's.
 fn make(tool: &Path, kind: FileSystemSpec<'_>, more: &[OsString], path: &Path) -> anyhow::Result<()> {
     let mut command = command(tool);
     match kind.filesystem {
@@ -271,23 +273,23 @@ fn make(tool: &Path, kind: FileSystemSpec<'_>, more: &[OsString], path: &Path) -
         "btrfs" => {
             command.args(["-q", "-f", "-K", "-U", &kind.uuid()]);
         }
-        // Discarding punches holes into the sparse file to no end.
+        // Discarding would only punch holes into a sparse file.
         "f2fs" => {
             command.args(["-q", "-f", "-t", "0"]);
         }
         "jfs" => {
             command.arg("-q");
         }
-        // Twice: it asks before it takes anything but a whole disk.
+        // Twice: otherwise it asks before it uses anything but a whole disk.
         "reiserfs" => {
             command.args(["-q", "-f", "-f", "-u", UUID]);
         }
-        other => bail!("No way to make a `{other}` file system"),
+        other => bail!("Cannot make a `{other}` file system"),
     }
     done(command.args(kind.for_wide()).args(kind.options.split_whitespace()).args(more).arg(path))
 }
 
-/// Runs a program to its end, and says what it said if it failed.
+/// Runs a program to its end; a failure includes its output.
 fn done(command: &mut Command) -> anyhow::Result<()> {
     let tool = PathBuf::from(command.get_program());
     let output = command.output().with_context(|| tool.display().to_string())?;
@@ -298,7 +300,7 @@ fn done(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A plain file with an empty `filesystem` of `size_mib`, for a disk of the VM: the packed image unpacked again.
+/// A plain file with an empty `filesystem` of `size_mib`, for a disk of the VM: the packed image, unpacked.
 pub fn write_raw(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64, to: &Path) -> anyhow::Result<()> {
     unpack(&packed(cache, kind, size_mib)?, size_mib, &created(to)?)
 }
@@ -307,7 +309,7 @@ pub fn write_raw(cache: &Path, kind: FileSystemSpec<'_>, size_mib: u64, to: &Pat
 mod tests {
     use super::*;
 
-    /// Where each file system has its magic number, and which.
+    /// The position and value of each file system's magic number.
     const MAGIC: &[(&str, usize, &[u8])] = &[
         ("ext4", 1080, &[0x53, 0xef]),
         ("xfs", 0, b"XFSB"),
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn disks_of_wide_blocks_have_file_systems_of_wide_blocks() {
         let cache = tempfile::tempdir().unwrap();
-        // Where the superblock says how large a block is: ext4 in powers of two of 1 KiB, xfs the sector in bytes.
+        // The block size in the superblock: ext4 as a power of two of 1 KiB, xfs the sector in bytes.
         let ext4 = |bytes: &[u8]| 1024 << u32::from_le_bytes(bytes[1048..1052].try_into().unwrap());
         let xfs = |bytes: &[u8]| u32::from(u16::from_be_bytes(bytes[102..104].try_into().unwrap()));
         let made = |filesystem: &str, block: u32| {

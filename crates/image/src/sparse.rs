@@ -1,4 +1,4 @@
-//! Images as the blocks that are not zero: packed for a cache and a guest's initramfs, and sparse files on a disk.
+//! Images as the blocks that are not zero: packed for a cache and a guest's initramfs, and as sparse files on a disk.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 
-/// Bytes of the blocks that are looked at: of all file systems here.
+/// Bytes of a block in the search for zeros, for all file systems here.
 const BLOCK: usize = 4096;
 
 pub(super) fn created(path: &Path) -> anyhow::Result<File> {
@@ -23,7 +23,7 @@ pub(super) fn unpack(packed: &[u8], size_mib: u64, file: &File) -> anyhow::Resul
     Ok(())
 }
 
-/// The (offset, length) of what is not a hole in a sparse file, in whole blocks.
+/// The (offset, length) of the data in a sparse file, in whole blocks.
 pub fn extents(file: &File) -> anyhow::Result<Vec<(u64, u64)>> {
     let len = file.metadata()?.len();
     let mut extents = Vec::new();
@@ -41,7 +41,7 @@ pub fn extents(file: &File) -> anyhow::Result<Vec<(u64, u64)>> {
     Ok(extents)
 }
 
-/// A disk for one guest that starts with the bytes of `image`: shared with it where the file system can, else copied without its holes.
+/// A disk for one guest that starts with the bytes of `image`: shared with it if the file system can, otherwise copied without its holes.
 pub fn restore(image: &Path, to: &Path) -> anyhow::Result<()> {
     let make = || format!("Cannot make {}", to.display());
     let from = File::open(image).with_context(|| format!("Cannot open {}", image.display()))?;
@@ -110,7 +110,7 @@ fn flush(run: &mut Option<(u64, Vec<u8>)>, packed: &mut Vec<u8>) {
     }
 }
 
-/// The extents of a packed image: (offset, bytes). Ends early at a damaged one.
+/// The extents of a packed image: (offset, bytes). Ends early at a damaged extent.
 pub struct Extents<'a> {
     rest: &'a [u8],
 }

@@ -1,18 +1,18 @@
-//! The A/A gate: what a comparison of a kernel with itself says about the machine, and the noise it found.
+//! The A/A gate: whether a comparison of a kernel with itself shows no difference, and the noise that it measured.
 //!
-//! Invariant: a gate that could not be judged is not passed.
+//! Invariant: a gate that could not be judged fails.
 
 use bigiron_stats::gate;
 use serde::{Deserialize, Serialize};
 
 use super::{Judgement, State};
 
-/// What an A/A session found.
+/// The result of an A/A session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Gate {
     pub passed: bool,
-    /// Why not; empty if passed.
+    /// Why the gate failed; empty if it passed.
     pub reasons: Vec<String>,
     pub noise: Vec<MetricNoise>,
 }
@@ -24,16 +24,16 @@ pub struct MetricNoise {
     pub workload: String,
     pub metric: String,
     pub primary: bool,
-    /// Change from A to A, in percent: what there is of it is noise.
+    /// Change from A to A, in per cent; all of it is noise.
     pub change_percent: f64,
-    /// Standard deviation of one pair, in percent.
+    /// Standard deviation of one pair, in per cent.
     pub sd_percent: f64,
-    /// Smallest change that such a study would see with 80 % power, in percent; `None` if it could see none.
+    /// Smallest change that such a study would detect with 80 % power, in per cent; `None` if it could detect none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mde_percent: Option<f64>,
 }
 
-/// A difference on the log scale as a change in percent.
+/// Converts a difference on the log scale to a change in per cent.
 fn percent(log: f64) -> f64 {
     log.exp_m1() * 100.0
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use bigiron_model::record::Failure;
 
-    /// The gate of a session in which B costs `effect` times what A costs.
+    /// The gate of a session in which B costs `effect` times as much as A.
     fn gate_of(effect: f64, change: impl Fn(&mut Vec<bigiron_model::record::Record>)) -> Gate {
         let plan = plan(&["debian:6.12", "debian:6.12 (again)"], 8, vec![micro()]);
         let mut records = fixture::records(&plan, 0.002, |_, _, _| effect);

@@ -1,7 +1,7 @@
-//! System calls by name for one operation of a line that was profiled: where every instruction is counted, a call is an execution of its function's
-//! first one.
+//! System calls by name per operation of a profiled line. Where every instruction is counted, a call is one execution of the first instruction of
+//! its function.
 //!
-//! Invariant: a pure function of plan, judgement and evidence. A line has calls only if both arms of a pair have.
+//! Invariant: a pure function of plan, judgement and evidence. A line has calls only if both arms of a pair have them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,11 @@ pub struct Calls {
     pub comparison: usize,
     pub workload: String,
     pub metric: String,
-    /// The most frequent first.
+    /// Most frequent first.
     pub calls: Vec<Call>,
 }
 
-/// How often one system call is made for an operation: means over the pairs profiled.
+/// How often an operation makes one system call: means over the profiled pairs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Call {
     pub name: String,
@@ -33,7 +33,7 @@ pub struct Call {
     pub b: f64,
 }
 
-/// Of every line that differs and has been profiled.
+/// The system calls of every line that differs and was profiled.
 pub fn calls(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Calls> {
     let mut all = Vec::new();
     for (index, comparison) in judgement.comparisons.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Why a line differs: what its window executed in each arm, function by function, ranked by its share of the difference.
 //!
-//! Under the exact clock an instruction takes a nanosecond and everything else that takes time is waiting, so that functions and waiting together are
-//! the whole difference: what a list of them leaves out is known to the nanosecond. On the wall clock functions are sampled, so that each has an error, and
-//! the time of as many CPUs as were busy is divided among them and waiting.
+//! Under the exact clock an instruction takes one nanosecond, and all other time is waiting. Functions and waiting therefore add up to the whole
+//! difference, and the part that a list omits is known to the nanosecond. On the wall clock functions are sampled, so each has an error; the time of
+//! the busy CPUs is divided among functions and waiting.
 //!
-//! Invariant: a pure function of plan, judgement, records and evidence. Nothing is ranked that was not counted in both arms of a pair.
+//! Invariant: a pure function of plan, judgement, records and evidence. Only what was counted in both arms of a pair is ranked.
 
 mod sampled;
 
@@ -22,34 +22,34 @@ use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
 use bigiron_model::values::Values;
 
-/// The share of a difference that a list of causes must explain before it may end.
+/// The share of a difference that a list of causes must explain before it ends.
 pub const ENOUGH: f64 = 0.95;
 
-/// A list shorter than this hides what nearly cancels out.
+/// A shorter list would hide causes that nearly cancel each other out.
 const FEWEST: usize = 3;
 
-/// The name of what is not an instruction: devices, timers, other guests of the clock.
+/// The name of time in which no instruction is executed: devices, timers, other guests of the clock.
 pub const WAITING: &str = "waiting";
 
-/// What one function, or waiting, costs an operation.
+/// The cost of one function, or of waiting, per operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
     #[serde(rename = "function")]
     pub name: String,
-    /// What it is called in the other arm, if it has the other's place there under another name.
+    /// The function's name in the other arm, if it was renamed.
     pub formerly: Option<String>,
-    /// Nanoseconds of each arm for one operation: means over the pairs.
+    /// Nanoseconds of each arm per operation: means over the pairs.
     #[serde(rename = "baseline_ns")]
     pub a: f64,
     #[serde(rename = "arm_ns")]
     pub b: f64,
-    /// Standard error of the difference in nanoseconds, if it was sampled.
+    /// Standard error of the difference in nanoseconds, if the function was sampled.
     #[serde(rename = "standard_error_ns")]
     pub se: Option<f64>,
 }
 
 impl Cause {
-    /// Nanoseconds that B takes more.
+    /// Nanoseconds by which B takes longer.
     pub fn delta(&self) -> f64 {
         self.b - self.a
     }
@@ -63,22 +63,22 @@ pub struct Causes {
     pub comparison: usize,
     pub workload: String,
     pub metric: String,
-    /// The metric whose window explains it: its own, or what stands in for a primary that has none.
+    /// The metric whose window explains the line: its own, or a substitute for a primary that has no window.
     pub window: String,
-    /// Pairs that were profiled.
+    /// Number of profiled pairs.
     pub pairs: usize,
-    /// Nanoseconds of each arm for one operation.
+    /// Nanoseconds of each arm per operation.
     #[serde(rename = "baseline_ns")]
     pub a: f64,
     #[serde(rename = "arm_ns")]
     pub b: f64,
-    /// Every function whose cost differs, and waiting, the largest difference first.
+    /// Every function whose cost differs, and waiting; largest difference first.
     #[serde(skip)]
     pub causes: Vec<Cause>,
-    /// How many of them, from the first, explain [`ENOUGH`].
+    /// Number of causes, from the first, that explain [`ENOUGH`].
     #[serde(skip)]
     pub listed: usize,
-    /// Nanoseconds for one operation in functions that only one arm has, under any name, A's and B's: where these are alike, work has moved rather
+    /// Nanoseconds per operation in functions that only one arm has, under any name: A's and B's. If the two are alike, work has moved rather
     /// than grown.
     #[serde(rename = "only_baseline_ns")]
     pub gone: f64,
@@ -88,10 +88,10 @@ pub struct Causes {
     pub sampled: Option<Uncertain>,
 }
 
-/// What samples could not tell.
+/// What the samples could not resolve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Uncertain {
-    /// CPUs that were busy on the average, in the arm that kept more busy, and 1 at least: the time of all of them is divided among causes.
+    /// Mean number of busy CPUs in the arm that kept more of them busy, at least 1; the time of all of them is divided among causes.
     pub cpus: f64,
     /// Samples of the windows.
     #[serde(rename = "baseline_samples")]
@@ -115,45 +115,45 @@ pub struct NotToldApart {
 }
 
 impl Causes {
-    /// Nanoseconds that B takes more for one operation.
+    /// Nanoseconds by which B takes longer per operation.
     pub fn delta(&self) -> f64 {
         self.b - self.a
     }
 
-    /// The share of the difference that the first `n` causes explain; 1 is all of it.
+    /// The share of the difference that the first `n` causes explain; 1 is the whole difference.
     pub fn explained(&self, n: usize) -> f64 {
         let sum: f64 = self.causes.iter().take(n).map(Cause::delta).sum();
         if self.delta() == 0.0 { 0.0 } else { sum / self.delta() }
     }
 }
 
-/// How looking compares with judging.
+/// How the profiled trials compare with the judged ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Profiling {
-    /// Trials profiled, and those of them that gave every value of the judged trial of their slot, bit for bit.
+    /// Profiled trials, and how many of them reproduced every value of the judged trial of their slot, bit for bit.
     pub trials: usize,
     pub identical: usize,
-    /// CPU time of looking against that of judging, for the same trials; where they were sampled, how many times as slow their primaries were (geometric
-    /// mean). `None` where one is not known.
+    /// CPU time of the profiled trials divided by that of the same trials when judged; for sampled trials, how many times as slow their primaries
+    /// were (geometric mean). `None` if either is unknown.
     pub slow_down: Option<f64>,
-    /// All trials together, if they were sampled and not counted.
+    /// All trials together, if they were sampled rather than counted.
     pub sampled: Option<Sampled>,
 }
 
-/// Whether a line is a difference that wants explaining.
+/// Whether a line shows a difference that needs an explanation.
 pub fn differs(line: &Line) -> bool {
     let claims = !matches!(line.verdict, Verdict::Same | Verdict::Inconclusive | Verdict::Invalid);
     claims && (line.metric.primary || line.discovery())
 }
 
-/// The slots to be profiled: both arms of the first `pairs` pairs, for every comparison in which a line differs.
+/// The slots to profile: both arms of the first `pairs` pairs, for every comparison in which a line differs.
 pub fn slots(plan: &Plan, judgement: &Judgement, pairs: u32) -> Vec<u32> {
     let arms: BTreeSet<usize> =
         judgement.comparisons.iter().filter(|c| c.lines.iter().any(differs)).flat_map(|c| [0, c.arm]).collect();
     plan.slots.iter().filter(|s| s.pair < pairs && arms.contains(&s.arm)).map(|s| s.slot).collect()
 }
 
-/// The causes of every line that differs and has been profiled: comparison by comparison, in the order of its lines.
+/// The causes of every line that differs and was profiled: by comparison, in the order of its lines.
 pub fn causes(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Causes> {
     let mut all = Vec::new();
     for (index, comparison) in judgement.comparisons.iter().enumerate() {
@@ -196,14 +196,14 @@ fn of_line(
     Some(ranked(Causes { pairs: pairs.len(), a, b, causes, ..Causes::none(index, of) }))
 }
 
-/// What was seen of a window in a trial, and how it was sampled if it was.
+/// The evidence for a window in one trial, and how it was sampled, if it was.
 struct WindowEvidence<'a> {
     window: &'a Executed,
     how: Option<&'a Sampled>,
 }
 
 impl Causes {
-    /// Those of a line of which nothing is known.
+    /// The causes of a line about which nothing is known.
     fn none(comparison: usize, Explained { line, window }: Explained<'_>) -> Self {
         Self {
             comparison,
@@ -222,7 +222,7 @@ impl Causes {
     }
 }
 
-/// The same with its causes in their order, and what follows from them.
+/// Sorts the causes and computes the fields that depend on their order.
 fn ranked(mut found: Causes) -> Causes {
     let causes = &mut found.causes;
     found.gone = causes.iter().filter(|c| c.b == 0.0).map(|c| c.a).sum();
@@ -235,7 +235,7 @@ fn ranked(mut found: Causes) -> Causes {
     found
 }
 
-/// Adds a window's costs for one operation, weighted by `each`; the nanoseconds of one operation come back.
+/// Adds a window's costs per operation, weighted by `each`, and returns the nanoseconds of one operation.
 fn add<'a>(
     window: &'a Executed,
     each: f64,
@@ -248,13 +248,13 @@ fn add<'a>(
         instructions += count;
         *side(costs.entry(function).or_default()) += each * *count as f64 / operations;
     }
-    // Marks lie a few instructions inside of the readings of the clock, never outside.
+    // Marks lie a few instructions inside the clock readings, never outside.
     let waited = window.ns as f64 - instructions as f64;
     *side(costs.entry(WAITING).or_default()) += each * waited / operations;
     window.ns as f64 / operations
 }
 
-/// Causes, with a function that only A has put together with the one that only B has, where their names and costs say that they are the same.
+/// Merges a function that only A has with one that only B has where their names and costs show that they are the same function.
 fn renamed(costs: BTreeMap<&str, (f64, f64)>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let (mut gone, mut new) = (Vec::new(), Vec::new());
@@ -267,7 +267,7 @@ fn renamed(costs: BTreeMap<&str, (f64, f64)>) -> Vec<Cause> {
             new.push(Cause { name: name.to_owned(), formerly: None, a, b, se: None });
         }
     }
-    // The costliest first: it has the best claim to its likeness.
+    // The costliest first: it has the best claim to a similar name.
     new.sort_by(|x, y| y.b.total_cmp(&x.b));
     for mut cause in new {
         let former = (0..gone.len())
@@ -284,17 +284,17 @@ fn renamed(costs: BTreeMap<&str, (f64, f64)>) -> Vec<Cause> {
     causes
 }
 
-/// The share of its cost in the other arm below which a function is as good as gone: a last caller on some path.
+/// A function whose cost is below this share of its cost in the other arm counts as gone: one last caller may remain on some path.
 const HARDLY: f64 = 0.01;
 
-/// Share of words in common from which two names are taken for one function's: `mas_next_entry` and `mas_next_slot`, `next_uptodate_page` and
+/// Two names that share at least this part of their words count as one function: `mas_next_entry` and `mas_next_slot`, or `next_uptodate_page` and
 /// `next_uptodate_folio`, but not `vfs_read` and `vfs_write`.
 const ALIKE: f64 = 0.5;
 
-/// How many times as much the one may cost: a name that is alike and a cost that is not are two functions.
+/// Largest ratio of the two costs: functions with similar names but very different costs are two functions.
 const AS_MUCH: f64 = 4.0;
 
-/// Words in common, of all words (Jaccard), of two functions that may be one.
+/// The words that the names of two functions share, as a part of all their words (Jaccard); `None` if they cannot be one function.
 fn likeness(a: (&str, f64), b: (&str, f64)) -> Option<f64> {
     fn words(name: &str) -> BTreeSet<&str> {
         name.split(['_', ':', ' ', '.']).filter(|word| !word.is_empty()).collect()
@@ -304,7 +304,7 @@ fn likeness(a: (&str, f64), b: (&str, f64)) -> Option<f64> {
     (likeness >= ALIKE && a.1.max(b.1) <= AS_MUCH * a.1.min(b.1)).then_some(likeness)
 }
 
-/// How the trials that were profiled compare with the judged ones.
+/// Compares the profiled trials with the judged ones.
 pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Profiling {
     let judged = standing::standings(plan, records);
     let pairs: Vec<_> = evidence.iter().filter_map(|e| Some((e, judged.completed(e.slot)?))).collect();
@@ -329,7 +329,7 @@ pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Profil
     }
 }
 
-/// How many times as slow the primaries of trials were when they were profiled: the geometric mean.
+/// How many times as slow profiling made the primaries of the trials: the geometric mean.
 pub(super) fn slower(plan: &Plan, pairs: &[(&Values, &Record)]) -> Option<f64> {
     let mut logs = Vec::new();
     let primaries = || plan.workloads.iter().flat_map(|w| w.metrics.iter().filter(|m| m.primary).map(|m| (&w.name, m)));

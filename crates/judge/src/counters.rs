@@ -1,10 +1,10 @@
-//! Counters held against each other: what the kernel counted for one operation in each arm, with the interval of its change over the judged pairs.
+//! Comparison of counters: what the kernel counted per operation in each arm, and the interval of its change over the judged pairs.
 //!
-//! Where a counter stands at a few events in a trial, one more or less is chance: so what is less than a floor counts as the floor in a change, in both arms
-//! alike. The means are what was counted.
+//! A counter of only a few events in a trial varies by chance. In a change, a value below a floor therefore counts as the floor, in both arms alike.
+//! The means are the counted values.
 //!
-//! Invariant: a pure function of plan, records and judgement, on which no verdict depends. What a kernel does not tell in one arm has no change, and what is
-//! nothing in both arms is not a comparison, nor is what is the same in every pair: such ones do not enter the correction for their number.
+//! Invariant: a pure function of plan, records and judgement, on which no verdict depends. A counter that one arm's kernel does not report has no
+//! change. A counter that is 0 in both arms, or the same in every pair, is not tested and does not enter the correction for the number of counters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -26,7 +26,7 @@ use bigiron_model::record::Record;
 /// All counters of one comparison.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ComparedCounters {
-    /// By workload, window and name; without those that were 0 in both arms throughout.
+    /// By workload, window and name; without counters that were 0 in both arms throughout.
     #[serde(rename = "lines")]
     pub counters: Vec<ComparedCounter>,
     /// Names that were 0 in every window of every trial of both arms.
@@ -36,13 +36,13 @@ pub struct ComparedCounters {
     pub only_a: Vec<String>,
     #[serde(rename = "only_arm")]
     pub only_b: Vec<String>,
-    /// How many changes were tested.
+    /// Number of tested changes.
     pub tested: usize,
-    /// Nanoseconds that a reading took, on the average of all trials' means.
+    /// Nanoseconds for one reading: the mean of all trials' means.
     pub reading_ns: f64,
 }
 
-/// One counter of one window, one arm against the first.
+/// One counter of one window: an arm against the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComparedCounter {
     pub workload: String,
@@ -51,30 +51,31 @@ pub struct ComparedCounter {
     #[serde(rename = "counter")]
     pub name: String,
     pub unit: Unit,
-    /// Means over the pairs, for one operation unless it is an amount.
+    /// Means over the pairs, per operation unless it is an amount.
     #[serde(rename = "baseline_mean")]
     pub a: f64,
     #[serde(rename = "arm_mean")]
     pub b: f64,
-    /// Pairs in which both arms have it.
+    /// Pairs in which both arms have the counter.
     pub pairs: usize,
     #[serde(flatten)]
     pub change: CounterChange,
 }
 
-/// The change of a counter on the log scale; in per cent where it is serialised.
+/// The change of a counter on the log scale; serialised in per cent.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CounterChange {
     #[serde(rename = "change_percent", serialize_with = "in_percent")]
     pub mean: f64,
     #[serde(skip)]
     pub sd: f64,
-    /// `None` where the design is too small for one.
+    /// `None` where the design is too small for an interval.
     #[serde(rename = "ci95_percent", serialize_with = "both_in_percent")]
     pub ci95: Option<(f64, f64)>,
     /// Two-sided p of "no change".
     pub p: f64,
-    /// Adjusted by Benjamini–Hochberg over all tested counters of its workload; `None` if nothing was tested, since the arms are the same in every pair.
+    /// Adjusted by Benjamini–Hochberg over all tested counters of its workload; `None` if it was not tested because the arms are the same in every
+    /// pair.
     pub adjusted_p: Option<f64>,
 }
 
@@ -91,30 +92,30 @@ fn both_in_percent<S: Serializer>(ci: &Option<(f64, f64)>, serializer: S) -> Res
 }
 
 impl ComparedCounter {
-    /// Whether it differs, and survives the correction for the number of counters.
+    /// Whether the counter differs and the difference survives the correction for the number of counters.
     pub fn discovery(&self) -> bool {
         self.change.adjusted_p.is_some_and(|p| p <= ALPHA)
     }
 
-    /// Whether its own interval excludes no change.
+    /// Whether its own interval excludes "no change".
     pub fn differs(&self) -> bool {
         self.change.adjusted_p.is_some() && self.change.ci95.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
     }
 }
 
-/// What an arm has of one window, or of a workload's amounts: numbers by name, and what they are divided by.
+/// One arm's counters of one window, or a workload's amounts: numbers by name, and their divisor.
 struct WindowNumbers<'a> {
     by_name: BTreeMap<&'a str, Option<f64>>,
     per: f64,
 }
 
-/// Requests from which on their mean size says something.
+/// Fewest requests for which a mean size is meaningful.
 const FEWEST_REQUESTS: f64 = 10.0;
 
-/// A workload and, unless amounts are meant, the metrics that have the same windows in all trials.
+/// A workload and the metrics that have the same windows in all trials; no metrics stand for the workload's amounts.
 type CounterScope = (String, Vec<String>);
 
-/// By comparison, in the judgement's order; empty where nothing was counted or the study is not finished. Ends early if `stop` is set.
+/// The counters of each comparison, in the judgement's order; empty if nothing was counted or the study is not finished. Ends early if `stop` is set.
 pub fn counters(
     plan: &Plan,
     records: &[Record],
@@ -176,7 +177,7 @@ fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool)
     Ok(found)
 }
 
-/// What was counted in both trials of a pair.
+/// The counters of both trials of a pair.
 fn both<'a>(pair: &Pair<'a>) -> Option<[&'a TrialCounters; 2]> {
     let of = |standing: &SlotStanding<'a>| match standing {
         SlotStanding::Completed(record) => record.counters.as_ref(),
@@ -185,7 +186,7 @@ fn both<'a>(pair: &Pair<'a>) -> Option<[&'a TrialCounters; 2]> {
     Some([of(&pair.a)?, of(&pair.b)?])
 }
 
-/// All windows of the plan's workloads that were counted, in the order of its metrics, each workload's amounts after its windows.
+/// All windows of the plan's workloads in which counters were read, in the order of the metrics; each workload's amounts follow its windows.
 fn places(plan: &Plan, read: &[(Order, [&TrialCounters; 2])]) -> Vec<CounterScope> {
     let mut places: Vec<CounterScope> = Vec::new();
     let trials = || read.iter().flat_map(|(_, of)| of.iter());
@@ -195,7 +196,7 @@ fn places(plan: &Plan, read: &[(Order, [&TrialCounters; 2])]) -> Vec<CounterScop
             of.map(|w| w.metrics.clone()).collect()
         };
         let trials: Vec<Vec<Vec<String>>> = trials().map(windows).collect();
-        // Whether two metrics are always explained by the same windows.
+        // Whether the same windows always explain two metrics.
         let together = |x: &String, y: &String| trials.iter().flatten().all(|of| of.contains(x) == of.contains(y));
         let first = places.len();
         for metric in workload.metrics.iter().map(|m| &m.name) {
@@ -223,10 +224,10 @@ fn numbers<'a>(counters: &'a TrialCounters, (workload, metrics): &CounterScope) 
     let mut by_name: BTreeMap<&str, Option<f64>> =
         counters.counts(window).into_iter().map(|(name, n)| (name, n.map(|n| n as f64))).collect();
     let per = window.operations as f64;
-    // Of a size there is a mean where there was a request.
+    // A mean size exists only where there was a request.
     for (name, bytes, requests) in words::SIZES {
         if let (Some(Some(bytes)), Some(Some(requests))) = (by_name.get(bytes), by_name.get(requests)) {
-            // Divided by operations like everything else, which gives the size again.
+            // Everything is divided by operations later; that division restores the size.
             let size = (*requests >= FEWEST_REQUESTS).then(|| bytes / requests * per);
             by_name.insert(name, size);
         }
@@ -234,12 +235,12 @@ fn numbers<'a>(counters: &'a TrialCounters, (workload, metrics): &CounterScope) 
     Some(WindowNumbers { by_name, per })
 }
 
-/// What an arm has of a counter, if it is known.
+/// An arm's value of a counter, if it is known.
 fn known(of: &WindowNumbers<'_>, name: &str) -> Option<f64> {
     of.by_name.get(name).copied().flatten()
 }
 
-/// A counter of a window over all pairs in which it is known in both arms; `None` if it is in none, or 0 in all.
+/// A counter of a window over all pairs in which both arms have it; `None` if there is no such pair or all values are 0.
 fn counter(
     plan: &Plan,
     designs: &Designs,
@@ -251,7 +252,7 @@ fn counter(
     let pairs: Vec<(Order, f64, f64, f64)> = numbers
         .iter()
         .filter_map(|(order, [a, b])| {
-            // Both arms' floor is the same, though they may have done unequal numbers of operations.
+            // Both arms have the same floor, although they may have done unequal numbers of operations.
             let floor = words::floor(unit) / if words::is_amount(name) { 1.0 } else { a.per.min(b.per) };
             Some((*order, known(a, name)? / a.per, known(b, name)? / b.per, floor))
         })
@@ -277,7 +278,7 @@ fn counter(
         b: mean(|p| p.2),
         pairs: pairs.len(),
         change: CounterChange {
-            // Never a negative zero.
+            // Avoids a negative zero.
             mean: inference.mean() + 0.0,
             sd: inference.sd(),
             ci95: inference.interval(0.05),

@@ -1,4 +1,4 @@
-//! Plans and records made up for tests of the judge and the report.
+//! Made-up plans and records for tests of the judge and the report.
 //!
 //! Invariant: everything is a function of the arguments; the noise is a hash, not a generator.
 
@@ -224,7 +224,7 @@ pub fn void(record: &mut Record) {
     record.guest = None;
 }
 
-/// Adds a line to what the guest's kernel logged.
+/// Adds a complaint to the guest's kernel log.
 pub fn complain(record: &mut Record, class: &str, line: &str) {
     record.complaints.push(Complaint { class: class.into(), line: line.into() });
 }

@@ -1,19 +1,19 @@
-//! What is inferred from a line's pairs: by the coin that ordered them, or, in a screening, by Student's t.
+//! Inference from a line's pairs: by the coin that ordered them (flip interval), or, in a screening, by Student's t.
 //!
-//! Invariant: a design of 8 pairs or more is judged by the flip interval, whatever the data; only what is too small for one is screened.
+//! Invariant: a design of 8 pairs or more is judged by the flip interval, whatever the data; only a smaller design is a screening.
 
 use bigiron_stats::{Designs, Flip, Student, Tails, power};
 
 use bigiron_model::plan::Plan;
 
-/// Pairs of a line, in improvement orientation, under the design's own test.
+/// The pairs of a line, oriented so that positive is an improvement, with the design's own test.
 pub(super) enum Inference {
     Flip(Flip),
     Screening(Student),
 }
 
 impl Inference {
-    /// `ab`, `ba`: improvements (log scale) of the pairs run A-then-B and B-then-A; `designs`: those of `plan`'s seed.
+    /// `ab`, `ba`: improvements (log scale) of the pairs run A-then-B and B-then-A; `designs`: the designs of `plan`'s seed.
     pub(super) fn new(plan: &Plan, designs: &Designs, ab: &[f64], ba: &[f64]) -> Self {
         if plan.is_screening() {
             let all: Vec<f64> = ab.iter().chain(ba).copied().collect();
@@ -51,7 +51,7 @@ impl Inference {
         }
     }
 
-    /// The smallest effect seen with 80 % power from this many pairs; infinite if none would be.
+    /// The smallest effect that this number of pairs detects with 80 % power; infinite if there is none.
     pub(super) fn mde(&self, pairs: usize) -> f64 {
         match self {
             Inference::Flip(flip) => power::mde(pairs, flip.sd()),

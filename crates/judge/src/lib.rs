@@ -1,7 +1,7 @@
 //! The judge: plan and records in, comparisons and verdicts out.
 //!
-//! Invariant: [`judge`] is a pure function and does not depend on the order of the records, so a report can be made again from a
-//! study's folder, on another machine, years later. Numbers here are on the log scale; `report` turns them into what people read.
+//! Invariant: [`judge`] is a pure function and does not depend on the order of the records, so a report can be made again from a study's folder, on
+//! another machine, years later. Numbers here are on the log scale; `report` converts them for readers.
 
 pub mod aa;
 pub mod calls;
@@ -41,35 +41,35 @@ use bigiron_model::record::Record;
 /// Family-wise error rate of the primaries (Holm) and false discovery rate of the exploratory metrics (Benjamini–Hochberg).
 pub const ALPHA: f64 = 0.05;
 
-/// How far the study is.
+/// How complete the study is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// Every slot has a result.
     Finished,
-    /// Some slots have none: nothing is estimated, so that nobody stops a study because of what it says so far.
+    /// Some slots have none. Nothing is estimated, so that nobody stops a study because of an interim result.
     Unfinished,
-    /// On the wall clock, more than a quarter of the pairs went void: the study is invalid, however often it is resumed. Under
-    /// another clock a void trial leaves no trace in the result of the next attempt.
+    /// On the wall clock, more than a quarter of the pairs became void: the study is invalid, however often it is resumed. Under another clock a void
+    /// trial does not affect the result of the next attempt.
     Spoilt,
 }
 
-/// What the judge makes of a study.
+/// The judge's result for a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     pub state: State,
-    /// Slots in the plan, and those with a result.
+    /// Number of slots in the plan, and of slots with a result.
     pub planned: u32,
     pub done: u32,
-    /// How often a pair went void through the host's fault.
+    /// How often a pair became void because the host spoilt a trial.
     pub void_pairs: u32,
-    /// One per arm, in the plan's order.
+    /// One for each arm, in the plan's order.
     pub survival: Vec<Survival>,
-    /// One per arm after the first.
+    /// One for each arm after the first.
     pub comparisons: Vec<Comparison>,
     /// Over all arms; `None` while unfinished.
     pub verdict: Option<Verdict>,
-    /// Records that stand for nothing, and why.
+    /// Records that do not count, and why.
     pub set_aside: Vec<SetAside>,
 }
 
@@ -93,12 +93,12 @@ impl Comparison {
     }
 }
 
-/// Judges a study. Total: it answers for any plan and any records, and says what it could not use.
+/// Judges a study. Total: it accepts any plan and any records, and reports what it could not use.
 pub fn judge(plan: &Plan, records: &[Record]) -> Judgement {
-    judge_until(plan, records, &AtomicBool::new(false)).expect("Nobody stops it")
+    judge_until(plan, records, &AtomicBool::new(false)).expect("`stop` is never set")
 }
 
-/// The same, unless `stop` is set before it has finished: many metrics of many arms in many pairs take seconds.
+/// Like [`judge`], but ends early if `stop` is set: many metrics of many arms in many pairs take seconds.
 pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result<Judgement, Stopped> {
     let standings = standing::standings(plan, records);
     let done = standings.slots.iter().filter(|s| !matches!(s, SlotStanding::Missing)).count();
@@ -112,7 +112,7 @@ pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result
     let survival = survival::survival(plan, &standings);
 
     let pairs: Vec<Vec<Pair<'_>>> = (1..plan.arms.len()).map(|arm| line::pairs(plan, &standings.slots, arm)).collect();
-    // Without a clock there is survival and verification, and no number to compare.
+    // Without a clock there are survival and verification, and no numbers to compare.
     let has_lines = state == State::Finished && plan.clock != Clock::None;
     let metrics = || plan.workloads.iter().flat_map(|w| w.metrics.iter().map(move |m| (w.name.as_str(), m)));
     let planned: Vec<_> = pairs.iter().filter(|_| has_lines).flat_map(|p| metrics().map(move |of| (p, of))).collect();

@@ -1,6 +1,6 @@
 //! A line: one metric of one workload, one arm against the first.
 //!
-//! Invariant: every planned pair is either in the estimate or counted under what it lacks; none is dropped in silence.
+//! Invariant: every planned pair is either in the estimate or counted by what it lacks; none is dropped silently.
 
 use bigiron_stats::{Designs, Verdict, multiplicity, power, shape, suite, verdict};
 use serde::{Serialize, Serializer};
@@ -20,7 +20,7 @@ pub enum Order {
     Ba,
 }
 
-/// A planned pair of one comparison with what stands in its two slots.
+/// A planned pair of one comparison with the standings of its two slots.
 pub struct Pair<'a> {
     pub pair: u32,
     pub order: Order,
@@ -45,7 +45,7 @@ pub struct Delta {
 pub struct Missing {
     /// A side failed.
     pub failed: u32,
-    /// Both sides completed but one did not deliver a value of this metric that its kind takes.
+    /// Both sides completed, but one did not deliver a valid value of this metric.
     pub absent: u32,
 }
 
@@ -55,23 +55,23 @@ impl Missing {
     }
 }
 
-/// What the pairs say. All on the log scale, in the metric's own direction: positive is a larger number in B.
+/// The estimate from the pairs, on the log scale and in the metric's own direction: positive is a larger number in B.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The mean of D over the two orders: ln of the ratio of geometric means.
+    /// The mean of D over the two orders: the ln of the ratio of geometric means.
     pub mean: f64,
     /// Standard deviation of D within its order.
     pub sd: f64,
-    /// `None` where the design is too small for such an interval.
+    /// `None` where the design is too small for an interval.
     pub ci95: Option<(f64, f64)>,
     pub ci90: Option<(f64, f64)>,
     /// Two-sided p of "no change".
     #[serde(skip)]
     pub p: f64,
-    /// The smallest effect that would have been seen with 80 % power; `None` where the design could see none.
+    /// The smallest effect that would have been detected with 80 % power; `None` where the design could detect none.
     #[serde(rename = "smallest_visible")]
     pub mde: Option<f64>,
-    /// The arms seem to vary unlike each other, so the interval may fall short of its 95 % (see `bigiron_stats::shape`).
+    /// One arm seems to vary more than the other, so the interval may cover less than 95 % (see `bigiron_stats::shape`).
     #[serde(skip)]
     pub uneven: bool,
 }
@@ -101,14 +101,14 @@ pub struct Line {
     /// What the line alone would say, where the correction for the number of primaries took it back.
     #[serde(skip)]
     pub unadjusted: Option<Verdict>,
-    /// `same`, and yet the 95 % interval excludes no change.
+    /// The verdict is `same`, although the 95 % interval excludes no change.
     pub tiny: bool,
-    /// p of what the verdict claims (against the margin for better and worse, against no change for the slight ones); 1 if it claims
-    /// no difference. Exploratory lines: p of "no change".
+    /// p of the verdict's claim (against the margin for better and worse, against no change for the slight ones); 1 if it claims no difference.
+    /// Exploratory lines: p of "no change".
     pub claim_p: f64,
-    /// The same adjusted: Holm over all primaries, Benjamini–Hochberg over all exploratory lines.
+    /// `claim_p`, adjusted: Holm over all primaries, Benjamini–Hochberg over all exploratory lines.
     pub adjusted_p: f64,
-    /// About how many more pairs would settle an inconclusive line, should the effect and its spread stay what they are.
+    /// About how many more pairs would settle an inconclusive line, if the effect and its spread stay the same.
     pub more_pairs: Option<u32>,
 }
 
@@ -117,7 +117,7 @@ fn by_name<S: Serializer>(verdict: &Verdict, serializer: S) -> Result<S::Ok, S::
 }
 
 impl Line {
-    /// Whether the line is a difference that survives the correction it is subject to.
+    /// Whether the line shows a difference that survives its correction.
     pub fn discovery(&self) -> bool {
         self.adjusted_p <= ALPHA
     }
@@ -138,14 +138,14 @@ pub fn pairs<'a>(plan: &Plan, slots: &[SlotStanding<'a>], arm: usize) -> Vec<Pai
     pairs
 }
 
-/// One line, not yet adjusted for the number of all.
+/// One line, before the adjustment for the number of lines.
 pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Line {
     let (deltas, missing) = deltas(workload, def, pairs);
-    // A kind without a margin would make every difference matter: a plan has them all, an old one may lack a new kind.
+    // Without a margin every difference would matter. A plan has a margin for every kind of its time; an old plan may lack a new kind.
     let margin = plan.margins.get(&def.kind).copied().unwrap_or(0.0).max(0.0);
     let log_margin = margin.ln_1p();
 
-    // The verdict is about improvement: a metric where lower is better is mirrored going in, and mirrored back coming out.
+    // The verdict is about improvement: a metric where lower is better is mirrored on input and mirrored back on output.
     let sign = match def.better {
         Better::Higher => 1.0,
         Better::Lower => -1.0,
@@ -206,7 +206,7 @@ fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, M
                 }
             }
             (SlotStanding::Failed(_), _) | (_, SlotStanding::Failed(_)) => missing.failed += 1,
-            // A study with such slots is not estimated.
+            // A study with missing slots is not estimated.
             (SlotStanding::Missing, _) | (_, SlotStanding::Missing) => {}
         }
     }
@@ -222,7 +222,7 @@ fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| (values.map(f64::ln).sum::<f64>() / n as f64).exp())
 }
 
-/// Zero stays a positive zero.
+/// Mirrors `x`, and keeps zero positive.
 fn mirror(sign: f64, x: f64) -> f64 {
     sign * x + 0.0
 }
@@ -231,10 +231,10 @@ fn mirror_interval(sign: f64, (low, high): (f64, f64)) -> (f64, f64) {
     if sign < 0.0 { (mirror(sign, high), mirror(sign, low)) } else { (low, high) }
 }
 
-/// Adjusts for the number of lines, over all comparisons of the study: Holm over the primaries, taking back what does not survive;
-/// Benjamini–Hochberg over the rest. Then says of every inconclusive line how many more pairs would settle it.
+/// Adjusts for the number of lines, over all comparisons of the study: Holm over the primaries, withdrawing claims that do not survive;
+/// Benjamini–Hochberg over the rest. Then computes how many more pairs would settle each inconclusive line.
 ///
-/// A primary that claims no difference enters with p = 1: it takes part in the count and never helps another one through.
+/// A primary that claims no difference enters with p = 1: it counts, but never helps another claim to survive.
 pub fn adjust(comparisons: &mut [Comparison]) {
     let (mut primaries, mut others): (Vec<&mut Line>, Vec<&mut Line>) =
         comparisons.iter_mut().flat_map(|c| &mut c.lines).partition(|l| l.metric.primary);
@@ -253,15 +253,15 @@ pub fn adjust(comparisons: &mut [Comparison]) {
     }
 }
 
-/// The largest number of further pairs worth naming; beyond it, less noise or a wider margin is the way.
+/// The largest number of further pairs worth suggesting; above it, reduce the noise or widen the margin.
 const MOST_MORE_PAIRS: u32 = 1_000;
 
-/// About how many more pairs would settle an inconclusive line, if the truth is the estimate. A claim that the correction took back needs
-/// enough pairs for its p to pass among `family` primaries.
+/// About how many more pairs would settle an inconclusive line, if the estimate is the truth. A claim that the correction withdrew needs enough pairs
+/// for its p to survive among `family` primaries.
 fn more_pairs(line: &Line, family: usize) -> Option<u32> {
     let estimate = line.estimate.filter(|_| line.verdict == Verdict::Inconclusive)?;
     let needed = match line.unadjusted {
-        // Without a margin to be inside of, only the distance from it, or from no change, can settle the claim.
+        // No margin has to contain the interval here; only the distance from the margin, or from no change, can settle the claim.
         Some(Verdict::Better | Verdict::Worse) => {
             power::pairs_to_settle(estimate.mean.abs() - line.log_margin, estimate.sd, 0.0)?
         }

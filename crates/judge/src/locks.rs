@@ -1,9 +1,9 @@
-//! What lines that differ waited for: locks of the kernel by who wanted them, and futexes by program, ranked by the difference of their waiting for one
+//! What the lines that differ waited for: kernel locks by caller, and futexes by program, ranked by the difference of their waiting per
 //! operation.
 //!
-//! Waiting is added up over all that wait, so that it may be longer than what an operation takes.
+//! Waiting is summed over all waiters, so it can exceed the duration of an operation.
 //!
-//! Invariant: a pure function of plan, judgement, records and evidence. Figures are what was recorded, divided by operations; nothing is estimated.
+//! Invariant: a pure function of plan, judgement, records and evidence. Figures are recorded values divided by operations; nothing is estimated.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ use bigiron_model::record::Record;
 use bigiron_model::values::Values;
 use bigiron_model::waits::{LockStat, Traced, TrialWaits, WaitTally, WindowWaits};
 
-/// All that is known of waiting.
+/// Everything known about waiting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Locks {
     pub traced: Option<HowTraced>,
     pub lines: Vec<Contended>,
-    /// Arms whose kernel tells of no waits, and why.
+    /// Arms whose kernel reports no waits, and why.
     pub untold: Vec<(String, String)>,
 }
 
-/// How trials were traced, all together.
+/// How the trials were traced, all together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HowTraced {
     pub trials: usize,
-    /// How many times as slow the primaries were: the geometric mean. `None` if it is not known.
+    /// How many times as slow tracing made the primaries: the geometric mean. `None` if it is unknown.
     pub slow_down: Option<f64>,
     pub events: u64,
     pub lost: u64,
@@ -56,9 +56,9 @@ pub struct Contended {
     pub b_ns: f64,
     /// All locks together.
     pub total: CostPair,
-    /// The largest difference of waiting first.
+    /// Largest difference of waiting first.
     pub locks: Vec<Lock>,
-    /// The same by program.
+    /// Futexes by program, in the same order.
     pub futexes: Vec<NamedCost>,
     /// The kernels' own accounts of the workload in the first pair, if both keep one.
     #[serde(rename = "lock_stat")]
@@ -83,7 +83,7 @@ pub struct Lock {
     pub name: Option<String>,
     #[serde(flatten)]
     pub cost: CostPair,
-    /// The largest difference first.
+    /// Largest difference first.
     pub callers: Vec<NamedCost>,
 }
 
@@ -107,15 +107,15 @@ pub struct CostPair {
     pub share: Option<f64>,
 }
 
-/// Waiting.
+/// The waits of one arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct WaitCost {
-    /// Waits for one operation, and those of them that never slept.
+    /// Waits per operation, and those among them that never slept.
     pub waits: f64,
     pub spun: f64,
-    /// Nanoseconds for one operation.
+    /// Nanoseconds per operation.
     pub ns: f64,
-    /// Of one wait.
+    /// Mean and maximum of one wait.
     pub mean_ns: f64,
     pub max_ns: f64,
     /// Share of all CPUs' time that went into spinning.
@@ -129,7 +129,7 @@ impl Contended {
     }
 }
 
-/// A difference below this share of the whole is none.
+/// A difference below this share of the whole counts as none.
 const LITTLE: f64 = 0.001;
 
 /// What `delta` is of the difference between two times of an operation.
@@ -179,7 +179,7 @@ fn how(plan: &Plan, records: &[Record], waiting: &[TrialWaits]) -> HowTraced {
 struct Arm {
     operations: f64,
     ns: f64,
-    /// Nanoseconds of all CPUs.
+    /// Nanoseconds summed over all CPUs.
     cpu_ns: f64,
 }
 
@@ -267,7 +267,7 @@ fn of_line(
     })
 }
 
-/// The largest difference first; of equal ones those that wait longest, then by name.
+/// Largest difference first; equal ones by longest wait, then by name.
 fn ranked<T>(mut all: Vec<T>, key: impl Fn(&T) -> (CostPair, String)) -> Vec<T> {
     all.sort_by(|x, y| {
         let ((of_x, name_x), (of_y, name_y)) = (key(x), key(y));
@@ -299,7 +299,7 @@ mod tests {
             line.locks[0].cost.b,
             WaitCost { waits: 1.0, spun: 0.0, ns: 120.0, mean_ns: 120.0, max_ns: 300.0, cpu: 0.0 }
         );
-        // 100 ns of spinning in 10,000 of two CPUs.
+        // 100 ns of spinning in 10,000 ns on each of two CPUs.
         assert_eq!((line.total.a.waits, line.total.a.spun, line.total.a.cpu), (1.5, 1.0, 0.005));
         assert_eq!((line.futexes[0].name.as_str(), line.futexes[0].cost.delta), ("init", 50.0));
         let how = found.traced.unwrap();
@@ -326,7 +326,7 @@ mod tests {
         let found = Locks::new(&plan, &records, &judgement, &waiting);
         assert_eq!(found.untold, [("debian:6.1".to_owned(), "Linux 5.10 has none".to_owned())]);
         assert_eq!(Locks::new(&plan, &records, &judgement, &[]), Locks::default());
-        // Nothing of a pair of which one arm is missing.
+        // A pair with one arm missing contributes nothing.
         assert_eq!(Locks::new(&plan, &records, &judgement, &waiting[..1]).lines, []);
     }
 

@@ -1,6 +1,6 @@
-//! Stacks of a line's windows in both arms, as a tree of functions and those that they called.
+//! Stacks of a line's windows in both arms, as a tree of functions and their callees.
 //!
-//! Invariant: what a function costs is what it cost itself and what all that it called cost; children stand in the order of their names.
+//! Invariant: the cost of a function is its own cost plus that of everything it called; children are sorted by name.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use super::causes::Causes;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::plan::Plan;
 
-/// A function in its place below its callers.
+/// A function at its place below its callers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
-    /// Nanoseconds of each arm for one operation, with all that it called: means over the pairs.
+    /// Nanoseconds of each arm per operation, including everything it called: means over the pairs.
     pub a: f64,
     pub b: f64,
     pub called: BTreeMap<String, Frame>,
 }
 
-/// The stacks of one line: the root is what all of them cost.
+/// The stacks of one line: the root holds the cost of all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stacks {
     pub comparison: usize,
@@ -46,7 +46,7 @@ impl Frame {
     }
 }
 
-/// The stacks of a line whose causes are known, from what was kept of each slot's (see [`Evidence::stacks`]); `None` if nothing was sampled.
+/// The stacks of a line whose causes are known, from the stacks stored for each slot (see [`Evidence::stacks`]); `None` if nothing was sampled.
 pub fn of_line(
     plan: &Plan,
     judgement: &Judgement,

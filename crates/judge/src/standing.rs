@@ -1,7 +1,7 @@
-//! Which record stands for each slot of the plan.
+//! The record that counts for each slot of the plan.
 //!
-//! Invariant: the answer is the session's own ([`SlotTally`]), does not depend on the order of the records, and no record is passed over in
-//! silence: each one stands for its slot, is void, was voided with its pair, or is set aside with a reason.
+//! Invariant: the answer is the session's own ([`SlotTally`]) and does not depend on the order of the records. No record is silently ignored: each
+//! one counts for its slot, is void, was voided with its pair, or is set aside with a reason.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use bigiron_model::record::{OLDEST, Outcome, Record, SCHEMA};
 use bigiron_model::store::SlotTally;
 use bigiron_model::store::tally;
 
-/// What is known of a slot.
+/// The standing of a slot.
 #[derive(Clone, Copy, Debug)]
 pub enum SlotStanding<'a> {
     /// All workloads ran and verified.
@@ -22,7 +22,7 @@ pub enum SlotStanding<'a> {
     Missing,
 }
 
-/// A record that stands for nothing, and why.
+/// A record that does not count, and why.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SetAside {
     pub slot: u32,
@@ -36,12 +36,12 @@ pub struct Standings<'a> {
     pub set_aside: Vec<SetAside>,
     /// Trials that the host spoilt, in the order of slots and attempts.
     pub void: Vec<&'a Record>,
-    /// How often a pair went void: distinct (pair, attempt) with a void trial.
+    /// How often a pair became void: distinct (pair, attempt) with a void trial.
     pub void_pairs: u32,
 }
 
 impl<'a> Standings<'a> {
-    /// The record that was judged of `slot`, if that trial completed. Other completed records of it were superseded.
+    /// The record that counts for `slot`, if that trial completed. Other completed records of the slot were superseded.
     pub fn completed(&self, slot: u32) -> Option<&'a Record> {
         match self.slots.get(slot as usize)? {
             SlotStanding::Completed(record) => Some(record),
@@ -50,7 +50,7 @@ impl<'a> Standings<'a> {
     }
 }
 
-/// Finds the record that stands for each slot.
+/// Finds the record that counts for each slot.
 pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
     let mut set_aside = Vec::new();
     let mut fitting: Vec<&Record> = Vec::new();
@@ -60,7 +60,7 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
             None => fitting.push(record),
         }
     }
-    // The tally takes the first of several records that could stand for a slot: make that the same one in every order.
+    // The tally takes the first of several records that could count for a slot; sorting makes that the same record in every order.
     let key = |r: &Record| (r.slot, r.attempt, matches!(r.outcome, Outcome::Completed));
     let text = |r: &Record| serde_json::to_string(r).unwrap_or_default();
     fitting.sort_by(|x, y| key(x).cmp(&key(y)).then_with(|| text(x).cmp(&text(y))));
@@ -81,7 +81,7 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
         });
     }
     let void: Vec<&Record> = fitting.iter().copied().filter(|r| matches!(r.outcome, Outcome::Void { .. })).collect();
-    // On the wall clock a void trial takes its partner's result with it; that is the design and needs no remark.
+    // On the wall clock a void trial also voids its partner's result; that is the design and needs no remark.
     let voided =
         |r: &Record| plan.clock == Clock::Wall && void.iter().any(|v| v.pair == r.pair && v.attempt >= r.attempt);
     for (record, counted) in fitting.iter().zip(counted) {
@@ -108,7 +108,7 @@ fn misfit(plan: &Plan, record: &Record) -> Option<String> {
     let Some(arm) = plan.arms.iter().position(|a| a.name == record.arm) else {
         return Some(format!("The plan has no arm `{}`", record.arm));
     };
-    // A plan numbers its slots from 0 in their order; the tally relies on it.
+    // A plan numbers its slots from 0 in order; the tally relies on it.
     let Some(slot) = plan.slots.get(record.slot as usize).filter(|s| s.slot == record.slot) else {
         return Some("The plan has no such slot".to_owned());
     };
@@ -123,11 +123,11 @@ fn misfit(plan: &Plan, record: &Record) -> Option<String> {
     }
     let kernel = &plan.arms[arm].kernel;
     if record.image_sha256 != kernel.image_sha256 {
-        return Some("It booted another kernel image than the plan's".to_owned());
+        return Some("It booted a kernel image other than the plan's".to_owned());
     }
     match &record.guest {
         Some(guest) if guest.release != kernel.release => {
-            Some(format!("The guest said it was {}; the plan wants {}", guest.release, kernel.release))
+            Some(format!("The guest ran {}; the plan wants {}", guest.release, kernel.release))
         }
         _ => None,
     }

@@ -1,7 +1,7 @@
 //! The suite verdict: one word for one arm against the first.
 //!
-//! Invariant: the rule is total, and a failed boot never turns a verdict into a friendlier one: a failure of the arm makes it `worse`, a
-//! failure of the baseline alone makes it `inconclusive`. Where no boot of either completed, neither is worse: `inconclusive`.
+//! Invariant: the rule is total, and a failed boot never makes a verdict better: a failure of the arm makes it `worse`, a failure of the baseline
+//! alone makes it `inconclusive`. Where no boot of either completed, neither is worse: `inconclusive`.
 
 use bigiron_stats::Verdict;
 use serde::Serialize;
@@ -29,22 +29,22 @@ pub enum Reason {
     Failed,
     /// The arm's kernel complained in these classes and the baseline's did not: `worse`.
     Complained { classes: Vec<String> },
-    /// On the wall clock, more than a quarter of the pairs went void: `invalid`.
+    /// On the wall clock, more than a quarter of the pairs became void: `invalid`.
     TooManyVoid,
     /// The machine failed its last A/A check before the study: `invalid`.
     FailedCheck,
     /// Only the baseline failed boots: `inconclusive`.
     BaselineFailed,
-    /// No clock, so nothing but survival was looked at, and both arms survived: `inconclusive`.
+    /// No clock, so only survival was compared, and both arms survived: `inconclusive`.
     NoClock,
-    /// The primaries decided: `worse` if any is worse or slightly worse, else `invalid` or `inconclusive` if any is, else the
-    /// best word among them (no workload regressed). Names the workloads that carried the verdict.
+    /// The primaries decided: `worse` if any is worse or slightly worse; else `invalid` or `inconclusive` if any is; else the best verdict among them
+    /// (no workload regressed). Names the workloads that decided.
     Primaries { workloads: Vec<String> },
 }
 
 /// One arm against the first.
 ///
-/// `spoilt`: whether too many pairs went void.
+/// `spoilt`: whether too many pairs became void.
 pub fn suite(plan: &Plan, spoilt: bool, comparison: &Comparison, baseline: &Survival, arm: &Survival) -> Suite {
     let died = |of: &Survival| of.boots > 0 && of.completed == 0;
     if died(arm) && died(baseline) {
@@ -78,8 +78,8 @@ pub fn suite(plan: &Plan, spoilt: bool, comparison: &Comparison, baseline: &Surv
     Suite { verdict, reason: Reason::Primaries { workloads } }
 }
 
-/// What a primary's line counts as. "No workload regressed" needs no correction for their number (every line must pass, Berger 1982), so
-/// an improvement that the correction took back still counts as no regression.
+/// The verdict as which a primary's line counts. "No workload regressed" needs no correction for the number of primaries (every line must pass,
+/// Berger 1982), so an improvement that the correction withdrew still counts as no regression.
 fn weight(line: &Line) -> Verdict {
     match line.unadjusted {
         Some(Verdict::Better | Verdict::SlightlyBetter) => Verdict::Same,
@@ -87,8 +87,8 @@ fn weight(line: &Line) -> Verdict {
     }
 }
 
-/// One word for several verdicts that must all hold: `worse` if any is worse or slightly worse; else `invalid`, else `inconclusive`, if
-/// any is; else (every one is `same` or better) the best of them. Nothing at all is `inconclusive`.
+/// One verdict for several that must all hold: `worse` if any is worse or slightly worse; else `invalid`, else `inconclusive`, if any is; else (every
+/// one is `same` or better) the best of them. No verdicts at all give `inconclusive`.
 pub fn combine(verdicts: impl IntoIterator<Item = Verdict>) -> Verdict {
     let verdicts: Vec<Verdict> = verdicts.into_iter().collect();
     let any = |v: Verdict| verdicts.contains(&v);

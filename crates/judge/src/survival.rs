@@ -1,4 +1,4 @@
-//! What became of each arm's boots, and what of it weighs against an arm.
+//! How each arm's boots ended, and which of these outcomes count against the arm.
 //!
 //! Invariant: every result of a guest is counted exactly once, as completed or under its failure.
 
@@ -10,7 +10,7 @@ use super::standing::{SlotStanding, Standings};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Outcome, Record};
 
-/// The class of kernel complaint that is shown first but does not by itself decide.
+/// The class of kernel complaint that is reported but does not decide a verdict by itself.
 const UNDECIDING: &str = "warning";
 
 /// How one arm's boots ended.
@@ -19,10 +19,10 @@ pub struct Survival {
     pub arm: String,
     /// Boots planned.
     pub planned: u32,
-    /// Boots that gave a result: completed + failed.
+    /// Boots with a result: completed + failed.
     pub boots: u32,
     pub completed: u32,
-    /// Trials that the host spoilt: run again, or still to be.
+    /// Trials that the host spoilt, whether rerun yet or not.
     pub void: u32,
     /// The distinct causes, in the order of slots.
     pub void_causes: Vec<String>,
@@ -47,11 +47,11 @@ pub struct FailedTrial {
     pub slot: u32,
     pub pair: u32,
     pub message: String,
-    /// Files kept of it, relative to the study's folder.
+    /// Its artefacts, relative to the study's folder.
     pub artifacts: Vec<String>,
 }
 
-/// The boots whose kernel log had lines of one class.
+/// The boots whose kernel log has lines of one class.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Complaints {
     /// As in [`bigiron_model::record::Complaint::class`].
@@ -62,10 +62,10 @@ pub struct Complaints {
 }
 
 impl Complaints {
-    /// Distinct lines kept per class: enough to recognise the trouble, the rest is in the artefacts.
+    /// Distinct lines kept per class: enough to recognise the defect; the artefacts hold the rest.
     pub const KEPT: usize = 3;
 
-    /// Whether a class that is new in an arm decides against it. Every class but `warning` does, unknown ones included.
+    /// Whether a class that is new in an arm decides against it. Every class except `warning` does, even an unknown one.
     pub fn decides(&self) -> bool {
         self.class != UNDECIDING
     }
@@ -77,7 +77,7 @@ impl Survival {
         self.boots - self.completed
     }
 
-    /// The classes of complaint here that `baseline` has not.
+    /// The classes of complaint that this arm has and `baseline` does not.
     pub fn new_complaints<'a>(&'a self, baseline: &Survival) -> impl Iterator<Item = &'a Complaints> {
         let known: BTreeSet<String> = baseline.complaints.iter().map(|c| c.class.clone()).collect();
         self.complaints.iter().filter(move |c| !known.contains(&c.class))

@@ -25,7 +25,7 @@ fn suite(j: &Judgement) -> Verdict {
 
 #[test]
 fn every_verdict_can_be_reached() {
-    // B's cost as a multiple of A's, the noise of a boot, and what the margin of 2 % makes of it: lower is better.
+    // B's cost as a multiple of A's, the noise of a boot, and the verdict at a margin of 2 %; lower is better.
     for (effect, spread, expected) in [
         (0.90, 0.002, Verdict::Better),
         (0.978, 0.01, Verdict::SlightlyBetter),
@@ -98,7 +98,7 @@ fn holm_takes_back_what_eight_pairs_cannot_carry() {
     assert_eq!((line.verdict, line.unadjusted), (Verdict::Inconclusive, Some(Verdict::Worse)));
     assert_eq!(line.more_pairs, Some(2), "10 pairs carry two primaries");
     assert_eq!(suite(&j), Verdict::Inconclusive);
-    // The same taken back on the good side is no regression, and no improvement either.
+    // The same, withdrawn on the good side, is not a regression, and not an improvement either.
     let j = judge(&plan, &records(&plan, 0.002, |_, w, _| if w == "micro" { 0.8 } else { 1.0 }));
     assert_eq!(j.comparisons[0].lines[0].unadjusted, Some(Verdict::Better));
     assert_eq!(suite(&j), Verdict::Same);
@@ -138,7 +138,7 @@ fn survival_outranks_speed() {
     let b = &j.survival[1];
     assert_eq!((b.boots, b.completed, b.failed(), b.failures[0].trials.len()), (8, 5, 3, 3));
     let line = &j.comparisons[0].lines[0];
-    assert_eq!((line.deltas.len(), line.missing.failed), (5, 3), "a pair that lacks a side is counted, not dropped");
+    assert_eq!((line.deltas.len(), line.missing.failed), (5, 3), "a pair without one side is counted, not dropped");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn where_no_boot_of_either_arm_completes_neither_is_worse() {
     let j = judge(&plan, &records);
     assert_eq!((suite(&j), j.verdict), (Verdict::Inconclusive, Some(Verdict::Inconclusive)));
     assert_eq!(j.comparisons[0].suite.as_ref().unwrap().reason, Reason::NeitherSurvived);
-    // One boot of the baseline that completes shows that the arm is worse, one of the arm's that the baseline is no ground to stand on.
+    // One completed boot of the baseline shows that the arm is worse; one of the arm shows that the baseline is unreliable.
     let (of_a, of_b) =
         (plan.slots.iter().find(|s| s.arm == 0).unwrap(), plan.slots.iter().find(|s| s.arm == 1).unwrap());
     for slot in [of_a.slot, of_b.slot] {
@@ -183,7 +183,7 @@ fn nothing_is_valid_on_a_machine_that_failed_its_check() {
     assert_eq!((j.state, suite(&j), j.verdict), (State::Finished, Verdict::Invalid, Some(Verdict::Invalid)));
     assert_eq!(j.comparisons[0].suite.as_ref().unwrap().reason, Reason::FailedCheck);
     assert!(j.comparisons[0].lines.iter().all(|l| l.verdict == Verdict::Invalid && l.estimate.is_some()));
-    // Noise does not make kernels panic.
+    // Noise does not cause kernel panics.
     fail(&mut records[1], Failure::Panic, "Oops");
     assert_eq!(suite(&judge(&plan, &records)), Verdict::Worse);
 }
@@ -222,7 +222,7 @@ fn void_trials_are_counted_and_run_again() {
     let mut with_void = records.clone();
     void(&mut with_void[4]);
     let j = judge(&plan, &with_void);
-    assert_eq!((j.state, j.done, j.void_pairs), (State::Unfinished, 15, 1), "a void slot has still to be run");
+    assert_eq!((j.state, j.done, j.void_pairs), (State::Unfinished, 15, 1), "a void slot must still be run");
     with_void.push(Record { attempt: 1, ..records[4].clone() });
     let j = judge(&plan, &with_void);
     assert_eq!((j.state, &j.comparisons, j.void_pairs), (State::Finished, &clean.comparisons, 1));
@@ -235,9 +235,9 @@ fn on_the_wall_clock_a_void_trial_voids_its_pair() {
     plan.clock = Clock::Wall;
     let partner = records[5].clone();
     void(&mut records[4]);
-    // The partner's result under the spoilt attempt is twice as slow, and must not count.
+    // The partner's result in the spoilt attempt is twice as slow and must not count.
     records[5].metrics.scale(2.0);
-    assert_eq!(judge(&plan, &records).done, 14, "the partner is to be run again too");
+    assert_eq!(judge(&plan, &records).done, 14, "the partner must be run again too");
     let again = Record { attempt: 1, slot: 4, ..study(1.0, 0.0).1[4].clone() };
     records.push(again);
     records.push(Record { attempt: 1, ..partner });
@@ -259,7 +259,7 @@ fn too_many_void_pairs_spoil_a_study_on_the_wall_clock_only() {
     assert!(j.comparisons[0].lines.is_empty());
     plan.clock = Clock::Exact;
     assert_eq!(judge(&plan, &records).state, State::Unfinished);
-    // Survival outranks the host's faults.
+    // Survival takes precedence over the host's faults.
     plan.clock = Clock::Wall;
     fail(&mut records[1], Failure::Panic, "Oops");
     assert_eq!(suite(&judge(&plan, &records)), Verdict::Worse);
@@ -289,7 +289,7 @@ fn records_that_fit_nowhere_are_set_aside_with_a_reason() {
     strange(&|r| r.arm = "debian:5.10".into(), "no arm `debian:5.10`");
     strange(&|r| r.slot = 400, "no such slot");
     strange(&|r| r.pair = 3, "pair 3");
-    strange(&|r| r.image_sha256 = "0".repeat(64), "another kernel image");
+    strange(&|r| r.image_sha256 = "0".repeat(64), "a kernel image other than");
     strange(&|r| r.guest.as_mut().unwrap().release = "4.19.0".into(), "4.19.0");
 }
 

@@ -1,6 +1,6 @@
-//! Which window of evidence explains a line: its own, or for a primary that has none, what stands in for it.
+//! Which window of evidence explains a line: its own, or a substitute for a primary that has none.
 //!
-//! Invariant: a primary that is better or worse is explained if anything of its workload was profiled in both arms.
+//! Invariant: a primary that is better or worse is explained if any window of its workload was profiled in both arms.
 
 use super::Comparison;
 use super::causes::differs;
@@ -9,7 +9,7 @@ use bigiron_model::evidence::Evidence;
 use bigiron_model::metric::{Kind, MetricDef, Unit};
 use bigiron_model::waits::TrialWaits;
 
-/// The metric of the window that is the whole run, in workloads that run programs of others.
+/// The metric whose window is the whole run, in workloads that run other people's programs.
 pub const WHOLE_RUN: &str = "wall";
 
 /// A line and the metric whose window explains it.
@@ -19,7 +19,7 @@ pub struct Explained<'a> {
     pub window: &'a str,
 }
 
-/// Evidence of one trial, as far as its windows go.
+/// The windows in the evidence of one trial.
 pub trait Windows {
     fn has(&self, workload: &str, metric: &str) -> bool;
 }
@@ -36,13 +36,13 @@ impl Windows for TrialWaits {
     }
 }
 
-/// Whether a metric is a time or a rate of the whole run, so that the run's window is what it measures.
+/// Whether a metric is a time or a rate of the whole run, so that the run's window explains it.
 pub fn is_of_whole_run(metric: &MetricDef) -> bool {
     metric.kind == Kind::Throughput || (metric.kind == Kind::Cost && metric.unit == Unit::Ns)
 }
 
-/// The lines of a comparison that differ and have a window in `evidence`, in their order. For a primary without one the whole run stands in (and
-/// is not explained twice); where there is no such window either and no other line of the workload differs, the one that changed most does.
+/// The lines of a comparison that differ and have a window in `evidence`, in order. For a primary without a window, the whole run is used (and not
+/// explained twice); without that window too, and if no other line of the workload differs, the line that changed most.
 pub fn explained<'a>(comparison: &'a Comparison, evidence: &[impl Windows]) -> Vec<Explained<'a>> {
     let has = |line: &Line, metric: &str| evidence.iter().any(|e| e.has(&line.workload, metric));
     let mut all: Vec<Explained<'a>> = Vec::new();
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
     use crate::{fixture, judge};
 
-    /// Windows of the metrics that it names.
+    /// Windows of the named metrics.
     struct Of(&'static [&'static str]);
 
     impl Windows for Of {
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// What explains which line of a study in which B's metrics are `effect` times A's, with windows of `metrics`.
+    /// The windows that explain each line of a study in which B's metrics are `effect` times A's and `metrics` have windows.
     fn explained_by(metrics: &'static [&'static str], effect: fn(&str) -> f64) -> Vec<(String, String)> {
         let mut plan = fixture::plan(&["debian:6.1", "debian:6.12"], 10, vec![fixture::micro()]);
         let wall = MetricDef { name: WHOLE_RUN.to_owned(), ..plan.workloads[0].metrics[1].clone() };
@@ -107,7 +107,7 @@ mod tests {
     fn the_whole_run_stands_in_for_a_primary_without_a_window() {
         let primary = |metric: &str| if metric == "geometric-mean" { 1.1 } else { 1.0 };
         assert_eq!(explained_by(&["wall"], primary), pairs(&[("geometric-mean", "wall")]));
-        // It is explained once, even if its own line differs too.
+        // The window explains one line only, even if its own line differs too.
         assert_eq!(explained_by(&["wall"], |_| 1.1), pairs(&[("geometric-mean", "wall")]));
         assert_eq!(explained_by(&["geometric-mean", "wall"], primary), pairs(&[("geometric-mean", "geometric-mean")]));
         assert_eq!(explained_by(&["wall"], |_| 1.0), []);
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn without_a_whole_run_the_line_that_changed_most_stands_in_unless_one_differs() {
         let windows: &[&str] = &["null-call", "fork-exit"];
-        // Real, yet within the margin: no line but the primary is called different.
+        // A real difference within the margin: only the primary counts as different.
         let small = |metric: &str| {
             [("geometric-mean", 1.1), ("fork-exit", 1.005)].iter().find(|(m, _)| *m == metric).map_or(1.0, |(_, e)| *e)
         };

@@ -1,6 +1,6 @@
-//! Work shared among threads, as many as there are CPUs, until somebody wants it to stop.
+//! Shares work among threads, one for each CPU, until it is done or stopped.
 //!
-//! Invariant: what comes out does not depend on the number of threads or on which of them did what.
+//! Invariant: the result does not depend on the number of threads or on which of them did which work.
 
 use std::num::NonZero;
 use std::panic;
@@ -8,12 +8,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// The judge was told to stop before it had finished.
+/// The judge was stopped before it finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Interrupted while judging; every trial is kept, and `bigiron report` judges the study again")]
 pub struct Stopped;
 
-/// `work` of each item, in the order of the items. Stops between two items once `stop` is set.
+/// Applies `work` to each item and returns the results in the order of the items. Stops between two items once `stop` is set.
 pub(super) fn each<T: Sync, R: Send>(
     items: &[T],
     stop: &AtomicBool,
@@ -28,14 +28,14 @@ pub(super) fn each<T: Sync, R: Send>(
             let Some(item) = items.get(index) else { break };
             own.push((index, work(item)));
         }
-        done.lock().expect("Nobody panics with it").extend(own);
+        done.lock().expect("no thread panics while it holds the lock").extend(own);
     };
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
         take();
         others.into_iter().for_each(|other| other.join().unwrap_or_else(|why| panic::resume_unwind(why)));
     });
-    let mut done = done.into_inner().expect("Nobody panics with it");
+    let mut done = done.into_inner().expect("no thread panics while it holds the lock");
     if done.len() < items.len() {
         return Err(Stopped);
     }

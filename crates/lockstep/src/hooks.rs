@@ -1,6 +1,6 @@
-//! The functions of libc that QEMU finds here instead.
+//! The libc functions that QEMU finds here instead of in libc.
 //!
-//! Invariant: each calls the real one exactly once, with the arguments it got, and returns what that returned.
+//! Invariant: each calls the real function exactly once, with its own arguments, and returns its result.
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -12,27 +12,27 @@ use crate::turn::Turn;
 use crate::{ONE_VCPU, OUT_OF_TURN, PATIENCE, THREAD_NAME, kernel, text};
 
 unsafe extern "C" {
-    // Not linked against: a version of libc that it was built with would be asked for where it runs.
+    // Not linked: a linked symbol would require at run time the libc version of the build.
     fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
     fn abort() -> !;
 }
 
-/// The next object's, after this one.
+/// The next object after this one.
 const RTLD_NEXT: *mut c_void = -1_isize as *mut c_void;
 
 static TURN: Turn = Turn::new();
-/// The mutex on which the main thread waits for the vCPU thread to come up: QEMU's big lock.
+/// The mutex with which the main thread waits until the vCPU thread has started: QEMU's big lock.
 static BIG_LOCK: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// The condition on which the vCPU thread waits when all vCPUs are idle.
 static HALT_COND: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
-/// The main thread, by its thread pointer; 0 until it has waited for the vCPU thread to come up.
+/// The main thread, by its thread pointer; 0 until it has waited for the vCPU thread to start.
 static MAIN: AtomicUsize = AtomicUsize::new(0);
-/// Whether the main thread's last poll ended by a signal.
+/// Whether a signal ended the main thread's last poll.
 static SIGNALLED: AtomicBool = AtomicBool::new(false);
 static NAMED: AtomicBool = AtomicBool::new(false);
 
 static PAUSE: Pause = Pause::new();
-/// Where `cpu_loop_exit` is and the code that it is in; the first is 0 where PAUSE is not looked at, and [`UNKNOWN`] until that is known.
+/// The address of `cpu_loop_exit` and the code that contains it; the address is 0 if PAUSE is not handled, and [`UNKNOWN`] until that is decided.
 static LOOP_EXIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
 static TEXT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 const UNKNOWN: usize = usize::MAX;
@@ -43,7 +43,7 @@ type Mutex = *mut c_void;
 /// A function of libc, looked up once.
 struct Real {
     name: &'static CStr,
-    /// That of today's structures: libc also keeps `pthread_cond_*` of a time with others, and plain dlsym may find those.
+    /// The version for today's structures: libc also has `pthread_cond_*` for old structures, and plain dlsym may find those.
     version: &'static CStr,
     address: AtomicPtr<c_void>,
 }
@@ -66,7 +66,7 @@ impl Real {
         address
     }
 
-    /// Null if there is none.
+    /// Null if it does not exist.
     fn look_up(&self) -> *mut c_void {
         // SAFETY: both strings end with a zero.
         unsafe { dlvsym(RTLD_NEXT, self.name.as_ptr(), self.version.as_ptr()) }
@@ -85,7 +85,7 @@ static DLADDR: Real = Real::new(c"dladdr", c"GLIBC_2.2.5");
 static GETENV: Real = Real::new(c"getenv", c"GLIBC_2.2.5");
 
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_wait(condition: Condition, mutex: Mutex) -> c_int {
     // SAFETY: this is its type.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: Condition, mutex: Mutex) -
         BIG_LOCK.store(mutex, Ordering::SeqCst);
     } else if BIG_LOCK.load(Ordering::SeqCst) == mutex && !is_main() {
         HALT_COND.store(condition, Ordering::SeqCst);
-        // Both hooks work: one has seen the vCPU thread wait, and the other has made the main loop wait for that.
+        // Both hooks work: one has seen the vCPU thread wait, and the other has made the main loop wait for it.
         let parked = TURN.park();
         if parked.awaited && !NAMED.swap(true, Ordering::Relaxed) {
             thread::name(THREAD_NAME);
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: Condition, mutex: Mutex) -
 }
 
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: Condition) -> c_int {
     // SAFETY: the caller's argument, to the function of that name.
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn pthread_cond_broadcast(condition: Condition) -> c_int {
 }
 
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_signal(condition: Condition) -> c_int {
     // SAFETY: the caller's argument, to the function of that name.
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn pthread_cond_signal(condition: Condition) -> c_int {
 }
 
 /// # Safety
-/// `real` takes a condition and returns a number; `condition` is one.
+/// `real` takes a condition and returns a number; `condition` is a condition.
 unsafe fn waking(real: &Real, condition: Condition) -> c_int {
     if HALT_COND.load(Ordering::SeqCst) == condition {
         TURN.unpark();
@@ -142,11 +142,11 @@ unsafe fn waking(real: &Real, condition: Condition) -> c_int {
 }
 
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_mutex_lock(mutex: Mutex) -> c_int {
-    // The main loop takes the big lock when it comes back from polling, and only when it does not have it: it polls inside of it, too,
-    // when the vCPU thread may be waiting for the lock.
+    // The main loop takes the big lock when it returns from polling, but only if it does not have it: it also polls while holding it, and then the
+    // vCPU thread may be waiting for the lock.
     if BIG_LOCK.load(Ordering::Relaxed) == mutex && is_main() {
         if SIGNALLED.swap(false, Ordering::Relaxed) {
             TURN.intrude();
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: Mutex) -> c_int {
 }
 
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ppoll(
     files: *mut c_void,
@@ -178,16 +178,16 @@ pub unsafe extern "C" fn ppoll(
     // SAFETY: the caller's arguments.
     let result = unsafe { real(files, number, timeout, signals) };
     if result < 0 && is_main() {
-        // QEMU is told to end, and must not wait for a guest that computes.
+        // QEMU is being told to end, and must not wait for a guest that computes.
         SIGNALLED.store(true, Ordering::Relaxed);
     }
     result
 }
 
-/// What QEMU calls if it was compiled with `_FORTIFY_SOURCE`.
+/// The function that QEMU calls if it was compiled with `_FORTIFY_SOURCE`.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __ppoll_chk(
     files: *mut c_void,
@@ -200,10 +200,10 @@ pub unsafe extern "C" fn __ppoll_chk(
     unsafe { ppoll(files, number, timeout, signals) }
 }
 
-/// A jump out of whatever is being done, as QEMU leaves an instruction (compiled with `_FORTIFY_SOURCE`).
+/// The jump by which QEMU leaves an instruction (compiled with `_FORTIFY_SOURCE`).
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __longjmp_chk(buffer: *mut u8, value: c_int) -> ! {
@@ -223,10 +223,10 @@ pub unsafe extern "C" fn __longjmp_chk(buffer: *mut u8, value: c_int) -> ! {
     )
 }
 
-/// The same without `_FORTIFY_SOURCE`.
+/// The same jump without `_FORTIFY_SOURCE`.
 ///
 /// # Safety
-/// As libc's.
+/// As for libc's function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn siglongjmp(buffer: *mut u8, value: c_int) -> ! {
@@ -246,10 +246,10 @@ pub unsafe extern "C" fn siglongjmp(buffer: *mut u8, value: c_int) -> ! {
     )
 }
 
-/// What is done before a jump; the address of what makes it.
+/// Called before a jump; returns the address of the function that makes the jump.
 ///
 /// # Safety
-/// `buffer` is the jump's, `stack` the calling thread's.
+/// `buffer` must be the jump's, and `stack` the calling thread's.
 unsafe extern "C" fn leaving(buffer: *mut u8, stack: *const usize, real: &Real) -> *mut c_void {
     let mut exit = LOOP_EXIT.load(Ordering::Acquire);
     if exit == UNKNOWN {
@@ -264,7 +264,7 @@ unsafe extern "C" fn leaving(buffer: *mut u8, stack: *const usize, real: &Real) 
     real.address()
 }
 
-/// The address of `cpu_loop_exit`; 0 if it is not to be found, or other vCPUs want their turn.
+/// The address of `cpu_loop_exit`; 0 if it cannot be found, or other vCPUs need their turn.
 fn loop_exit() -> usize {
     let (getenv, dlsym, dladdr) = (GETENV.look_up(), DLSYM.look_up(), DLADDR.look_up());
     if getenv.is_null() || dlsym.is_null() || dladdr.is_null() {
@@ -294,7 +294,7 @@ fn is_main() -> bool {
     MAIN.load(Ordering::Relaxed) == thread::pointer()
 }
 
-/// Named by the unwind tables of Rust's core library and never called: a panic ends the process.
+/// The unwind tables of Rust's core library name it, but it is never called: a panic ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}
 

@@ -18,10 +18,10 @@ struct Duration {
     nanoseconds: i64,
 }
 
-/// A system call; its result, or an error's number below zero.
+/// Makes a system call; returns its result, or a negative error number.
 ///
 /// # Safety
-/// The arguments must be what the call takes.
+/// The arguments must be valid for the call.
 pub(crate) unsafe fn call(number: usize, arguments: [usize; 4]) -> isize {
     let result;
     // SAFETY: the kernel preserves all registers but these; what it reads and writes through the arguments is the caller's word.
@@ -33,16 +33,16 @@ pub(crate) unsafe fn call(number: usize, arguments: [usize; 4]) -> isize {
     result
 }
 
-/// Why a sleep has ended.
+/// Why a sleep ended.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Woken {
-    /// Somebody woke it, or the word no longer held the value.
+    /// The thread was woken, or the word no longer held the value.
     Word,
     Signal,
     Time,
 }
 
-/// Sleeps while `word` holds `value`, for at most the given number of milliseconds.
+/// Sleeps while `word` holds `value`, for at most this number of milliseconds.
 pub(crate) fn wait(word: &AtomicU32, value: u32, ms: u32) -> Woken {
     let time = Duration { seconds: (ms / 1000).into(), nanoseconds: i64::from(ms % 1000) * 1_000_000 };
     let arguments = [word.as_ptr() as usize, FUTEX_WAIT_PRIVATE, value as usize, &raw const time as usize];
@@ -60,7 +60,7 @@ pub(crate) fn thread() -> u32 {
     unsafe { call(SYS_GETTID, [0; 4]) as u32 }
 }
 
-/// Nanoseconds of CPU time that a thread of this process has used; 0 if there is none of that number.
+/// Nanoseconds of CPU time used by a thread of this process; 0 if no thread has that number.
 pub(crate) fn cpu_ns(thread: u32) -> u64 {
     // MAKE_THREAD_CPUCLOCK(thread, CPUCLOCK_SCHED) of the kernel's include/linux/posix-timers.h.
     let clock = (!thread as i32) << 3 | 6;

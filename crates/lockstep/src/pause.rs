@@ -1,12 +1,12 @@
 //! The PAUSE instruction of a guest with one vCPU.
 //!
-//! QEMU leaves the loop that executes a vCPU at each PAUSE, so that another vCPU gets its turn: some 300 ns of the host's time for an
-//! instruction that takes one of the guest's. Kernels calibrate their APIC timer by 100 ms of nothing but PAUSE and RDTSC, which is a third of
-//! what a boot costs. Where there is no other vCPU the loop may as well go on: QEMU marks the exit by an exception number, which is taken back
-//! here on its way to the loop, so that the exit becomes one of those after which it executes the next instruction.
+//! At each PAUSE, QEMU leaves the loop that executes a vCPU, so that another vCPU gets its turn: some 300 ns of the host's time for an instruction
+//! that takes one of the guest's. Kernels calibrate their APIC timer with 100 ms of nothing but PAUSE and RDTSC, which is a third of the cost of a
+//! boot. Without another vCPU the loop may as well continue: QEMU marks the exit with an exception number, which this code resets on the way to the
+//! loop, so that the loop executes the next instruction.
 //!
-//! Invariant: the guest executes the same instructions at the same virtual time. Whatever else asks for the vCPU (a timer, an interrupt, the
-//! main loop) is looked at before that instruction, as ever. What is not as QEMU's `helper_pause` and `cpu_loop_exit` are known is left alone.
+//! Invariant: the guest executes the same instructions at the same virtual time. Other requests for the vCPU (a timer, an interrupt, the main loop)
+//! are still checked before that instruction. Code that differs from the known forms of QEMU's `helper_pause` and `cpu_loop_exit` is left alone.
 
 use core::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
@@ -15,18 +15,18 @@ const INTERRUPT: i32 = 0x10000;
 /// No exception: the loop goes on.
 const NONE: i32 = -1;
 
-/// Words of the stack, from the return address of a jump on, among which is that of who called `cpu_loop_exit`.
+/// Words of the stack, from the return address of a jump on, that include the return address of the caller of `cpu_loop_exit`.
 const WORDS: usize = 5;
-/// Bytes of `cpu_loop_exit` that are looked at.
+/// Bytes of `cpu_loop_exit` that are examined.
 const LENGTH: usize = 64;
 
-/// QEMU's code, as far as it is known.
+/// The known parts of QEMU's code.
 pub(crate) struct Pause {
-    /// Where `helper_pause` would go on; 0 until the first PAUSE.
+    /// The address at which `helper_pause` would continue; 0 until the first PAUSE.
     after: AtomicUsize,
-    /// The word of the stack that holds it.
+    /// The word of the stack that holds that address.
     word: AtomicUsize,
-    /// Bytes from the jump's buffer, which is a field of the vCPU, to the number of its exception.
+    /// Bytes from the jump's buffer, a field of the vCPU, to the number of its exception.
     distance: AtomicI64,
 }
 
@@ -35,10 +35,11 @@ impl Pause {
         Pause { after: AtomicUsize::new(0), word: AtomicUsize::new(0), distance: AtomicI64::new(0) }
     }
 
-    /// A thread is about to jump to `buffer`. `text` are the first and the last byte of the code that `cpu_loop_exit`, at `exit`, is in.
+    /// A thread is about to jump to `buffer`. `text` holds the addresses of the first and the last byte of the code that contains `cpu_loop_exit`,
+    /// which is at `exit`.
     ///
     /// # Safety
-    /// `stack` is that of the calling thread, with [`WORDS`] words; `text` can be read; in it, code that looks like QEMU's is QEMU's.
+    /// `stack` must be that of the calling thread, with [`WORDS`] words; `text` must be readable; code in it that looks like QEMU's must be QEMU's.
     pub(crate) unsafe fn look(&self, buffer: *mut u8, stack: *const usize, exit: usize, text: (usize, usize)) {
         // SAFETY: the caller's word.
         let words = unsafe { core::slice::from_raw_parts(stack, WORDS) };
@@ -64,8 +65,8 @@ impl Pause {
     }
 }
 
-/// The word of the stack that is the return address of code which asks for [`INTERRUPT`] and calls `cpu_loop_exit`, that address, and the
-/// bytes from the jump's buffer to the exception's number. `code` begins at the address `start`.
+/// Finds the word of the stack with the return address of code that sets [`INTERRUPT`] and calls `cpu_loop_exit`; returns the word's index, that
+/// address, and the bytes from the jump's buffer to the exception's number. `code` begins at the address `start`.
 fn find(words: &[usize], code: &[u8], start: usize, exit: usize) -> Option<(usize, usize, i64)> {
     let buffer = buffer(code.get(exit - start..)?)?;
     let (word, after, exception) = words.iter().enumerate().skip(1).find_map(|(n, &after)| {
@@ -80,7 +81,7 @@ fn find(words: &[usize], code: &[u8], start: usize, exit: usize) -> Option<(usiz
     Some((word, after, i64::from(exception) - i64::from(buffer)))
 }
 
-/// Where in a vCPU `cpu_loop_exit` has the buffer that it jumps to.
+/// The offset in a vCPU of the buffer to which `cpu_loop_exit` jumps.
 fn buffer(exit: &[u8]) -> Option<i32> {
     exit.get(..LENGTH)?.windows(7).find_map(|bytes| match bytes {
         // add $buffer, %rdi; or lea buffer(%rdi), %rdi
@@ -97,7 +98,7 @@ fn number(bytes: &[u8]) -> Option<i32> {
 mod tests {
     use super::*;
 
-    /// QEMU's two functions as Debian's version 7.2 has them, and the offset of where the first goes on.
+    /// QEMU's two functions as in Debian's version 7.2, and the offset at which the first continues.
     fn qemu(field: i32, value: i32) -> (Vec<u8>, usize) {
         let mut code = vec![0x90; 256];
         let exit = 128_i32;
@@ -112,7 +113,7 @@ mod tests {
         (code, 15)
     }
 
-    /// The exception that is left of `exception` after jumps by this code, from a caller that would go on at `after`.
+    /// The remaining exception after jumps by this code with `exception`, from a caller that would continue at `after`.
     fn left(code: &[u8], after: usize, exception: i32) -> i32 {
         let mut vcpu = vec![0_i32; 1024];
         vcpu[0x304 / 4] = exception;

@@ -1,4 +1,4 @@
-//! Where QEMU's code is.
+//! Finds QEMU's code.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 #[repr(C)]
 pub(crate) struct DlInfo {
     file: *const c_char,
-    /// Where the object that has the address begins.
+    /// The start of the object that contains the address.
     base: *const u8,
     name: *const c_char,
     address: *const c_void,
@@ -31,10 +31,10 @@ const PF_X: u32 = 1;
 pub(crate) type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 pub(crate) type Dladdr = unsafe extern "C" fn(*const c_void, *mut DlInfo) -> c_int;
 
-/// The address of QEMU's function `name`, and the first and last byte of the segment that it is in; `None` if it is not to be found.
+/// The address of QEMU's function `name`, and the first and last byte of its segment; `None` if it cannot be found.
 ///
 /// # Safety
-/// Both functions are libc's.
+/// Both functions must be libc's.
 pub(crate) unsafe fn of(name: &CStr, dlsym: Dlsym, dladdr: Dladdr) -> Option<(usize, (usize, usize))> {
     const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
     // SAFETY: the name ends with a zero.

@@ -1,45 +1,45 @@
-//! Whose turn it is: the vCPU thread's, until it waits; then the main loop's, until it wakes the vCPU thread.
+//! The turns: the vCPU thread runs until it waits; then the main loop runs until it wakes the vCPU thread.
 //!
-//! Invariant: a wait of the vCPU thread that a pass of the main loop out of turn may have shifted is told by [`Turn::park`].
+//! Invariant: [`Turn::park`] reports a wait of the vCPU thread that a pass of the main loop out of turn may have shifted.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::MainLoopTimeout;
 use crate::kernel::{self, Woken};
 
-/// There is no vCPU thread yet: its first act, before any instruction, is to wait for the machine to start.
+/// There is no vCPU thread yet: before any instruction, it first waits for the machine to start.
 const NONE: u32 = 0;
 /// The vCPU thread runs.
 const RUNNING: u32 = 1;
-/// The vCPU thread runs and the main loop sleeps until it no longer does.
+/// The vCPU thread runs, and the main loop sleeps until it stops running.
 const AWAITED: u32 = 2;
-/// The vCPU thread waits for somebody to wake it.
+/// The vCPU thread waits to be woken.
 const PARKED: u32 = 3;
 
-/// Since the vCPU thread last waited, the main loop has not run out of turn.
+/// The main loop has not run out of turn since the vCPU thread last waited.
 const NO_PASS: u64 = 0;
 /// The main loop is running out of turn.
 const IN_PASS: u64 = 1;
 
-/// A vCPU that halts has this much work to do at the most until its thread waits. One that was halted while the main loop ran out of turn
-/// waits within so much of its CPU time after that; one that waits later was computing then, and what the main loop did changed nothing.
+/// The most CPU time that a halting vCPU needs until its thread waits. A vCPU that was halting while the main loop ran out of turn waits within that
+/// CPU time afterwards; one that waits later was computing, and the main loop changed nothing.
 const HALTING_NS: u64 = 1_000_000;
 
-/// The turn of one main loop and one vCPU thread.
+/// The turns of one main loop and one vCPU thread.
 pub(crate) struct Turn {
     state: AtomicU32,
-    /// The vCPU thread's number, from its first wait on.
+    /// The vCPU thread's number, known from its first wait on.
     thread: AtomicU32,
-    /// [`NO_PASS`], [`IN_PASS`], or the CPU time of the vCPU thread when the main loop's last pass out of turn had ended.
+    /// [`NO_PASS`], [`IN_PASS`], or the CPU time of the vCPU thread at the end of the main loop's last pass out of turn.
     pass: AtomicU64,
 }
 
-/// What there was when the vCPU thread began to wait.
+/// The state when the vCPU thread began to wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parked {
-    /// The main loop was sleeping for it.
+    /// Whether the main loop was sleeping for it.
     pub(crate) awaited: bool,
-    /// The main loop may have reckoned from a clock that was behind.
+    /// Whether the main loop may have started from a clock that was behind.
     pub(crate) is_inexact: bool,
 }
 
@@ -48,7 +48,7 @@ impl Turn {
         Turn { state: AtomicU32::new(NONE), thread: AtomicU32::new(0), pass: AtomicU64::new(NO_PASS) }
     }
 
-    /// The vCPU thread, with the big lock held, is about to wait.
+    /// The vCPU thread, holding the big lock, is about to wait.
     pub(crate) fn park(&self) -> Parked {
         if self.thread.load(Ordering::Relaxed) == 0 {
             self.thread.store(kernel::thread(), Ordering::Relaxed);
@@ -67,14 +67,15 @@ impl Turn {
         Parked { awaited, is_inexact }
     }
 
-    /// The vCPU thread is about to be woken, or finds itself awake. The first to notice counts: the waker, in whose hands it was, else could
-    /// take another turn before the woken thread has run at all.
+    /// The vCPU thread is about to be woken, or has woken. The first to notice counts: otherwise the waker, which had the turn, could take another
+    /// turn before the woken thread has run at all.
     pub(crate) fn unpark(&self) {
-        // Not if somebody has noticed and the main loop sleeps again already: that must not be forgotten.
+        // Not if the wake-up has been noticed and the main loop sleeps again already: that must not be lost.
         let _ = self.state.compare_exchange(PARKED, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
     }
 
-    /// The main loop waits for its turn. `false` if it did not come and the main loop runs out of turn: a signal, or no more patience.
+    /// The main loop waits for its turn. Returns `false` if the turn did not come and the main loop runs out of turn: after a signal, or after its
+    /// patience.
     pub(crate) fn wait(&self, patience: MainLoopTimeout) -> bool {
         let (mut begun, mut slices) = (None, 0);
         loop {
@@ -83,7 +84,7 @@ impl Turn {
             {
                 return true;
             }
-            // Read once the first slice is over: most waits are shorter, and a system call cheaper.
+            // Read after the first slice: most waits are shorter, and a system call costs more.
             match kernel::wait(&self.state, AWAITED, patience.slice_ms) {
                 Woken::Word => continue,
                 Woken::Signal => break,
@@ -109,7 +110,7 @@ impl Turn {
     /// The main loop has done its work and is about to poll.
     pub(crate) fn end_pass(&self) {
         if self.pass.load(Ordering::SeqCst) == IN_PASS {
-            // Not if the vCPU thread has waited meanwhile, and told it.
+            // Not if the vCPU thread has waited in the meantime and reported it.
             let ended = self.cpu_ns().max(IN_PASS + 1);
             let _ = self.pass.compare_exchange(IN_PASS, ended, Ordering::SeqCst, Ordering::SeqCst);
         }
@@ -132,7 +133,7 @@ mod tests {
     const ENDLESS: MainLoopTimeout = MainLoopTimeout { cpu_ms: 600_000, slice_ms: 1000, slices: 600 };
     const EXACT: Parked = Parked { awaited: false, is_inexact: false };
 
-    /// Computes for the given number of milliseconds of this thread's CPU time.
+    /// Computes for this number of milliseconds of the thread's CPU time.
     fn compute(ms: u64) {
         let thread = kernel::thread();
         let end = kernel::cpu_ns(thread) + ms * 1_000_000;
@@ -164,7 +165,7 @@ mod tests {
                 turn.park();
                 turn.unpark();
                 running.send(()).unwrap();
-                // As a thread on a machine that is busy with others: it uses no CPU, far beyond the patience.
+                // Like a thread on a busy machine: it uses no CPU for much longer than the patience.
                 std::thread::sleep(Duration::from_millis(400));
                 parked.store(true, Ordering::SeqCst);
                 assert_eq!(turn.park(), Parked { awaited: true, is_inexact: false });
@@ -230,8 +231,8 @@ mod tests {
         assert!(turn.park().awaited);
     }
 
-    /// QEMU in small: the vCPU thread runs and waits on a condition of the big lock; the main loop wakes it, and its other passes come
-    /// at any time.
+    /// A miniature QEMU: the vCPU thread runs and waits on a condition of the big lock; the main loop wakes it, and its other passes come at any
+    /// time.
     #[test]
     fn they_never_run_at_once() {
         const ROUNDS: u32 = 1_000;
@@ -250,7 +251,7 @@ mod tests {
                     *work = 0;
                     drop(work);
                     runs.store(true, Ordering::SeqCst);
-                    // Long enough for a main loop that is not kept from it to come in.
+                    // Long enough for a main loop that is not held back to interfere.
                     (0..8).for_each(|_| std::thread::yield_now());
                     runs.store(false, Ordering::SeqCst);
                     work = big_lock.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Which clock a study's times are read from. Two clocks never meet in one table.
+//! The clock from which a study's times are read. Times of two clocks are never in one table.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 pub enum Clock {
     /// Real time, of a guest that runs under KVM (or a real machine).
     Wall,
-    /// Virtual time of a QEMU guest under `-icount shift=0,sleep=off`: one executed instruction is one nanosecond, and an
-    /// idle guest jumps to its next timer. Bit-identical from run to run, on any host.
+    /// Virtual time of a QEMU guest under `-icount shift=0,sleep=off`: each executed instruction takes one nanosecond, and an idle guest jumps to its
+    /// next timer. Bit-identical between runs, on any host.
     Exact,
-    /// No clock: software emulation without instruction counting. Such a trial says whether a kernel survives the work and
-    /// keeps the data, and no time of it is ever recorded or printed.
+    /// No clock: software emulation without instruction counting. Such a trial shows whether a kernel survives the work and keeps the data; its times
+    /// are never recorded or printed.
     None,
 }
 
 impl Clock {
-    /// The name as typed by a user and printed in a report.
+    /// The name as users type it and reports print it.
     pub fn name(self) -> &'static str {
         match self {
             Clock::Wall => "wall",

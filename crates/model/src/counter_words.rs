@@ -1,6 +1,6 @@
-//! What counters are called in sentences, and what their numbers are numbers of.
+//! The names of counters in sentences, and the units of their numbers.
 //!
-//! Invariant: a counter without words of its own is known by the kernel's name for it.
+//! Invariant: a counter without words of its own has the kernel's name.
 
 use crate::metric::Unit;
 
@@ -14,7 +14,7 @@ pub fn unit(name: &str) -> Unit {
     }
 }
 
-/// The least that is worth speaking of in one trial: fewer events, or less time or memory, differ by chance from boot to boot.
+/// The smallest amount in one trial that is meaningful: fewer events, or less time or memory, differ between boots by chance.
 pub fn floor(unit: Unit) -> f64 {
     match unit {
         Unit::Ns => 100_000.0,
@@ -23,10 +23,10 @@ pub fn floor(unit: Unit) -> f64 {
     }
 }
 
-/// As in `3.1 context switches for one operation`.
+/// As in `3.1 context switches per operation`.
 const WORDS: &[(&str, &str)] = &[
     ("sched.context-switches", "context switches"),
-    ("sched.forks", "processes and threads begun"),
+    ("sched.forks", "processes and threads started"),
     ("sched.run-queue-wait-ns", "waited for a CPU"),
     ("sched.run-ns", "run by tasks"),
     ("sched.timeslices", "times on a CPU"),
@@ -64,26 +64,26 @@ const WORDS: &[(&str, &str)] = &[
     ("vm.numa_hint_faults", "NUMA hint faults"),
     ("vm.numa_pages_migrated", "pages moved between nodes"),
     ("vm.numa_pte_updates", "page table entries made to fault for NUMA balancing"),
-    ("vm.thp_fault_alloc", "huge pages given by faults"),
+    ("vm.thp_fault_alloc", "huge pages allocated by faults"),
     ("vm.compact_stall", "stalls for compaction"),
     ("vm.allocstall_normal", "stalls for reclaim"),
     ("vm.pgscan_kswapd", "pages scanned by kswapd"),
     ("vm.pgscan_direct", "pages scanned in direct reclaim"),
     ("vm.pgsteal_kswapd", "pages reclaimed by kswapd"),
     ("vm.pgsteal_direct", "pages reclaimed directly"),
-    ("block.reads", "reads of disks"),
-    ("block.reads-merged", "reads merged"),
-    ("block.writes", "writes to disks"),
-    ("block.writes-merged", "writes merged"),
+    ("block.reads", "disk reads"),
+    ("block.reads-merged", "merged reads"),
+    ("block.writes", "disk writes"),
+    ("block.writes-merged", "merged writes"),
     ("block.read-bytes", "read from disks"),
     ("block.written-bytes", "written to disks"),
     ("block.read-time-ns", "of reads' time"),
     ("block.write-time-ns", "of writes' time"),
     ("block.queue-time-ns", "of requests' time in queues and devices"),
     ("block.busy-ns", "of disks being busy"),
-    ("block.flushes", "flushes of disks' caches"),
-    ("block.bytes-per-read", "per read of a disk"),
-    ("block.bytes-per-write", "per write to a disk"),
+    ("block.flushes", "disk cache flushes"),
+    ("block.bytes-per-read", "per disk read"),
+    ("block.bytes-per-write", "per disk write"),
     ("own.voluntary-switches", "voluntary switches of the trial's own tasks"),
     ("own.involuntary-switches", "involuntary switches of the trial's own tasks"),
     ("own.run-queue-wait-ns", "waited for a CPU by the trial's own tasks"),
@@ -96,18 +96,18 @@ const WORDS: &[(&str, &str)] = &[
     ("mem.KernelStack", "of kernel stacks"),
 ];
 
-/// Sizes of requests: their name, and of what and by what they are divided.
+/// Sizes of requests: their name, the counter to divide, and its divisor.
 pub const SIZES: [(&str, &str, &str); 2] = [
     ("block.bytes-per-read", "block.read-bytes", "block.reads"),
     ("block.bytes-per-write", "block.written-bytes", "block.writes"),
 ];
 
-/// What a counter counts, in a few words; `None` if the kernel's name has to do.
+/// The words for a counter; `None` if only the kernel's name exists.
 pub fn words(name: &str) -> Option<&'static str> {
     WORDS.iter().find(|(n, _)| *n == name).map(|(_, words)| *words)
 }
 
-/// Whether a counter is an amount that there is at a window's end, so that nothing is divided by operations.
+/// Whether a counter is an amount at a window's end, which is not divided by operations.
 pub fn is_amount(name: &str) -> bool {
     name.starts_with("mem.") || name.starts_with("slab.")
 }

@@ -1,6 +1,7 @@
-//! What a trial's kernel counted, window by window, as a record has it.
+//! The kernel's counters of a trial, window by window, as a record stores them.
 //!
-//! Invariant: a name stands here if the kernel tells of it. A number that is not in a window's list is 0 there, unless the window names it as not known.
+//! Invariant: `names` contains every name that the kernel reports. A number missing from a window's list is 0 there, unless the window lists it as
+//! unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,53 +17,53 @@ pub const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialCounters {
     pub schema: u32,
-    /// Sorted; all numbers go by the places of their names here.
+    /// Sorted; all numbers refer to indices into this list.
     pub names: Vec<String>,
-    /// How often counters were read, and how long that took altogether, by the clock of the machine under test.
+    /// Number of readings of the counters, and their total time, by the clock of the machine under test.
     pub readings: u64,
     pub reading_ns: u64,
     pub windows: Vec<WindowCounters>,
-    /// What there was when the last window of a workload closed.
+    /// Amounts when the last window of a workload closed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amounts: Vec<Amounts>,
 }
 
-/// What was counted in all windows that explain the same metrics.
+/// The counts in all windows that explain the same metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowCounters {
     pub workload: String,
     pub metrics: Vec<String>,
     pub operations: u64,
     pub ns: u64,
-    /// Names' places and numbers; what is 0 is left out.
+    /// Indices of names, and numbers; zeros are left out.
     pub counts: Vec<(u32, u64)>,
-    /// Places of what is not known of this window.
+    /// Indices of counters that are unknown for this window.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<u32>,
 }
 
-/// Amounts of one workload, as [`WindowCounters::counts`].
+/// Amounts of one workload, in the form of [`WindowCounters::counts`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amounts {
     pub workload: String,
     pub values: Vec<(u32, u64)>,
 }
 
-/// All windows of one metric, or of several that have the same.
+/// All windows of one metric, or of several metrics with the same windows.
 struct Sum<'a> {
     workload: &'a str,
     metrics: Vec<&'a str>,
     operations: u64,
     ns: u64,
-    /// `None` once a window was not read.
+    /// `None` if a window was not read.
     counted: Option<Counted>,
 }
 
-/// A workload's windows, in the order of their cuts, and what was read of each.
+/// A workload's windows, in the order of their cuts, with the counters of each.
 pub type Read = (String, Vec<(Window, Option<Counted>)>);
 
 impl TrialCounters {
-    /// Of all workloads of a trial; `None` if nothing was read.
+    /// The counters of all workloads of a trial; `None` if nothing was read.
     pub fn of(read: &[Read]) -> Option<Self> {
         let sums = sums(read);
         let last: Vec<(&str, &BTreeMap<String, u64>)> = read
@@ -102,7 +103,7 @@ impl TrialCounters {
         (!windows.is_empty()).then_some(Self { schema: SCHEMA, names, readings, reading_ns, windows, amounts })
     }
 
-    /// What a window counted, by name; `None` for what is not known.
+    /// The counts of a window by name; `None` for unknown ones.
     pub fn counts<'a>(&'a self, window: &WindowCounters) -> BTreeMap<&'a str, Option<u64>> {
         let events = self.names.iter().filter(|name| !words::is_amount(name));
         let mut counts: BTreeMap<&str, Option<u64>> = events.map(|name| (name.as_str(), Some(0))).collect();
@@ -116,7 +117,7 @@ impl TrialCounters {
         counts
     }
 
-    /// What there was of each amount when the workload's last window closed.
+    /// Each amount when the workload's last window closed.
     pub fn amounts_of<'a>(&'a self, workload: &str) -> BTreeMap<&'a str, u64> {
         let Some(amounts) = self.amounts.iter().find(|a| a.workload == workload) else { return BTreeMap::new() };
         let all = self.names.iter().filter(|name| words::is_amount(name));
@@ -128,7 +129,7 @@ impl TrialCounters {
     }
 }
 
-/// The windows added up by workload and metric, in the order in which these were first met.
+/// The windows added up by workload and metric, in order of first appearance.
 fn sums(read: &[Read]) -> Vec<Sum<'_>> {
     let mut sums: Vec<Sum<'_>> = Vec::new();
     for (workload, windows) in read {
@@ -162,19 +163,19 @@ fn sums(read: &[Read]) -> Vec<Sum<'_>> {
     distinct
 }
 
-/// What happened between two readings, and what there was at the second.
+/// The events between two readings, and the amounts at the second.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// How often, or how much; `None` if it is not known.
+    /// Number or size; `None` if unknown.
     pub events: BTreeMap<String, Option<u64>>,
     pub amounts: BTreeMap<String, u64>,
-    /// Readings that this rests on, and nanoseconds that they took together.
+    /// The number of readings behind it, and their total nanoseconds.
     pub readings: u64,
     pub reading_ns: u64,
 }
 
 impl Counted {
-    /// Adds what happened in another span of the same window. What is not known of one is not known of both.
+    /// Adds the counts of another span of the same window. A count that is unknown in one is unknown in the sum.
     pub fn and(&mut self, other: Counted) {
         let names: BTreeSet<String> = self.events.keys().chain(other.events.keys()).cloned().collect();
         self.events = names

@@ -1,6 +1,6 @@
-//! Dates and times of day as records have them: UTC, in the order of ISO 8601.
+//! Dates and times of day in records: UTC, in the format of ISO 8601.
 //!
-//! Invariant: nothing measured depends on them; they only say when something was done.
+//! Invariant: nothing measured depends on them; they only say when something happened.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,14 +9,14 @@ pub fn now() -> String {
     of(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()))
 }
 
-/// The same of `seconds` since 1970.
+/// The date and time `seconds` after the beginning of 1970.
 pub fn of(seconds: u64) -> String {
     let rest = seconds % 86_400;
     let (year, month, day) = civil(seconds / 86_400);
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// Year, month (from 1) and day of the month of a day, counted from 1 January 1970.
+/// Year, month (from 1) and day of the month of a day counted from 1 January 1970.
 pub fn civil(days: u64) -> (u64, u64, u64) {
     // Days are counted from 1 March of the year 0, so that a leap day is the last of its year (Hinnant, "chrono-compatible low-level date
     // algorithms": 719,468 days before 1970, 146,097 days in 400 years).

@@ -1,6 +1,6 @@
-//! TOML with places: every value knows where it was said, and every complaint names it.
+//! TOML with positions: every value knows its line or option, and every error names it.
 //!
-//! Invariant: nothing is lost between the text and the tree, so that a reader can refuse what it does not know.
+//! Invariant: the tree keeps everything in the text, so that a reader can refuse what it does not know.
 
 use std::fmt::Display;
 use std::rc::Rc;
@@ -11,17 +11,17 @@ use toml::de::{DeTable, DeValue};
 use crate::refusal::Refusal;
 use crate::suggest;
 
-/// A table of a document; the whole of it is one, without a name.
+/// A table of a document; the document itself is a table without a name.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub name: String,
-    /// What a reader calls a table without a name: `a study`.
+    /// The noun for a table without a name: `a study`.
     what: &'static str,
     /// In the order of the text.
     entries: Vec<(Key, Value)>,
 }
 
-/// A key and where it stands.
+/// A key and its position.
 #[derive(Clone, Debug)]
 pub struct Key {
     pub text: String,
@@ -29,7 +29,7 @@ pub struct Key {
     offset: usize,
 }
 
-/// A value, under the key that holds it.
+/// A value, under its key.
 #[derive(Clone, Debug)]
 pub struct Value {
     key: String,
@@ -40,7 +40,7 @@ pub struct Value {
 #[derive(Clone, Debug)]
 enum ValuePlace {
     Line(Rc<str>, usize),
-    /// Said apart from the text; the key is its full name, which is place enough.
+    /// Given outside the text; the key is its full name, which is enough as a position.
     Apart,
 }
 
@@ -53,14 +53,14 @@ enum Data {
     Datetime(String),
     List(Vec<Value>),
     Table(Table),
-    /// Said apart from the text, without a type: whatever is expected is read from it.
+    /// Given outside the text, without a type: it is parsed as the expected type.
     Untyped(String),
 }
 
-/// Reads `text`, which is `what` (`a study`) and called `name`.
+/// Parses `text`, a document of the kind `what` (`a study`) with the name `name`.
 ///
 /// # Errors
-/// If it is not TOML; with the line.
+/// It is not TOML; the message has the line.
 pub fn parse(name: &str, text: &str, what: &'static str) -> Result<Table, Refusal> {
     let reader = Reader { name: name.into(), text, what };
     match DeTable::parse(text) {
@@ -108,7 +108,7 @@ impl Reader<'_> {
             DeValue::Array(items) => Data::List(
                 items.iter().enumerate().map(|(i, item)| self.value(home, format!("{key}[{i}]"), item)).collect(),
             ),
-            // Tables of a list carry the list's name.
+            // Tables in a list have the list's name.
             DeValue::Table(table) => Data::Table(self.table(join(home, key.split('[').next().unwrap_or(&key)), table)),
         };
         Value { key, place: self.place(value.span().start), data }
@@ -119,7 +119,7 @@ fn join(home: &str, key: &str) -> String {
     if home.is_empty() { key.to_owned() } else { format!("{home}.{key}") }
 }
 
-/// The TOML crate's message in one line, as our sentences begin.
+/// The TOML crate's message on one line, starting like bigiron's own.
 fn sentence(message: &str) -> String {
     let line = message.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; ");
     let mut letters = line.chars();
@@ -157,12 +157,12 @@ impl Table {
         self.get(key).map(Value::table).transpose()
     }
 
-    /// A table with nothing in it.
+    /// An empty table.
     pub fn empty(name: &str) -> Self {
         Table { name: name.to_owned(), what: "a document", entries: Vec::new() }
     }
 
-    /// Where the value at `path` stands, or as much of the path as there is; `None` if that was said apart.
+    /// The position of the value at `path`, or of the longest existing part of the path; `None` if that was given outside the text.
     pub fn place_of(&self, path: &[&str]) -> Option<String> {
         let (head, rest) = path.split_first()?;
         let (key, value) = self.entries.iter().find(|(k, _)| k.text == *head)?;
@@ -177,11 +177,11 @@ impl Table {
         &self.entries
     }
 
-    /// Lays `text` over the value at `path`, a key's name with those of the tables that hold it, as if the document had said it; a complaint
-    /// will call it `said`. Tables that are not there are made.
+    /// Sets the value at `path` (a key's name after those of its tables) to `text`, as if the document contained it; error messages will call it
+    /// `said`. Missing tables are created.
     ///
     /// # Errors
-    /// If a part of the path is a value already, or the whole is a table.
+    /// A part of the path is already a value, or the whole path is a table.
     pub fn lay(&mut self, path: &[&str], text: &str, said: &str) -> Result<(), Refusal> {
         let Some((head, rest)) = path.split_first() else { return Ok(()) };
         let at = self.entries.iter().position(|(k, _)| k.text == *head);
@@ -202,12 +202,12 @@ impl Table {
         }
     }
 
-    /// Takes a key away, if it is there.
+    /// Removes a key, if it exists.
     pub fn remove(&mut self, key: &str) {
         self.entries.retain(|(k, _)| k.text != key);
     }
 
-    /// The table under `key`, to be changed.
+    /// The table under `key`, mutable.
     pub fn table_mut(&mut self, key: &str) -> Option<&mut Table> {
         self.entries.iter_mut().find_map(|(k, value)| match &mut value.data {
             Data::Table(table) if k.text == key => Some(table),
@@ -242,12 +242,12 @@ impl Key {
 }
 
 impl Value {
-    /// A value that is said apart from any text; a complaint will call it `key`.
+    /// A value given outside any text; error messages will call it `key`.
     pub fn said(key: &str, text: &str) -> Self {
         Value { key: key.to_owned(), place: ValuePlace::Apart, data: Data::Untyped(text.to_owned()) }
     }
 
-    /// Line of the text; 0 for what was said apart from it.
+    /// Line in the text; 0 for values given outside it.
     pub fn line(&self) -> usize {
         match &self.place {
             ValuePlace::Line(_, line) => *line,
@@ -259,7 +259,7 @@ impl Value {
         self.place.text()
     }
 
-    /// The key that holds it, or the full name of what was said apart.
+    /// Its key, or the full name of a value given outside the text.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -268,7 +268,7 @@ impl Value {
         Refusal::new(message).at(self.place())
     }
 
-    /// Refuses the value because it `cannot be` what it is; `right` says what it can be.
+    /// Refuses the value with "cannot be"; `right` says what it can be.
     pub fn cannot_be(&self, right: impl Display) -> Refusal {
         let text = match &self.data {
             Data::Text(s) | Data::Untyped(s) | Data::Float(s) | Data::Integer(s, _) | Data::Datetime(s) => s,
@@ -280,7 +280,7 @@ impl Value {
         self.refuse(format!("`{}` cannot be `{text}`; it can be {right}", self.key))
     }
 
-    /// Refuses `text`, which is none of the `words` that the value can be.
+    /// Refuses `text`, which is not one of the possible `words`.
     pub fn is_no_word<'w>(&self, text: &str, words: impl Iterator<Item = &'w str> + Clone) -> Refusal {
         match suggest::nearest(text, words.clone()) {
             Some(near) => self.refuse(format!("`{}` cannot be `{text}`; did you mean `{near}`?", self.key)),
@@ -320,7 +320,7 @@ impl Value {
         }
     }
 
-    /// A truth value: `true` or `false`, or in words `on` or `off`.
+    /// A boolean: `true` or `false`, or as words `on` or `off`.
     pub fn switch(&self) -> Result<bool, Refusal> {
         match &self.data {
             Data::Bool(b) => Ok(*b),
@@ -335,7 +335,7 @@ impl Value {
         }
     }
 
-    /// A whole number that is not negative.
+    /// A non-negative whole number.
     pub fn integer<T: TryFrom<u64>>(&self) -> Result<T, Refusal> {
         let (digits, radix) = match &self.data {
             Data::Integer(digits, radix) => (digits, *radix),
@@ -343,7 +343,7 @@ impl Value {
             _ => return Err(self.must("be a whole number of 0 or more")),
         };
         u64::from_str_radix(digits, radix).ok().and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
-            let limit = "it must be a whole number of 0 or more, within reason";
+            let limit = "it must be a whole number of 0 or more that is not too large";
             self.refuse(format!("`{}` cannot be {digits}; {limit}", self.key))
         })
     }
@@ -378,7 +378,7 @@ impl Value {
         }
     }
 
-    /// A list of texts, each with the value to blame; what was said in one text is divided at each `;`.
+    /// A list of texts, each with its value for error messages; a single text from outside is split at each `;`.
     pub fn texts(&self) -> Result<Vec<(String, Value)>, Refusal> {
         match &self.data {
             Data::List(items) => items.iter().map(|item| Ok((item.string()?, item.clone()))).collect(),

@@ -1,6 +1,6 @@
-//! Evidence: what a trial of the plan executed when it was run again for evidence. One file for each slot, `evidence/0007.json`.
+//! Evidence: what a trial of the plan executed when it was rerun for evidence. One file for each slot, `evidence/0007.json`.
 //!
-//! Invariant: evidence never changes what is judged; it is not a record, and a folder without any is as finished as one with it.
+//! Invariant: evidence never changes the judgement; it is not a record, and a folder without evidence is as complete as one with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use crate::store::error::StoreError;
 use crate::store::folder::{Folder, write_whole};
 use crate::values::Values;
 
-/// Version of the format; the difference to format 1 is that of [`crate::record::SCHEMA`].
+/// Version of the format; it differs from format 1 as in [`crate::record::SCHEMA`].
 pub const SCHEMA: u32 = 2;
-/// The oldest format that is read.
+/// The oldest format that can be read.
 const OLDEST: u32 = 1;
 
 const EVIDENCE: &str = "evidence";
@@ -23,17 +23,18 @@ const EVIDENCE: &str = "evidence";
 pub struct Evidence {
     pub schema: u32,
     pub slot: u32,
-    /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
+    /// SHA-256 of the kernel's image, so that evidence of another kernel is not used.
     pub image_sha256: String,
-    /// What the trial measured: what the judged trial of the slot did, if looking changed nothing.
+    /// The values that the rerun measured: those of the judged trial of the slot, unless profiling changed something.
     pub metrics: Values,
     /// CPU seconds of QEMU.
     pub cpu_s: f64,
     pub windows: Vec<Executed>,
-    /// How samples were taken, if what was executed is not counted but sampled.
+    /// How samples were taken, if code was sampled rather than counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<Sampled>,
-    /// Samples by stack, a line each: `WORKLOAD METRIC;PROGRAM;outermost;…;innermost COUNT`. They lie beside the evidence, `evidence/0007.folded`.
+    /// Samples by stack, one line each: `WORKLOAD METRIC;PROGRAM;outermost;…;innermost COUNT`. They are stored beside the evidence, in
+    /// `evidence/0007.folded`.
     #[serde(skip)]
     pub stacks: String,
 }
@@ -41,20 +42,20 @@ pub struct Evidence {
 /// How a trial was sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
-    /// What a sample was taken by: `cycles` or `cpu-clock`.
+    /// The event that takes samples: `cycles` or `cpu-clock`.
     pub event: String,
-    /// Nanoseconds of a CPU's time that one stands for.
+    /// Nanoseconds of CPU time that one sample stands for.
     pub period_ns: u64,
     pub cpus: u32,
-    /// Of the whole trial, idle CPUs' included.
+    /// Samples of the whole trial, including idle CPUs.
     pub samples: u64,
     pub lost: u64,
-    /// Of processes that were not the trial's, nor bigiron's.
+    /// Samples of processes that belong neither to the trial nor to bigiron.
     #[serde(default)]
     pub others: u64,
 }
 
-/// What was executed in one window.
+/// What one window executed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Executed {
     pub workload: String,
@@ -62,15 +63,15 @@ pub struct Executed {
     pub operations: u64,
     /// Nanoseconds of the guest's clock.
     pub ns: u64,
-    /// Instructions by function, most first; programs count as one function each. Where the evidence is sampled: samples.
+    /// Instructions by function, most first; each program counts as one function. If the evidence is sampled: samples.
     pub functions: Vec<(String, u64)>,
-    /// System calls by name, most first; empty where they are not counted.
+    /// System calls by name, most first; empty if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<(String, u64)>,
 }
 
 impl Folder {
-    /// The evidence that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is not there.
+    /// The existing evidence for the plan's slots, in order. Evidence that cannot be read, or is of another format or kernel, is left out.
     pub fn evidence(&self) -> Vec<Evidence> {
         let slots = self.plan().slots.iter();
         slots.filter_map(|slot| self.evidence_of(slot.slot)).collect()
@@ -91,10 +92,10 @@ impl Folder {
         fs::read_to_string(self.dir().join(EVIDENCE).join(stacks_name(slot))).ok()
     }
 
-    /// Keeps the evidence for a slot: readers see all of it or none.
+    /// Stores the evidence for a slot: readers see all of it or nothing.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// It cannot be written.
     pub fn keep_evidence(&self, evidence: &Evidence) -> Result<PathBuf, StoreError> {
         let bytes = serde_json::to_vec(evidence).map_err(|e| StoreError::Unwritable(e.to_string()))?;
         let dir = self.evidence_dir()?;
@@ -104,25 +105,25 @@ impl Folder {
         write_whole(&dir, &name(evidence.slot), &bytes)
     }
 
-    /// An empty directory for a trial that is run for evidence; it goes when dropped.
+    /// An empty directory for a rerun for evidence; dropping it removes it.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// It cannot be made.
     pub fn evidence_scratch(&self, slot: u32) -> Result<Scratch, StoreError> {
         self.scratch(&format!("{slot:04}.running"))
     }
 
-    /// The same for one whose locks are traced.
+    /// An empty directory for a rerun with traced locks.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// It cannot be made.
     pub fn waiting_scratch(&self, slot: u32) -> Result<Scratch, StoreError> {
         self.scratch(&format!("{slot:04}.locks.running"))
     }
 
     fn scratch(&self, name: &str) -> Result<Scratch, StoreError> {
         let dir = self.evidence_dir()?.join(name);
-        // What a killed run has left.
+        // Left by a killed run.
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
         Ok(Scratch(dir))

@@ -1,4 +1,4 @@
-//! What records say that a file system can do.
+//! The features of file systems in records.
 
 /// The features' names, in the order of a table.
 pub const FEATURES: [&str; 17] = [
@@ -21,7 +21,7 @@ pub const FEATURES: [&str; 17] = [
     "birth time",
 ];
 
-/// The name of the fact that a record keeps a feature in.
+/// The name of the fact that stores a feature in a record.
 pub fn fact(feature: &str) -> String {
     format!("file-system.{}", feature.replace([' ', '/'], "-"))
 }

@@ -24,7 +24,7 @@ pub enum HostKind {
 impl HostKind {
     const ALL: [Self; 3] = [Self::Vm, Self::Local, Self::Sim];
 
-    /// As typed and printed.
+    /// The name as typed and printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vm => "vm",

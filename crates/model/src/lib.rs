@@ -1,4 +1,4 @@
-//! What is written down: plans, metrics, records, evidence and the folder that keeps them; TOML with places; units; errors for users.
+//! The stored data: plans, metrics, records, evidence and the folder that holds them; TOML with positions; units; errors for users.
 //!
 //! Invariant: nothing here runs a workload, changes a machine or judges a result.
 

@@ -1,4 +1,4 @@
-//! Margins: how large a change must be to matter, by kind of metric. Fixed before the first boot.
+//! Margins: the size of change that matters, by kind of metric. Fixed before the first boot.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::metric::Kind;
 use crate::refusal::Refusal;
 use crate::suggest;
 
-/// The kinds of metric as typed, with their default margins on the ratio (docs/concepts/statistics.md).
+/// The kinds of metric by name, with their default margins on the ratio (docs/concepts/statistics.md).
 pub const KINDS: &[(&str, Kind, f64)] = &[
     ("throughput", Kind::Throughput, 0.02),
     ("cost", Kind::Cost, 0.02),
@@ -17,13 +17,13 @@ pub const KINDS: &[(&str, Kind, f64)] = &[
     ("usage", Kind::Usage, 0.05),
 ];
 
-/// Largest margin: beyond it nearly any kernel is "the same".
+/// Largest margin: with a larger one, nearly any kernel is "the same".
 const LARGEST: f64 = 0.5;
 
-/// Smallest margin: a thousandth of a percent, below what even the exact clock repeats under another seed.
+/// Smallest margin: a thousandth of a per cent, less than results vary between seeds even under the exact clock.
 const SMALLEST: f64 = 0.00001;
 
-/// The kind of that name (`p999` is `p99.9` where a dot is in the way, as in a study file's key).
+/// The kind with that name (`p999` means `p99.9` where a dot is not possible, as in a study file's key).
 pub fn kind(name: &str) -> Result<Kind, Refusal> {
     let name = if name == "p999" { "p99.9" } else { name };
     KINDS.iter().find(|(n, ..)| *n == name).map(|(_, kind, _)| *kind).ok_or_else(|| {
@@ -36,14 +36,14 @@ pub fn kind(name: &str) -> Result<Kind, Refusal> {
     })
 }
 
-/// A margin in percent as a margin on the ratio, if it is one that can be judged by.
+/// A margin in per cent as a margin on the ratio, if it is in the allowed range.
 pub fn from_percent(percent: f64) -> Result<f64, Refusal> {
     let margin = percent / 100.0;
     if (SMALLEST..=LARGEST).contains(&margin) {
         Ok(margin)
     } else {
         Err(Refusal::new(format!(
-            "A margin of {percent} % cannot be judged by; it must be from {} to {} %",
+            "A margin of {percent} % cannot be used; it must be from {} to {} %",
             SMALLEST * 100.0,
             LARGEST * 100.0
         )))
@@ -58,7 +58,7 @@ pub fn parse(text: &str) -> Result<(Kind, f64), Refusal> {
     Ok((kind(name)?, from_percent(percent)?))
 }
 
-/// `asked` margins over the defaults: one for every kind.
+/// The `asked` margins, and defaults for the other kinds.
 pub fn complete(asked: &BTreeMap<Kind, f64>) -> BTreeMap<Kind, f64> {
     KINDS.iter().map(|(_, kind, default)| (*kind, asked.get(kind).copied().unwrap_or(*default))).collect()
 }

@@ -1,13 +1,13 @@
-//! What a workload measures: every metric declares its name, unit, direction and whether it is its workload's primary.
+//! The metrics of workloads: each declares its name, unit, direction and whether it is its workload's primary.
 //!
-//! Invariant: a unit reads back as it was written, those that users name themselves included.
+//! Invariant: every unit reads back as it was written, including users' own units.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which direction of change is an improvement.
+/// The direction of change that is an improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -15,7 +15,7 @@ pub enum Better {
     Lower,
 }
 
-/// What sort of quantity a metric is; decides its default margin (docs/concepts/statistics.md).
+/// The class of a metric, which determines its default margin (docs/concepts/statistics.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -31,11 +31,11 @@ pub enum Kind {
     P999,
     /// An amount, such as memory held by page tables.
     Amount,
-    /// Of a resource that a run may use none of, such as major faults: the one kind whose values may be 0.
+    /// The use of a resource that may be 0 in a run, such as major faults: the only kind whose values may be 0.
     Usage,
 }
 
-/// Unit of a metric's value. Values are always kept in the base unit named here; reports scale them.
+/// The unit of a metric's value. Values are always stored in the base unit named here; reports scale them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -54,7 +54,7 @@ pub enum Unit {
     JobsPerMinute,
     /// A plain number of things.
     Count,
-    /// A unit that a user named: shown as it is.
+    /// A unit named by a user, printed unchanged.
     Other(UnitName),
 }
 
@@ -69,7 +69,7 @@ const UNITS: [(&str, Unit); 8] = [
     ("count", Unit::Count),
 ];
 
-/// The name of a unit that no other program knows.
+/// The name of a unit that only the user knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitName(&'static str);
 
@@ -80,8 +80,7 @@ impl UnitName {
 }
 
 impl Unit {
-    /// The unit that records call `name`; any name is one. Each name is kept once, for as long as the process runs: there are as many as
-    /// a study declares.
+    /// The unit called `name` in records; any name is possible. Each name is stored once, as long as the process runs; a study declares few.
     pub fn named(name: &str) -> Unit {
         static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
         if let Some((_, unit)) = UNITS.iter().find(|(n, _)| *n == name) {
@@ -96,7 +95,7 @@ impl Unit {
         Unit::Other(UnitName(kept))
     }
 
-    /// What records call it.
+    /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Other(name) => name.0,
@@ -125,22 +124,22 @@ pub struct MetricDef {
     pub unit: Unit,
     pub better: Better,
     pub kind: Kind,
-    /// Exactly one metric of a workload is its primary: the one that carries the workload's verdict.
+    /// Exactly one metric of a workload is its primary, which carries the workload's verdict.
     pub primary: bool,
-    /// One line for people: what exactly is measured.
+    /// One line for people: what exactly it measures.
     pub summary: String,
 }
 
 impl Kind {
-    /// Whether a trial may deliver `value`. Finite and > 0, since comparisons are made on ratios; of the kind [`Kind::Usage`] it may be 0.
+    /// Whether a trial may deliver `value`: finite and > 0, because comparisons use ratios; for the kind [`Kind::Usage`] it may also be 0.
     pub fn takes(self, value: f64) -> bool {
         value.is_finite() && (value > 0.0 || (self == Kind::Usage && value == 0.0))
     }
 }
 
 impl MetricDef {
-    /// What a smaller value counts as in a ratio; 0 for kinds that are never nothing. For [`Kind::Usage`] it is the least that is
-    /// worth speaking of: one thing, one block of 4 KiB, a tenth of a millisecond (less, and tick-based accounting of CPU time is noise).
+    /// A smaller value counts as this one in a ratio; 0 for kinds whose values are never 0. For [`Kind::Usage`] it is the smallest meaningful amount:
+    /// one event, one block of 4 KiB, a tenth of a millisecond (below that, tick-based accounting of CPU time is noise).
     pub fn floor(&self) -> f64 {
         match (self.kind, self.unit) {
             (Kind::Usage, Unit::Ns) => 100_000.0,

@@ -1,5 +1,5 @@
-//! The plan: a study with everything decided (kernels resolved, options complete, every slot drawn), validated and written to
-//! `plan.toml` before the first boot. Judge and session read the plan and nothing else of the question.
+//! The plan: a study with everything decided (kernels resolved, options complete, every slot drawn), validated and written to `plan.toml` before the
+//! first boot. The judge and the session read only the plan, never the question.
 
 use crate::host::HostKind;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::provenance::Provenance;
 use crate::setting::options_of;
 use crate::workload::Options;
 
-/// Version of the plan's format; a folder with another one is refused.
+/// Version of the plan's format; a folder with another version is refused.
 pub const SCHEMA: u32 = 1;
 
 /// A study with everything decided.
@@ -24,15 +24,15 @@ pub struct Plan {
     pub schema: u32,
     /// Version of bigiron that made the plan.
     pub bigiron: String,
-    /// Hash of what was asked (everything but the seed and what the kernels resolved to): finds the folder to resume.
+    /// Hash of the question (everything except the seed and the resolved kernels), by which the folder to resume is found.
     pub question_sha256: String,
-    /// The question in words, if somebody wrote it down.
+    /// The question in words, if the user gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
-    /// The command line or study file that asks the same again, for "how to repeat".
+    /// The command line or study file that repeats the study, for "how to repeat".
     pub repeat: String,
     pub clock: Clock,
-    /// The programs that run its trials; none in plans of builds that did not write them down.
+    /// The programs that run its trials; absent in plans of builds that did not store them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
     pub design: Design,
@@ -42,7 +42,7 @@ pub struct Plan {
     pub workloads: Vec<PlannedWorkload>,
     /// Margins on the ratio, by kind of metric: 0.02 is 2 %.
     pub margins: BTreeMap<Kind, f64>,
-    /// The machine's last A/A check before the plan was made, if the machine failed it: no verdict is valid then.
+    /// The machine's last A/A check before the plan was made, if it failed: then no verdict is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_check: Option<FailedCheck>,
     /// Every boot, fixed before the first: `pairs × arms` slots in order of execution.
@@ -50,17 +50,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What reports call trials: a guest's is a boot, and nothing boots on this machine itself.
+    /// The reports' word for trials: a guest's trial is a boot, but nothing boots on this machine itself.
     pub fn trials(&self) -> &'static str {
         if self.machine.host == HostKind::Local { "trials" } else { "boots" }
     }
 
-    /// Whether it has too few pairs for the flip interval, so that Student's takes its place: a nightly run's quick look.
+    /// Whether it has too few pairs for the flip interval, so that Student's is used: the quick budget of a night.
     pub fn is_screening(&self) -> bool {
         self.design.pairs < power::SMALLEST_DESIGN
     }
 
-    /// The options of the workload `name` in a boot of `arm`: the plan's, with the arm's own laid over them.
+    /// The options of the workload `name` in a boot of `arm`: the plan's, overridden by the arm's own.
     pub fn options_in(&self, arm: &Arm, name: &str) -> Options {
         let mut options = self.workloads.iter().find(|w| w.name == name).map(|w| w.options.clone()).unwrap_or_default();
         for (option, value) in options_of(&arm.settings, name) {
@@ -69,12 +69,12 @@ impl Plan {
         options
     }
 
-    /// Whether all arms are the same, so that the study is an A/A check itself.
+    /// Whether all arms are the same, so that the study itself is an A/A check.
     pub fn is_aa(&self) -> bool {
         self.arms.iter().all(|arm| arm.kernel == self.arms[0].kernel && arm.settings == self.arms[0].settings)
     }
 
-    /// One of [`Plan::trials`].
+    /// The singular of [`Plan::trials`].
     pub fn trial(&self) -> &'static str {
         self.trials().trim_end_matches('s')
     }
@@ -95,11 +95,11 @@ pub struct FailedCheck {
 pub struct Design {
     /// Number of pairs (each boots every arm once); even.
     pub pairs: u32,
-    /// Everything random in the study is drawn from it.
+    /// The source of everything random in the study.
     pub seed: u64,
-    /// CPU seconds that a guest may burn without a sign of progress before it counts as hung.
+    /// CPU seconds that a guest may use without a sign of progress before it counts as hung.
     pub hang_cpu_seconds: u32,
-    /// Seconds of idleness before each boot, the same before all; only the wall clock has any.
+    /// Idle seconds before each boot, the same for all boots; only used on the wall clock.
     #[serde(default)]
     pub idle_gap_seconds: u32,
 }
@@ -113,7 +113,7 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// One of [`super::storage::PROFILES`].
     pub storage: String,
-    /// As `bigiron doc fs` lists them; an arm may have another (`fs.type`).
+    /// One of those in `bigiron doc fs`; an arm may have another (`fs.type`).
     pub filesystem: String,
 }
 
@@ -121,24 +121,24 @@ pub struct Machine {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Arm {
-    /// How reports call it: what was typed, shortened where that is unambiguous. Unique in the plan.
+    /// Its name in reports: as typed, shortened where that is unambiguous. Unique in the plan.
     pub name: String,
     pub kernel: Identity,
     /// Lever settings of this arm, in the order given: (lever, value).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<(String, String)>,
-    /// What the arm's workloads start from besides the kernel (a server's programs, a loaded database), as it was when the plan was made,
-    /// by `WORKLOAD.NAME`: every later trial must find the same.
+    /// What the arm's workloads start from besides the kernel (a server's programs, a loaded database) when the plan is made, by `WORKLOAD.NAME`:
+    /// every later trial must find the same.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub foundation: BTreeMap<String, String>,
 }
 
-/// A workload with what it was set to and what it promises to deliver.
+/// A workload with its options and declared metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlannedWorkload {
     pub name: String,
-    /// Options common to all arms, complete. An arm's own settings are laid over them.
+    /// Options common to all arms, complete. An arm's own settings override them.
     pub options: Options,
     pub metrics: Vec<MetricDef>,
 }
@@ -159,7 +159,7 @@ pub struct Slot {
     pub workload_seed: u64,
     /// Seed of the boot (QEMU's random source: KASLR, stack and hash randomisation): one per slot.
     pub boot_seed: u64,
-    /// Idle instructions burnt before the workload: shifts the timer tick's phase. One per slot.
+    /// Idle instructions executed before the workload, which shift the phase of the timer tick. One number per slot.
     pub jitter: u32,
     /// Order of the workloads in this boot: indices into [`Plan::workloads`]; one per pair.
     pub order: Vec<usize>,

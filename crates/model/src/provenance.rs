@@ -1,6 +1,6 @@
 //! The programs that run trials: this executable, and QEMU for guests.
 //!
-//! Invariant: all trials of a study, a night or a bisection are run by the same programs, or the rest of them is refused.
+//! Invariant: the same programs run all trials of a study, a night or a bisection; otherwise the remaining trials are refused.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
-    /// Hash of bigiron's executable, its first digits.
+    /// The first digits of the hash of bigiron's executable.
     pub executable: String,
     /// QEMU's version, if trials run in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,33 +23,31 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// The running executable, with the QEMU that is installed.
+    /// The running executable and the installed QEMU.
     ///
     /// # Errors
     /// The executable cannot be read.
     pub fn here(qemu: Option<String>) -> io::Result<Self> {
-        // Not current_exe(): its file may have been replaced meanwhile.
+        // Not current_exe(): its file may have been replaced in the meantime.
         let digest = Sha256::digest(fs::read("/proc/self/exe")?);
         let executable = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         Ok(Self { executable, qemu })
     }
 
-    /// Refuses to go on here with what other programs began; `what` lies in `dir`, and a description without provenance is from a build that
-    /// wrote none.
+    /// Refuses to continue here what other programs began; `what` is in `dir`. A description without provenance comes from a build that stored none.
     pub fn check(&self, what: &str, dir: &Path, begun: Option<&Provenance>) -> Result<(), Refusal> {
         let dir = dir.display();
         if begun.is_none_or(|begun| begun.executable != self.executable) {
             let message =
                 format!("The {what} in `{dir}` was begun by another build of bigiron, whose workloads may differ");
-            return Err(
-                Refusal::new(message).hint("Begin anew with `--out DIR`, or go on with the build that began it")
-            );
+            return Err(Refusal::new(message)
+                .hint("Start a new one with `--out DIR`, or continue with the build that began it"));
         }
         match begun.and_then(|begun| begun.qemu.as_deref()).zip(self.qemu.as_deref()) {
             Some((then, now)) if then != now => {
                 let message =
-                    format!("The {what} in `{dir}` was begun with QEMU {then}; QEMU {now} would measure otherwise");
-                Err(Refusal::new(message).hint(format!("Begin anew with `--out DIR`, or install QEMU {then}")))
+                    format!("The {what} in `{dir}` was begun with QEMU {then}; QEMU {now} would measure differently");
+                Err(Refusal::new(message).hint(format!("Start a new one with `--out DIR`, or install QEMU {then}")))
             }
             _ => Ok(()),
         }
@@ -70,7 +68,7 @@ mod tests {
         let check = |begun: Option<&Provenance>| here.check("study", Path::new("out"), begun);
         let said = |begun: Option<&Provenance>| check(begun).unwrap_err().to_string();
         assert_eq!(check(Some(&here)), Ok(()));
-        // A description from before QEMU's version was written down.
+        // A description from before QEMU's version was stored.
         assert_eq!(check(Some(&with("e1", None))), Ok(()));
         assert!(said(None).contains("in `out` was begun by another build"));
         assert!(said(Some(&with("e2", Some("7.2.22")))).contains("another build"));

@@ -1,19 +1,19 @@
-//! What a trial is run for.
+//! The purpose of a trial.
 
 use serde::{Deserialize, Serialize};
 
-/// What a trial is run for. Only [`Purpose::Judge`] makes a record; a slot may be run again for evidence of the others, which is not judged.
+/// The purpose of a trial. Only [`Purpose::Judge`] makes a record; a slot may be rerun for the other purposes, and those reruns are not judged.
 ///
-/// A number in a guest's job, all of one digit and none 0, and read by the same instructions: a guest that is profiled must execute what a
-/// judged one does until its workloads have ended.
+/// In a guest's job it is a number with one digit, never 0, that is always read by the same instructions: a profiled guest must execute the same code
+/// as a judged one until its workloads have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "u8", try_from = "u8")]
 pub enum Purpose {
     /// Its values are judged.
     Judge = 1,
-    /// What it executes, by function: counted under the exact clock, sampled on the wall clock.
+    /// The executed code by function: counted under the exact clock, sampled on the wall clock.
     Profile = 2,
-    /// What it waits for: locks of the kernel and of programs.
+    /// The waits: for locks of the kernel and of programs.
     Locks = 3,
 }
 
@@ -27,7 +27,7 @@ impl TryFrom<u8> for Purpose {
     type Error = String;
 
     fn try_from(number: u8) -> Result<Self, String> {
-        // A table, not a comparison for each: see the type.
+        // A table instead of one comparison each, as the type's documentation requires.
         const ALL: [Purpose; 3] = [Purpose::Judge, Purpose::Profile, Purpose::Locks];
         let purpose = ALL.get(usize::from(number).wrapping_sub(1)).copied();
         purpose.ok_or_else(|| format!("{number} is not a trial's purpose; there are 1 to {}", ALL.len()))

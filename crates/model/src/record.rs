@@ -1,4 +1,4 @@
-//! A record: one trial written down.
+//! A record: one trial, as stored.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::values::Values;
 
 /// Version of the record's format. Format 1 repeated each metric's declaration beside its value.
 pub const SCHEMA: u32 = 2;
-/// The oldest format that is read.
+/// The oldest format that can be read.
 pub const OLDEST: u32 = 1;
 
-/// One trial: what ran in a slot and what came of it.
+/// One trial: what ran in a slot, and how it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub schema: u32,
@@ -25,7 +25,7 @@ pub struct Record {
     /// 0 for the first try; a void trial is tried again.
     pub attempt: u32,
     pub outcome: Outcome,
-    /// What the guest said about itself; `None` if it never came so far.
+    /// What the guest reported about itself; `None` if it did not get that far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest: Option<GuestIdentity>,
     pub image_sha256: String,
@@ -36,16 +36,16 @@ pub struct Record {
     /// Facts from the workloads (`workload.name` → value): recorded, shown, not compared.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
-    /// What the kernel counted in the windows; `None` in records of before this was read, and where nothing was.
+    /// The kernel's counters in the windows; `None` in older records, and if nothing was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<TrialCounters>,
-    /// Files of the kernel that levers changed, and what they said before and after.
+    /// Kernel files that levers changed, with their content before and after.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<FileChange>,
-    /// Lines that the guest's kernel logged of a class that matters (BUG, WARNING, oops, hung task, RCU stall, OOM, I/O error).
+    /// Lines of a relevant class in the guest's kernel log (BUG, WARNING, oops, hung task, RCU stall, OOM, I/O error).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub complaints: Vec<Complaint>,
-    /// What the trial cost here; differs from run to run and is never compared.
+    /// The cost of the trial on this host; varies between runs and is never compared.
     pub host: HostCost,
     /// Files kept in `artifacts/`, relative to the study's folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -64,44 +64,44 @@ impl LineContent for Record {
 pub enum Outcome {
     /// All workloads ran, delivered every metric and verified their data.
     Completed,
-    /// The guest's doing: evidence, never dropped.
+    /// Caused by the guest: evidence, never dropped.
     Failed { failure: Failure, message: String },
-    /// The host's doing (QEMU would not start, disk full, interrupted): says nothing about the arm; the slot is run again.
+    /// Caused by the host (QEMU would not start, disk full, interrupted): says nothing about the arm; the slot is run again.
     Void { cause: String },
 }
 
-/// What a guest did instead of completing.
+/// How a guest failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Failure {
     /// The kernel panicked.
     Panic,
-    /// No progress within the CPU time allowed.
+    /// No progress within the allowed CPU time.
     Hang,
-    /// The guest went away without a panic and without finishing.
+    /// The guest ended without a panic and without finishing.
     EarlyExit,
-    /// The kernel ran but the agent never said a word.
+    /// The kernel ran but the agent never reported.
     NoAgent,
     /// The process that ran the workload was killed or crashed.
     AgentDied,
     /// Memory was too little for the workload.
     OutOfMemory,
-    /// The file system was too small for it.
+    /// The file system was too small for the workload.
     NoSpace,
     /// The workload reported an error.
     WorkloadError,
-    /// The data left behind was lost or wrong.
+    /// The workload's data were lost or wrong.
     VerifyFailed,
-    /// The kernel's own work after boot did not end, so that nothing could be measured.
+    /// The kernel's own work after boot did not end, so nothing could be measured.
     NeverQuiet,
-    /// A file system that bigiron had made for it was not mounted.
+    /// A file system that bigiron had made for the guest was not mounted.
     MountFailed,
-    /// The agent, or the process that ran the workload, said something that is not an event.
+    /// The agent, or the process that ran the workload, sent something that is not an event.
     BadEvent,
 }
 
 impl Failure {
-    /// As in "B crashed in 3 of 12 boots".
+    /// As used in "B crashed in 3 of 12 boots".
     pub fn verb(self) -> &'static str {
         match self {
             Failure::Panic => "panicked",
@@ -120,7 +120,7 @@ impl Failure {
     }
 }
 
-/// What the guest's kernel said about itself.
+/// What the guest's kernel reported about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestIdentity {
     /// `uname -r`.
@@ -134,7 +134,7 @@ pub struct GuestIdentity {
     pub clocksource: String,
 }
 
-/// A line of the guest's kernel log that matters.
+/// A relevant line of the guest's kernel log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Complaint {
     /// `bug`, `warning`, `oops`, `hung-task`, `rcu-stall`, `oom`, `io-error`.
@@ -142,16 +142,16 @@ pub struct Complaint {
     pub line: String,
 }
 
-/// What a trial cost the host. Seconds of wall and CPU time here, not of the guest's clock.
+/// The cost of a trial for the host, in seconds of its wall and CPU time, not of the guest's clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostCost {
     /// `kvm` or `tcg`, and QEMU's version.
     pub accelerator: String,
     pub qemu: String,
-    /// Under the exact clock: whether QEMU's threads were seen to take turns, on which bit-identity rests.
+    /// Under the exact clock: whether QEMU's threads were seen to take turns, which bit-identity requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lockstep: Option<bool>,
-    /// The whole trial.
+    /// Of the whole trial.
     pub wall_s: f64,
     /// QEMU's CPU time.
     pub cpu_s: f64,
@@ -159,7 +159,7 @@ pub struct HostCost {
     pub overhead_s: f64,
 }
 
-/// The fact under which a record says that its trial was disturbed, and by what.
+/// The fact that a record contains if its trial was disturbed; its value says by what.
 pub const DISTURBED_FACT: &str = "host.disturbed";
 
 /// A file of the kernel before and after a change.

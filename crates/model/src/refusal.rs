@@ -1,8 +1,8 @@
-//! Why a study or a job cannot be run as asked, said before anything boots.
+//! The reason why a study or a job cannot be run, reported before anything boots.
 
 use std::fmt;
 
-/// Something is refused: where the reason stands, what it is, and what would be right.
+/// A refusal: the position of its reason, the reason, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Refusal {
     /// `study.toml:7` if the study came from a file.
@@ -16,13 +16,13 @@ impl Refusal {
         Refusal { place: None, message: message.into(), hint: None }
     }
 
-    /// Adds what the user can do, in one sentence.
+    /// Adds one sentence about what the user can do.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds where it stands, unless that is known already.
+    /// Adds the position, unless it is known already.
     pub fn at(mut self, place: Option<String>) -> Self {
         self.place = self.place.or(place);
         self

@@ -1,12 +1,12 @@
-//! A lever set to a value, as studies and records have it.
+//! A lever with its value, in studies and records.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A lever and the value it is set to; an empty value is a lever that is set without one (`boot.nosmt`).
+/// A lever and its value; an empty value is a lever that is set without one (`boot.nosmt`).
 pub type Setting = (String, String);
 
-/// A value as reports show it: a text of several lines (a job that travels in a plan) by its first and their number.
+/// A value as shown in reports: a text of several lines (a job in a plan) is shown as its first line and the number of lines.
 pub fn brief(value: &str) -> Cow<'_, str> {
     match value.split_once('\n') {
         Some((first, _)) => Cow::Owned(format!("{first} … ({} lines)", value.lines().count())),

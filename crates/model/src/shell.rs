@@ -1,6 +1,6 @@
-//! Words for a POSIX shell.
+//! Words of a POSIX shell.
 
-/// A word as a POSIX shell takes it for one.
+/// Quotes a text as one word of a POSIX shell.
 pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

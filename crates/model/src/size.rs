@@ -3,7 +3,7 @@
 /// Reads `1G`, `512M`, `1GiB`, `1536 MiB`; a plain number is bytes.
 ///
 /// # Errors
-/// If the text is no such amount; the message says what would be.
+/// The text is not an amount of memory; the message says what is.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is not an amount of memory; write one such as `1G` or `512M`");
     let text = text.trim();

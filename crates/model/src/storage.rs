@@ -1,27 +1,27 @@
-//! What the disk of a guest may be.
+//! The possible disks of a guest.
 //!
-//! Invariant: a disk of the host never exists under the exact clock: a name never promises a device that the clock cannot have.
+//! Invariant: a disk of the host never exists under the exact clock, and no name promises a device that the clock cannot have.
 
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 
-/// The fact under which a record says how the host opened the disks of its guest.
+/// The fact in which a record says how the host opened the disks of its guest.
 pub const DISK_CACHE_FACT: &str = "host.disk-cache";
 
-/// The storage of a study on this machine itself, and of no other.
+/// The storage of a study on this machine itself, and of no other study.
 pub const LOCAL: &str = "folder";
 
-/// What stands behind the guest's file system.
+/// The medium behind the guest's file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
-    /// Memory of the guest whose requests complete after a time, however many there are (null_blk).
+    /// Guest memory whose requests complete after a fixed time, whatever their number (null_blk).
     Modelled { completion_ns: u64 },
-    /// Memory of the guest behind the mechanics of a spinning disk.
+    /// Guest memory behind the mechanics of a spinning disk.
     Rotational(Spindle),
-    /// Memory of the guest, without a device (brd).
+    /// Guest memory without a device (brd).
     Ram,
-    /// A file of the study's folder (virtio-blk).
+    /// A file in the study's folder (virtio-blk).
     HostFile,
     /// The study's folder itself: there is no guest.
     Folder,
@@ -32,12 +32,12 @@ pub enum Medium {
 pub struct Spindle {
     pub revolution_ns: u64,
     pub track_bytes: u64,
-    /// From one track to the next, and from the first to the last.
+    /// Seek time from one track to the next, and from the first to the last.
     pub seek_track_ns: u64,
     pub seek_full_ns: u64,
-    /// What the electronics take for each request.
+    /// Time that the electronics need for each request.
     pub overhead_ns: u64,
-    /// Requests that the disk takes at once.
+    /// Requests that the disk accepts at once.
     pub queue_depth: u32,
 }
 
@@ -51,7 +51,7 @@ const SATA_7200: Spindle = Spindle {
     queue_depth: 32,
 };
 
-/// 15,000 rpm, as servers had them in 2004: 3.4 ms on average, 92 MB/s.
+/// 15,000 rpm, as in servers of 2004: 3.4 ms to seek on average, 92 MB/s.
 const SCSI_15000: Spindle = Spindle {
     revolution_ns: 4_000_000,
     track_bytes: 360 << 10,
@@ -69,7 +69,7 @@ pub struct StorageProfile {
     pub summary: &'static str,
 }
 
-/// Everything that `storage` can be. Completion times are typical of the class of device for a 4 KiB read, not of one product.
+/// All possible values of `storage`. Completion times are typical of the device class for a 4 KiB read, not of one product.
 pub const PROFILES: &[StorageProfile] = &[
     StorageProfile {
         name: "nvme",
@@ -89,7 +89,7 @@ pub const PROFILES: &[StorageProfile] = &[
     StorageProfile {
         name: "hdd-15k",
         medium: Medium::Rotational(SCSI_15000),
-        summary: "the same of a SCSI disk of 15,000 rpm, as servers had them in 2004",
+        summary: "a model of a SCSI disk of 15,000 rpm, as in servers of 2004, in the guest's memory",
     },
     StorageProfile { name: "ram", medium: Medium::Ram, summary: "a RAM disk in the guest's memory: no device at all" },
     StorageProfile {
@@ -100,34 +100,34 @@ pub const PROFILES: &[StorageProfile] = &[
     StorageProfile { name: LOCAL, medium: Medium::Folder, summary: "the study's folder, on this machine's own disk" },
 ];
 
-/// The profile of that name.
+/// The profile with that name.
 pub fn find(name: &str) -> Option<&'static StorageProfile> {
     PROFILES.iter().find(|p| p.name == name)
 }
 
-/// What is taken if nothing is said.
+/// The storage used by default.
 pub fn default(clock: Clock) -> &'static StorageProfile {
     let name = if clock == Clock::Exact { "nvme" } else { "host-file" };
     find(name).expect("a default is one of the profiles")
 }
 
-/// The names that a guest can have with `clock`.
+/// The names of the storage that a guest can have with `clock`.
 pub fn names(clock: Clock) -> impl Iterator<Item = &'static str> {
     PROFILES.iter().filter(move |p| p.medium != Medium::Folder && p.goes_with(clock).is_ok()).map(|p| p.name)
 }
 
 impl StorageProfile {
-    /// Whether there is such a disk under `clock`; if not, why not.
+    /// Whether this storage exists under `clock`; if not, why not.
     pub fn goes_with(&self, clock: Clock) -> Result<(), String> {
         match (self.medium, clock) {
             (Medium::HostFile, Clock::Exact) => {
-                Err(format!("Storage `{}` would let the host's time into the clock `exact`", self.name))
+                Err(format!("Storage `{}` would make the clock `exact` depend on the host's time", self.name))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether what is written takes memory of the guest.
+    /// Whether written data take guest memory.
     pub fn is_in_memory(&self) -> bool {
         !matches!(self.medium, Medium::HostFile | Medium::Folder)
     }

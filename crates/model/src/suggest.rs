@@ -1,12 +1,12 @@
 //! Near misses: what a mistyped word was probably meant to be.
 
-/// The candidate nearest to `word`, if one is near enough to be what was meant.
+/// The candidate nearest to `word`, if it is near enough to be the intended one.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
         .map(|c| (strsim::damerau_levenshtein(word, c), c))
         .filter(|(distance, c)| *distance <= 1 + word.len().min(c.len()) / 4)
-        // A slip is seldom in the first letter.
+        // The first letter is seldom mistyped.
         .min_by_key(|(distance, c)| (*distance, c.chars().next() != word.chars().next()))
         .map(|(_, c)| c)
 }

@@ -1,4 +1,4 @@
-//! What one trial measured: a value for each metric by its name. What a name means (unit, direction, kind) stands in the plan alone.
+//! The measured values of one trial, by metric name. Only the plan says what a name means (unit, direction, kind).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ impl Values {
         self.0.is_empty()
     }
 
-    /// How many values there are, of all workloads.
+    /// The number of values, over all workloads.
     pub fn len(&self) -> usize {
         self.0.values().map(BTreeMap::len).sum()
     }
@@ -46,15 +46,15 @@ impl Values {
         self.0.values_mut().flat_map(BTreeMap::values_mut).for_each(|value| *value *= factor);
     }
 
-    /// Those of one workload, in the order of their names.
+    /// The values of one workload, by name.
     pub fn of(&self, workload: &str) -> impl Iterator<Item = (&str, f64)> {
         self.0.get(workload).into_iter().flatten().map(|(metric, value)| (metric.as_str(), *value))
     }
 
-    /// Checks that the values are exactly the metrics that `workloads` declare, each fit to be compared.
+    /// Checks that the values are exactly the metrics that `workloads` declare, each valid for comparison.
     ///
     /// # Errors
-    /// The first that is missing, undeclared or unfit.
+    /// The first missing, undeclared or invalid value.
     pub fn check<'a>(&self, workloads: impl IntoIterator<Item = (&'a str, &'a [MetricDef])>) -> Result<(), String> {
         let mut declared = 0;
         for (workload, defs) in workloads {
@@ -83,7 +83,7 @@ impl Values {
     }
 }
 
-/// Also reads format 1, a list of metrics in which each repeated its declaration.
+/// Also reads format 1, a list of metrics that each repeated their declaration.
 impl<'de> Deserialize<'de> for Values {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Read)
@@ -92,7 +92,7 @@ impl<'de> Deserialize<'de> for Values {
 
 struct Read;
 
-/// A metric of format 1; what else it held stands in the plan.
+/// A metric of format 1; the rest of its content is in the plan.
 #[derive(Deserialize)]
 struct Metric {
     workload: String,

@@ -1,4 +1,4 @@
-//! Debian version strings: their order, and the kernel series in them.
+//! Debian version strings: their order, and their kernel series.
 //!
 //! The order is that of Debian policy 5.6.12: epoch, then upstream version, then revision; `~` sorts before the end of the string.
 
@@ -30,7 +30,7 @@ pub fn major_minor(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether a package of `version` is what was asked for: `wanted` is a series (`6.12`), an upstream version (`6.12.113`) or the whole Debian version.
+/// Whether a package of `version` matches `wanted`: a series (`6.12`), an upstream version (`6.12.113`) or the whole Debian version.
 pub fn satisfies(version: &str, wanted: &str) -> bool {
     if version == wanted {
         return true;

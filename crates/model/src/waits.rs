@@ -1,6 +1,6 @@
-//! Evidence of waiting: what a trial of the plan waited for when it was run again with its locks traced. One file for each slot, `evidence/0007.locks.json`.
+//! Evidence of waiting: what a trial of the plan waited for when it was rerun with traced locks. One file for each slot, `evidence/0007.locks.json`.
 //!
-//! Invariant: as with all evidence, nothing is judged by it.
+//! Invariant: like all evidence, it does not affect the judgement.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,25 +11,25 @@ use crate::store::error::StoreError;
 use crate::store::folder::{Folder, write_whole};
 use crate::values::Values;
 
-/// Version of the format; the difference to format 1 is that of [`crate::record::SCHEMA`].
+/// Version of the format; it differs from format 1 as in [`crate::record::SCHEMA`].
 pub const SCHEMA: u32 = 2;
-/// The oldest format that is read.
+/// The oldest format that can be read.
 const OLDEST: u32 = 1;
 
-/// What one trial waited for.
+/// The waits of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialWaits {
     pub schema: u32,
     pub slot: u32,
-    /// SHA-256 of the kernel's image, so that evidence of another kernel is none.
+    /// SHA-256 of the kernel's image, so that evidence of another kernel is not used.
     pub image_sha256: String,
-    /// What the trial measured while it was traced.
+    /// The values that the trial measured while traced.
     pub metrics: Values,
     pub cpus: u32,
     pub traced: Traced,
     /// By metric.
     pub windows: Vec<WindowWaits>,
-    /// By workload, where the kernel keeps account of its locks (CONFIG_LOCK_STAT).
+    /// By workload, if the kernel keeps lock statistics (CONFIG_LOCK_STAT).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stat: Vec<LockStat>,
 }
@@ -37,20 +37,20 @@ pub struct TrialWaits {
 /// How a trial was traced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traced {
-    /// Why there are no waits for locks of the kernel, if it tells of none.
+    /// Why there are no waits for kernel locks, if the kernel does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untold: Option<String>,
     /// Events of the whole trial.
     pub events: u64,
-    /// Events that found no room, or waits beyond those that are kept.
+    /// Events for which there was no room, or waits beyond the number that is kept.
     pub lost: u64,
     /// Waits whose begin or end was not seen.
     pub unpaired: u64,
-    /// Waits of processes that were not the trial's.
+    /// Waits of processes outside the trial.
     pub others: u64,
 }
 
-/// What was waited for in one window, or in all windows of a metric.
+/// The waits in one window, or in all windows of a metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WindowWaits {
     pub workload: String,
@@ -64,12 +64,12 @@ pub struct WindowWaits {
     pub futexes: Vec<FutexWait>,
 }
 
-/// Waits for locks of one class and name, of one caller.
+/// Waits of one caller for locks of one class and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockWait {
     /// `spinlock`, `rwlock:R`, `mutex`, `rwsem:W` ….
     pub class: String,
-    /// Its own name if it is a variable of the kernel's, else what the caller is known to take; `None` if neither is known.
+    /// Its own name if it is a kernel variable, otherwise the lock that the caller is known to take; `None` if both are unknown.
     pub lock: Option<String>,
     /// The function that wanted it.
     pub caller: String,
@@ -85,13 +85,13 @@ pub struct FutexWait {
     pub tally: WaitTally,
 }
 
-/// Waits, added up.
+/// The sum of several waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitTally {
     pub waits: u64,
-    /// Of them, those that never slept.
+    /// Number of these waits that never slept.
     pub spun: u64,
-    /// Nanoseconds of all, and of those that never slept.
+    /// Nanoseconds of all waits, and of those that never slept.
     pub total_ns: u64,
     #[serde(default)]
     pub spun_ns: u64,
@@ -108,19 +108,19 @@ impl WaitTally {
     }
 }
 
-/// What the kernel kept account of while a workload ran.
+/// The kernel's lock statistics while a workload ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LockStat {
     pub workload: String,
-    /// Nanoseconds that the workload ran: all of its run, windows or not.
+    /// Nanoseconds of the workload's whole run, inside and outside windows.
     pub ns: u64,
-    /// Those waited for, longest first; then those held, longest first.
+    /// Locks waited for, longest first; then locks held, longest first.
     pub locks: Vec<StatLock>,
     /// All locks together.
     pub total: StatLock,
 }
 
-/// One lock's account.
+/// The statistics of one lock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatLock {
     pub lock: String,
@@ -130,19 +130,19 @@ pub struct StatLock {
     pub wait_max_ns: f64,
     pub hold_ns: f64,
     pub hold_max_ns: f64,
-    /// Who had to wait, and how often: four at most.
+    /// Callers that had to wait, and how often: four at most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<(String, u64)>,
 }
 
 impl Folder {
-    /// The evidence of waiting that there is for the slots of the plan, in their order. What cannot be read, or is of another format or kernel, is not
+    /// The existing evidence of waiting for the plan's slots, in order. Evidence that cannot be read, or is of another format or kernel, is left out.
     /// there.
     pub fn waiting(&self) -> Vec<TrialWaits> {
         self.plan().slots.iter().filter_map(|slot| self.waiting_of(slot.slot)).collect()
     }
 
-    /// That for one slot.
+    /// The evidence of waiting for one slot.
     pub fn waiting_of(&self, slot: u32) -> Option<TrialWaits> {
         let bytes = fs::read(self.evidence_path().join(name(slot))).ok()?;
         let waiting: TrialWaits = serde_json::from_slice(&bytes).ok()?;
@@ -152,10 +152,11 @@ impl Folder {
             .then_some(waiting)
     }
 
-    /// Keeps it: readers see all of it or none. What programs printed meanwhile lies in `printed`, as files `*.stdout`, and is kept beside it.
+    /// Stores it: readers see all of it or nothing. Output that programs printed meanwhile is in `printed`, as files `*.stdout`, and is stored beside
+    /// it.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// It cannot be written.
     pub fn keep_waiting(&self, waiting: &TrialWaits, printed: &Path) -> Result<PathBuf, StoreError> {
         let dir = self.evidence_dir()?;
         for file in fs::read_dir(printed).into_iter().flatten().flatten() {
@@ -216,7 +217,7 @@ mod tests {
         kept.sort();
         assert_eq!(kept, ["0001.locks.command.run-1.stdout", "0001.locks.json"]);
         assert_eq!(folder.waiting(), std::slice::from_ref(&waiting));
-        // Beside what was executed, and no part of it.
+        // Stored beside the other evidence and not part of it.
         assert_eq!(folder.evidence(), []);
         folder.keep_waiting(&TrialWaits { image_sha256: "0".repeat(64), ..waiting }, dir.path()).unwrap();
         assert_eq!(folder.waiting(), []);

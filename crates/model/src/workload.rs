@@ -1,4 +1,4 @@
-//! What plans and records say of workloads: options, windows, programs.
+//! The workload data in plans and records: options, windows, programs.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,26 @@ use serde::{Deserialize, Serialize};
 /// The values of a workload's options, complete (defaults filled in).
 pub type Options = BTreeMap<String, String>;
 
-/// A stretch of work that explains metrics: all between the marks of one cut.
+/// A part of a trial that explains metrics: everything between the marks of one cut.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
-    /// The metrics' names; none, if it only had to be kept out of the others. What several windows have of one metric is added up.
+    /// The names of the metrics; empty if the window only had to be separated from the others. The parts of several windows for one metric are added
+    /// up.
     pub metrics: Vec<String>,
-    /// Operations, transactions or requests done in it.
+    /// Operations, transactions or requests in it.
     pub operations: u64,
-    /// Nanoseconds it took by the guest's clock.
+    /// Its nanoseconds by the guest's clock.
     pub ns: u64,
 }
 
 impl Window {
-    /// One that explains one metric.
+    /// A window that explains one metric.
     pub fn of(metric: impl Into<String>, operations: u64, ns: u64) -> Self {
         Self { metrics: vec![metric.into()], operations, ns }
     }
 }
 
-/// A part of a program, executable and mapped.
+/// An executable mapping of a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Program {
     pub start: u64,

@@ -1,10 +1,10 @@
-//! The kernel's log: which of its lines are findings.
+//! The kernel's log: which of its lines are complaints.
 
 use std::collections::BTreeMap;
 
 use bigiron_model::record::Complaint;
 
-/// What a line must contain to belong to a class. First match wins: the classes that mean more stand first.
+/// The texts that put a line into a class. The first match wins, so the more serious classes come first.
 const CLASSES: &[(&str, &[&str])] = &[
     ("oom", &["Out of memory: Killed process", "invoked oom-killer", "Memory cgroup out of memory"]),
     ("hung-task", &["blocked for more than"]),
@@ -45,10 +45,10 @@ const CLASSES: &[(&str, &[&str])] = &[
     ("warning", &["WARNING: "]),
 ];
 
-/// Words of advice that the kernel logs about the CPU's vulnerabilities; no WARN_ON.
+/// Advice that the kernel logs about the CPU's vulnerabilities; not a WARN_ON.
 const ADVICE: &str = "WARNING: See ";
 
-/// Patterns that also begin a file system's news (`XFS (nullb0): Mounting V5 Filesystem`), and the words that tell its errors apart.
+/// Prefixes that also begin harmless messages of a file system (`XFS (nullb0): Mounting V5 Filesystem`), and the words that identify its errors.
 const ERRORS: &[(&str, &[&str])] = &[
     ("XFS (", &["Corruption", "error", "Internal error", "Shutting down", "shut down", "Metadata I/O"]),
     ("EXT2-fs", &["error"]),
@@ -69,11 +69,11 @@ const ERRORS: &[(&str, &[&str])] = &[
             "run fsck",
         ],
     ),
-    // It logs failed checksums and lost writes as warnings, beside mere advice.
+    // Btrfs logs failed checksums and lost writes as warnings, like mere advice.
     ("BTRFS warning", &["csum failed", "checksum", "IO error", "I/O error", "IO failure", "lost page write"]),
 ];
 
-/// The class of a line of the kernel's log, or `None` if it is of no interest.
+/// The class of a line of the kernel's log; `None` if the line is not a complaint.
 pub fn class(line: &str) -> Option<&'static str> {
     let (class, pattern) = CLASSES
         .iter()
@@ -88,7 +88,7 @@ pub fn class(line: &str) -> Option<&'static str> {
     Some(class)
 }
 
-/// The complaints among the lines of a kernel log, in order; the first `limit` of each class, so that no class hides another.
+/// The complaints among the lines of a kernel log, in order; at most `limit` of each class, so that no class hides another.
 pub fn complaints<'a>(lines: impl IntoIterator<Item = &'a str>, limit: usize) -> Vec<Complaint> {
     let mut kept = BTreeMap::<&str, usize>::new();
     let mut all = Vec::new();

@@ -1,6 +1,6 @@
-//! What a file system can do and where its limits are, found by trying.
+//! The features and limits of a file system, found by experiment.
 //!
-//! Invariant: what is said here was done or refused here, on the file system itself; nothing is taken from a table of known limits.
+//! Invariant: each answer was tested here, on the file system itself; nothing comes from a table of known limits.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,13 +13,13 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Links to one file that are tried; a file system that takes them all has no limit that matters.
+/// Most links to one file that are tried; a file system that accepts all of them has no relevant limit.
 const LINKS: u32 = 66_000;
 
-/// Bytes that requests past the page cache are tried with, smallest first, and that their buffer is aligned to.
+/// Sizes of direct-I/O requests to try, smallest first, which are also their buffers' alignment.
 const DIRECT: [usize; 3] = [512, 4096, 65_536];
 
-/// Longest value of an extended attribute that Linux hands on to a file system.
+/// Longest value of an extended attribute that Linux passes to a file system.
 const ATTRIBUTE: u64 = 65_536;
 
 /// Longest name that fits into a path.
@@ -30,7 +30,7 @@ const PIECE: u64 = 65_536;
 
 type Answer = Result<String, Errno>;
 
-/// A feature's name, and what finds it in an empty folder.
+/// A feature's name, and the function that tests it in an empty folder.
 type Feature = (&'static str, fn(&Path) -> Answer);
 
 /// All features, in the order of a table.
@@ -54,14 +54,15 @@ const FEATURES: &[Feature] = &[
     ("birth time", birth_time),
 ];
 
-/// Tries every feature of the file system that `dir` lies on, each in an empty folder below `dir`.
+/// Tests every feature of the file system that holds `dir`, each in an empty folder below `dir`.
 ///
-/// An answer is `no` where the file system says that it has no such thing, and the error's name where it says something else.
+/// An answer is `no` if the file system does not support the feature, and the error's name for any other error.
 pub fn features(dir: &Path) -> Vec<(&'static str, String)> {
     let one = |(number, (name, find)): (usize, &Feature)| {
         let folder = dir.join(format!("feature.{number}"));
         let answer = errno(fs::create_dir(&folder)).and_then(|()| find(&folder));
-        // Some keep a list of every block of a hole: what one search has filled must be free for the next, which some see after a sync alone.
+        // Some file systems keep a list of every block of a hole: the space that one test used must be free for the next, and some free it only after
+        // a sync.
         let _ = fs::remove_dir_all(&folder);
         let _ = File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
         (*name, answer.unwrap_or_else(refusal))
@@ -97,7 +98,7 @@ fn filled(path: &Path, byte: u8) -> Result<File, Errno> {
     Ok(file)
 }
 
-/// The largest number up to `most` that is taken, if what is taken makes no hole in the numbers; 0 if none is.
+/// The largest accepted number up to `most`, if all smaller ones are accepted too; 0 if none is.
 fn largest(most: u64, taken: impl Fn(u64) -> bool) -> u64 {
     if taken(most) {
         return most;
@@ -110,10 +111,10 @@ fn largest(most: u64, taken: impl Fn(u64) -> bool) -> u64 {
     good
 }
 
-/// The length is set, and then the last byte of it written: some file systems take a length whose end they cannot reach.
+/// Sets the length and then writes the last byte: some file systems accept a length whose end they cannot write.
 fn largest_file(dir: &Path) -> Answer {
     let file = open(&dir.join("file"), OFlags::empty())?;
-    // Doubled first: a file system that keeps a list of every block of a hole fills the disk long before its limit, and is not to do that twice.
+    // First by doubling: a file system that keeps a list of every block of a hole fills the disk long before its limit, and must not do that twice.
     let mut good = PIECE;
     while good < 1 << 62 {
         match errno(file.set_len(2 * good)) {
@@ -125,7 +126,7 @@ fn largest_file(dir: &Path) -> Answer {
             Err(_) => break,
         }
     }
-    // What is refused now is refused for its size, and none of it is laid out.
+    // From here on, a refusal is due to the size, and no blocks are allocated.
     let most = (2 * good).min(i64::MAX.cast_unsigned());
     let length = good + largest(most - good, |n| file.set_len(good + n).is_ok());
     errno(file.set_len(0))?;
@@ -157,13 +158,13 @@ fn links(dir: &Path) -> Answer {
     Ok(format!("{LINKS} or more"))
 }
 
-/// How many it says that it has. 0 is a file system that does not count them.
+/// The number of inodes that the file system reports. 0 means that it does not count them.
 fn inodes(dir: &Path) -> Answer {
     let total = rustix::fs::statvfs(dir)?.f_files;
     Ok(if total == 0 { "not counted".to_owned() } else { total.to_string() })
 }
 
-/// The latest date that a file can have: the kernel cuts off what lies beyond.
+/// The latest date that a file can have: the kernel truncates later ones.
 fn dates(dir: &Path) -> Answer {
     let file = open(&dir.join("file"), OFlags::empty())?;
     let time = Timespec { tv_sec: 1 << 40, tv_nsec: 0 };
@@ -172,12 +173,12 @@ fn dates(dir: &Path) -> Answer {
     Ok(if kept == time.tv_sec { "no end seen".to_owned() } else { year(kept).to_string() })
 }
 
-/// The year of this many seconds since 1970, by the mean length of a Gregorian year: right but for a few hours around New Year.
+/// The year that is this many seconds after 1970, by the mean length of a Gregorian year: wrong only for a few hours around New Year.
 fn year(seconds: i64) -> i64 {
     1970 + (seconds as f64 / (365.2425 * 86_400.0)).floor() as i64
 }
 
-/// The smallest request past the page cache that is taken.
+/// The smallest direct-I/O request that is accepted.
 fn direct(dir: &Path) -> Answer {
     let path = dir.join("file");
     errno(filled(&path, 1)?.sync_all())?;
@@ -193,7 +194,7 @@ fn direct(dir: &Path) -> Answer {
         let read = file.read_at(&mut buffer[..n], n as u64).is_ok_and(|done| done == n);
         read && file.write_at(&buffer[..n], n as u64).is_ok_and(|done| done == n)
     };
-    // Within the file: the largest has no second place in it.
+    // The request must fit into the file: the largest size has no second place in it.
     let fits = DIRECT.iter().filter(|n| 2 * **n as u64 <= PIECE);
     let smallest = fits.into_iter().find(|n| takes(**n, buffer));
     smallest.map_or_else(|| yes(false), |n| Ok(size::rounded(*n as u64)))
@@ -202,7 +203,7 @@ fn direct(dir: &Path) -> Answer {
 fn allocate(dir: &Path, mode: FallocateFlags) -> Answer {
     let file = filled(&dir.join("file"), 1)?;
     errno(file.sync_all())?;
-    // Beyond the end where room is made, in its middle where something is taken away.
+    // Beyond the end if space is allocated, in the middle if a range is changed.
     let offset = if mode.is_empty() { PIECE } else { PIECE / 4 };
     rustix::fs::fallocate(&file, mode, offset, PIECE / 4)?;
     let length = errno(file.metadata())?.len();
@@ -215,7 +216,7 @@ fn allocate(dir: &Path, mode: FallocateFlags) -> Answer {
     })
 }
 
-/// Whether a file that begins with a hole says so.
+/// Whether a file that begins with a hole reports it.
 fn find_holes(dir: &Path) -> Answer {
     let file = open(&dir.join("file"), OFlags::empty())?;
     errno(file.write_all_at(&[1; 4096], 16 * PIECE))?;
@@ -245,11 +246,11 @@ fn attribute(dir: &Path) -> Answer {
     Ok(if kept as u64 == longest { size::rounded(longest) } else { format!("{kept} of {longest} bytes come back") })
 }
 
-/// An access list with an entry beyond owner, group and others, which no mode can stand for.
+/// An access list with an entry in addition to owner, group and others, which a mode cannot express.
 fn access_list(dir: &Path) -> Answer {
     const NAME: &str = "system.posix_acl_access";
     const NOBODY: u32 = u32::MAX;
-    // Tag, permissions, whose: the owner, user 1000, the group, the mask, others.
+    // Tag, permissions and id: the owner, user 1000, the group, the mask, others.
     let entries = [(0x01u16, 6u16, NOBODY), (0x02, 4, 1000), (0x04, 4, NOBODY), (0x10, 4, NOBODY), (0x20, 4, NOBODY)];
     let mut list = 2u32.to_le_bytes().to_vec();
     for (tag, permissions, whose) in entries {
@@ -275,7 +276,7 @@ fn exchange(dir: &Path) -> Answer {
     filled(&one, 1)?;
     filled(&other, 2)?;
     match rustix::fs::renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE) {
-        // What a file system without it answers.
+        // The answer of a file system without this feature.
         Err(Errno::INVAL) => yes(false),
         done => done.and_then(|()| yes(errno(fs::read(&one))?[0] == 2)),
     }
@@ -323,7 +324,7 @@ mod tests {
         let found = features(dir.path());
         assert_eq!(found.iter().map(|(name, _)| *name).collect::<Vec<_>>(), bigiron_model::file_system::FEATURES);
         let of = |name: &str| found.iter().find(|(n, _)| *n == name).unwrap().1.as_str();
-        // What no file system that tests run on is without.
+        // Features that every file system used for tests has.
         let reached = rustix::fs::statvfs(dir.path()).unwrap().f_namemax;
         assert_eq!(of("longest name"), format!("{reached} bytes"), "statvfs is asked by nobody else");
         assert!(of("links to a file").starts_with(|c: char| c.is_ascii_digit()), "{found:?}");

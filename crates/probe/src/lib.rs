@@ -1,4 +1,4 @@
-//! Probes: what is read before and after the work, and never inside a measured window.
+//! Probes: readings before and after the work, never inside a measured window.
 
 pub mod counters;
 pub mod dmesg;

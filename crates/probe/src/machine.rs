@@ -1,6 +1,6 @@
-//! How fit this machine is for measuring on itself: its settings and its state, graded, with what would help.
+//! How suitable this machine is for measuring on itself: a grade for each of its settings and states, and what would improve it.
 //!
-//! Invariant: everything is read, nothing is changed; what the machine does not say is `unknown`, never taken for good.
+//! Invariant: everything is read, nothing is changed; what the machine does not report is `unknown`, never assumed to be good.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use super::noise::{self, Disturbance};
 use bigiron_model::size;
 
-/// How one thing bears on measurements.
+/// The effect of a setting or state on measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grade {
     Quiet,
-    /// Makes times vary, or depend on what else happens.
+    /// Makes times vary, or depend on other work on the machine.
     Noisy,
-    /// The machine does not say.
+    /// The machine does not report it.
     Unknown,
 }
 
@@ -28,7 +28,7 @@ impl Grade {
     }
 }
 
-/// One thing that was looked at.
+/// One setting or state, with its grade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineCheck {
     pub what: &'static str,
@@ -36,7 +36,7 @@ pub struct MachineCheck {
     pub says: String,
 }
 
-/// Memory below which a machine is short of it, and room on the disk of a study.
+/// Less available memory than this is too little; and the least free space on a study's disk.
 const MEMORY: u64 = 512 << 20;
 const ROOM: u64 = 1 << 30;
 
@@ -50,7 +50,7 @@ pub fn cpus(sys: &Path) -> impl Iterator<Item = PathBuf> {
     entries.filter(move |e| e.file_name().to_str().is_some_and(is_cpu)).map(|e| e.path())
 }
 
-/// Grades the machine whose `/sys` and `/proc` these are; `noise` was seen over some time just now, `dir` is where a study would be kept.
+/// Grades the machine with these `/sys` and `/proc`; `noise` was observed just now, `dir` is the folder that would hold a study.
 pub fn card(sys: &Path, proc: &Path, noise: &Disturbance, dir: &Path) -> Vec<MachineCheck> {
     let cpu = sys.join("devices/system/cpu");
     vec![
@@ -70,7 +70,7 @@ pub fn card(sys: &Path, proc: &Path, noise: &Disturbance, dir: &Path) -> Vec<Mac
     ]
 }
 
-/// The levers that would make this machine quieter and that it has: the frequency stops following load and heat.
+/// The levers that this machine has and that would make it quieter: the frequency no longer follows load and heat.
 pub fn quieting(sys: &Path) -> Vec<(&'static str, &'static str)> {
     let cpu = sys.join("devices/system/cpu");
     let governed = cpus(sys).any(|c| c.join("cpufreq/scaling_governor").exists());
@@ -84,7 +84,7 @@ pub fn quieting(sys: &Path) -> Vec<(&'static str, &'static str)> {
     .collect()
 }
 
-/// The settings among them in one line, for a record.
+/// The machine's settings in one line, for a record.
 pub fn settings(sys: &Path, proc: &Path) -> String {
     let cpu = sys.join("devices/system/cpu");
     let items = [governor(sys), boost(&cpu), smt(&cpu), numa(sys), huge_pages(sys), virtualised(sys, proc)];
@@ -111,7 +111,7 @@ fn governor(sys: &Path) -> MachineCheck {
     governors.sort();
     governors.dedup();
     match &governors[..] {
-        [] => item(what, Grade::Unknown, "none to be seen; a hypervisor or the firmware chooses the frequency"),
+        [] => item(what, Grade::Unknown, "none visible; a hypervisor or the firmware controls the frequency"),
         [one] if one == "performance" => item(what, Grade::Quiet, "performance"),
         _ => item(
             what,
@@ -128,16 +128,14 @@ fn boost(cpu: &Path) -> MachineCheck {
     let what = "boost";
     let intel = read(cpu.join("intel_pstate/no_turbo")).map(|off| off == "0");
     match intel.or_else(|| read(cpu.join("cpufreq/boost")).map(|on| on == "1")) {
-        None => item(
-            what,
-            Grade::Unknown,
-            "not to be seen; the frequency may depend on heat and on the load of other cores",
-        ),
+        None => {
+            item(what, Grade::Unknown, "not visible; the frequency may depend on heat and on the load of other cores")
+        }
         Some(false) => item(what, Grade::Quiet, "off"),
         Some(true) => item(
             what,
             Grade::Noisy,
-            "on; off, the frequency does not depend on heat and on the load of other cores (`--quiet-machine`)",
+            "on; the frequency depends on heat and on the load of other cores; turn it off (`--quiet-machine`)",
         ),
     }
 }
@@ -149,15 +147,15 @@ fn smt(cpu: &Path) -> MachineCheck {
         Some("1") => item(
             what,
             Grade::Noisy,
-            "on; two threads of a core slow each other, `echo off` to /sys/devices/system/cpu/smt/control",
+            "on; two threads of a core slow each other; `echo off` to /sys/devices/system/cpu/smt/control",
         ),
-        _ => item(what, Grade::Unknown, "the kernel does not say"),
+        _ => item(what, Grade::Unknown, "the kernel does not report it"),
     }
 }
 
 fn share(what: &'static str, share: Option<f64>, least: f64, of: &str, help: &str) -> MachineCheck {
     match share {
-        None => item(what, Grade::Unknown, "looked at for too short a time"),
+        None => item(what, Grade::Unknown, "observed for too short a time"),
         Some(s) if s < least => item(what, Grade::Quiet, format!("{:.1} % of the CPU time {of}", s * 100.0)),
         Some(s) => item(what, Grade::Noisy, format!("{:.1} % of the CPU time {of}; {help}", s * 100.0)),
     }
@@ -171,7 +169,7 @@ fn steal(noise: &Disturbance) -> MachineCheck {
 fn foreign(noise: &Disturbance, proc: &Path) -> MachineCheck {
     let load = read(proc.join("loadavg")).unwrap_or_default();
     let load = load.split_whitespace().next().unwrap_or("unknown").to_owned();
-    let help = format!("stop what runs beside it (load {load})");
+    let help = format!("stop them (load {load})");
     share("foreign CPU", noise.foreign, noise::FOREIGN, "is taken by other processes", &help)
 }
 
@@ -201,7 +199,7 @@ fn mib(bytes: u64) -> String {
 fn swap(proc: &Path, noise: &Disturbance) -> MachineCheck {
     let what = "swap";
     let (Some(all), Some(free)) = (meminfo(proc, "SwapTotal:"), meminfo(proc, "SwapFree:")) else {
-        return item(what, Grade::Unknown, "/proc/meminfo does not say");
+        return item(what, Grade::Unknown, "/proc/meminfo does not report it");
     };
     if noise.swapped_in + noise.swapped_out > 0 {
         let says = format!("{} pages in, {} out just now; free memory first", noise.swapped_in, noise.swapped_out);
@@ -213,7 +211,7 @@ fn swap(proc: &Path, noise: &Disturbance) -> MachineCheck {
         used => item(
             what,
             Grade::Noisy,
-            format!("{} of {} in use; what is there comes back when it is touched", mib(used), mib(all)),
+            format!("{} of {} in use; swapped pages are read back when touched", mib(used), mib(all)),
         ),
     }
 }
@@ -221,7 +219,7 @@ fn swap(proc: &Path, noise: &Disturbance) -> MachineCheck {
 fn memory(proc: &Path) -> MachineCheck {
     let what = "memory";
     match meminfo(proc, "MemAvailable:") {
-        None => item(what, Grade::Unknown, "/proc/meminfo names no MemAvailable"),
+        None => item(what, Grade::Unknown, "/proc/meminfo has no MemAvailable"),
         Some(free) if free < MEMORY => {
             item(what, Grade::Noisy, format!("{} available; the kernel will reclaim, or swap", mib(free)))
         }
@@ -237,7 +235,7 @@ fn numa(sys: &Path) -> MachineCheck {
         n => item(
             "NUMA",
             Grade::Noisy,
-            format!("{n} nodes; where memory lands differs from run to run unless it is bound"),
+            format!("{n} nodes; the placement of memory varies between runs unless it is bound"),
         ),
     }
 }
@@ -246,11 +244,11 @@ fn huge_pages(sys: &Path) -> MachineCheck {
     let what = "THP";
     let text = read(sys.join("kernel/mm/transparent_hugepage/enabled"));
     match text.as_deref().and_then(chosen) {
-        None => item(what, Grade::Quiet, "the kernel has none"),
+        None => item(what, Grade::Quiet, "not in this kernel"),
         Some("always") => item(
             what,
             Grade::Noisy,
-            "always; whether a run gets huge pages depends on what is free, `madvise` leaves it to programs",
+            "always; whether a run gets huge pages depends on free memory; `madvise` leaves it to programs",
         ),
         Some(mode) => item(what, Grade::Quiet, mode.to_owned()),
     }
@@ -263,19 +261,19 @@ fn virtualised(sys: &Path, proc: &Path) -> MachineCheck {
     let vendor = read(sys.join("class/dmi/id/sys_vendor")).or_else(|| read(sys.join("hypervisor/type")));
     let by = vendor.filter(|v| !v.is_empty()).map_or_else(String::new, |v| format!(" ({v})"));
     if flagged {
-        let says = format!("virtual{by}; its neighbours and its hypervisor are part of every time");
+        let says = format!("virtual{by}; its neighbours and its hypervisor affect every measured time");
         return item(what, Grade::Noisy, says);
     }
-    item(what, Grade::Quiet, format!("not virtual, as far as it says{by}"))
+    item(what, Grade::Quiet, format!("no hypervisor reported{by}"))
 }
 
 fn clocksource(sys: &Path) -> MachineCheck {
     let what = "clock source";
     match read(sys.join("devices/system/clocksource/clocksource0/current_clocksource")) {
-        None => item(what, Grade::Unknown, "the kernel does not say"),
+        None => item(what, Grade::Unknown, "the kernel does not report it"),
         Some(c) if FAST_CLOCKS.contains(&c.as_str()) || c.starts_with("hyperv") => item(what, Grade::Quiet, c),
         Some(c) => {
-            item(what, Grade::Noisy, format!("{c}; reading it takes a microsecond or more, `tsc` some nanoseconds"))
+            item(what, Grade::Noisy, format!("{c}; reading it takes a microsecond or more, `tsc` a few nanoseconds"))
         }
     }
 }
@@ -286,14 +284,14 @@ fn room(dir: &Path) -> MachineCheck {
         Err(e) => item(what, Grade::Unknown, format!("`{}`: {e}", dir.display())),
         Ok(fs) => {
             let free = fs.f_bavail.saturating_mul(fs.f_frsize);
-            let says = format!("{} free where studies are kept", mib(free));
+            let says = format!("{} free for studies", mib(free));
             if free >= ROOM {
                 return item(what, Grade::Quiet, says);
             }
             item(
                 what,
                 Grade::Noisy,
-                format!("{says}; below {} file systems slow down, and a trial may fill them", size::print_bytes(ROOM)),
+                format!("{says}; below {}, file systems slow down, and a trial may fill them", size::print_bytes(ROOM)),
             )
         }
     }
@@ -358,7 +356,7 @@ mod tests {
             ("boost", "on"),
             ("SMT", "on"),
             ("steal", "10.0 % of the CPU time went to other"),
-            ("foreign CPU", "40.0 % of the CPU time is taken by other processes; stop what runs beside it (load 7.25)"),
+            ("foreign CPU", "40.0 % of the CPU time is taken by other processes; stop them (load 7.25)"),
             ("throttling", "2 times just now"),
             ("swap", "1 MiB of 2 MiB in use"),
             ("memory", "100 MiB available"),

@@ -1,6 +1,6 @@
-//! What disturbs a measurement on this machine while it runs: time stolen by the hypervisor, other processes, throttling, swapping.
+//! Disturbances of a measurement on this machine: time stolen by the hypervisor, other processes, throttling, swapping.
 //!
-//! Invariant: measured facts only. Nothing here decides what becomes of a trial.
+//! Invariant: measured facts only. Nothing here decides the fate of a trial.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::machine;
 use bigiron_model::record::DISTURBED_FACT;
 use bigiron_sys::launch::children_cpu_ns;
 
-/// Shares of the machine's CPU time from which a trial counts as disturbed: what a margin of 2 % would not hide.
+/// Shares of the machine's CPU time from which a trial counts as disturbed: more than a margin of 2 % would hide.
 pub const STEAL: f64 = 0.01;
 pub const FOREIGN: f64 = 0.05;
-/// The kernel counts CPU time in ticks of 10 ms at the finest: over less time than this a share says nothing.
+/// The kernel counts CPU time in ticks of 10 ms at the finest: in a shorter time than this a share is meaningless.
 const SHORTEST: Duration = Duration::from_millis(200);
 
 /// Counters of the machine at one moment.
@@ -31,10 +31,10 @@ pub struct MachineSample {
     swapped_out: u64,
 }
 
-/// Watches the machine over a session's trials.
+/// Watches the machine during a session's trials.
 #[derive(Debug)]
 pub struct Watch {
-    /// When the last trial had ended, or when there was none yet.
+    /// The end of the last trial, or the beginning of the session.
     last: Mutex<MachineSample>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// The noise of a trial that has ended, as facts: the machine's settings, and what happened before it and since `begun`.
+    /// The noise of a finished trial, as facts: the machine's settings, and what happened before the trial and since `begun`.
     pub fn card(&self, begun: &MachineSample) -> BTreeMap<String, String> {
         let after = MachineSample::now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,14 +67,14 @@ struct Cpu {
     all: u64,
 }
 
-/// What happened between two samples.
+/// The disturbances between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Disturbance {
     pub time: Duration,
-    /// Shares of all CPU time; `None` over a time too short to tell.
+    /// Shares of all CPU time; `None` if the time was too short.
     pub steal: Option<f64>,
     pub foreign: Option<f64>,
-    /// Times that a CPU was throttled for heat or power.
+    /// Number of times that a CPU was throttled because of heat or power.
     pub throttles: u64,
     /// Pages.
     pub swapped_in: u64,
@@ -96,7 +96,7 @@ impl MachineSample {
         }
     }
 
-    /// What has happened since `earlier`.
+    /// The disturbances since `earlier`.
     pub fn since(&self, earlier: &MachineSample) -> Disturbance {
         let time = self.at - earlier.at;
         let ticks = |now: u64, then: u64| now.saturating_sub(then) as f64;
@@ -116,7 +116,7 @@ impl MachineSample {
 }
 
 impl Disturbance {
-    /// What of it is enough to disturb a measurement, in words; `None` if nothing is.
+    /// The disturbances large enough to affect a measurement, in words; `None` if there are none.
     pub fn disturbance(&self) -> Option<String> {
         let mut parts = Vec::new();
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -135,7 +135,7 @@ impl Disturbance {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
-    /// The same as facts for a record, `host.NAMEwhen`.
+    /// The disturbances as facts for a record, `host.NAMEwhen`.
     pub fn facts(&self, when: &str) -> BTreeMap<String, String> {
         let share = |share: Option<f64>| share.map(|s| format!("{:.2}", s * 100.0));
         let always = [
@@ -151,7 +151,7 @@ impl Disturbance {
 
 fn cpu(stat: &str) -> Cpu {
     let line = stat.lines().next().unwrap_or_default();
-    // proc(5): user nice system idle iowait irq softirq steal; guest time is in user already.
+    // proc(5): user nice system idle iowait irq softirq steal; guest time is already included in user.
     let fields: Vec<u64> = line.split_whitespace().skip(1).take(8).map_while(|f| f.parse().ok()).collect();
     let get = |i: usize| fields.get(i).copied().unwrap_or(0);
     Cpu { busy: get(0) + get(1) + get(2) + get(5) + get(6), steal: get(7), all: fields.iter().sum() }
@@ -161,7 +161,7 @@ fn counter(text: &str, name: &str) -> u64 {
     text.lines().find_map(|l| l.strip_prefix(name)?.trim().parse().ok()).unwrap_or(0)
 }
 
-/// Times that any CPU was throttled since boot, by the folders in `sys` that count it.
+/// Number of times that any CPU was throttled since boot, from the folders in `sys` that count it.
 pub fn throttles(sys: &Path) -> u64 {
     let counts = |cpu: PathBuf| {
         let read = |name: &str| std::fs::read_to_string(cpu.join("thermal_throttle").join(name)).ok();

@@ -1,12 +1,12 @@
-//! A recording that a thread of this process makes while others work.
+//! A recording made by a thread of this process while other processes work.
 //!
-//! Invariant: the thread has ended when its recorder is gone.
+//! Invariant: the thread has ended when its recorder is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// A recording that goes on.
+/// A recording in progress.
 #[derive(Debug)]
 pub struct Recorder<T> {
     stop: Arc<AtomicBool>,
@@ -14,10 +14,10 @@ pub struct Recorder<T> {
 }
 
 impl<T: Send + 'static> Recorder<T> {
-    /// Has `record` record until what it is given says that it is to stop; it is woken for that if it is parked.
+    /// Runs `record` in a thread until its flag is set; a parked thread is then woken.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// The thread could not be started.
     pub fn start(record: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Result<Self, String> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -36,7 +36,7 @@ impl<T> Recorder<T> {
 }
 
 impl<T: Default> Recorder<T> {
-    /// Ends it: what was recorded.
+    /// Ends the recording and returns it.
     pub fn stop(mut self) -> T {
         self.end().unwrap_or_default()
     }

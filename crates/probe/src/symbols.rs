@@ -1,7 +1,7 @@
-//! Which function a guest's instruction belongs to: the kernel's own symbols, and the files that programs were mapped from.
+//! The function to which a guest's instruction belongs, from the kernel's symbols and the files that programs were mapped from.
 //!
-//! Invariant: an address is given to the symbol that begins last before it, as the kernel's own `%pS` does; what lies in no program known is
-//! said to be that.
+//! Invariant: an address belongs to the last symbol that begins at or before it, as in the kernel's own `%pS`; an address in no known program is
+//! reported as such.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,16 +12,16 @@ use bigiron_model::workload::Program;
 /// Where the kernel's half of the address space begins (x86-64, Documentation/arch/x86/x86_64/mm.rst).
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 
-/// User-space instructions of no program that was seen.
+/// User-space instructions of an unknown program.
 pub const UNKNOWN_PROGRAM: &str = "user: program not known";
 
-/// What the function of a system call of 64-bit programs is called, before its name (since 4.17).
+/// The prefix of the functions of 64-bit system calls (since 4.17).
 const SYSTEM_CALL: &str = "__x64_sys_";
 
 /// Kernel instructions before the first symbol.
 const UNKNOWN_FUNCTION: &str = "kernel: no symbol";
 
-/// The executable parts of processes, from the text of their `/proc/PID/maps` (proc(5)).
+/// The executable mappings of processes, from the text of their `/proc/PID/maps` (proc(5)).
 pub fn programs<'a>(maps: impl IntoIterator<Item = &'a str>) -> Vec<Program> {
     let mut programs: Vec<Program> = maps.into_iter().flat_map(str::lines).filter_map(program).collect();
     programs.sort();
@@ -29,14 +29,14 @@ pub fn programs<'a>(maps: impl IntoIterator<Item = &'a str>) -> Vec<Program> {
     programs
 }
 
-/// Processes looked at, at most: those of a server have the same programs.
+/// Most processes looked at: those of a server have the same programs.
 const PROCESSES: usize = 64;
 
-/// The executable parts of the processes that run now.
+/// The executable mappings of the running processes.
 pub fn running() -> Vec<Program> {
     let numbers = |name: &OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
     let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| numbers(&entry.file_name()));
-    // Kernel threads have none.
+    // Kernel threads have no mappings.
     let maps =
         all.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok()).filter(|maps| !maps.is_empty());
     let maps: Vec<String> = maps.take(PROCESSES).collect();
@@ -53,7 +53,7 @@ fn program(line: &str) -> Option<Program> {
     Some(Program { start: address(start)?, end: address(end)?, file })
 }
 
-/// Those lines of `/proc/kallsyms` that name code.
+/// The lines of `/proc/kallsyms` that name code.
 pub fn code_symbols(kallsyms: &str) -> impl Iterator<Item = &str> {
     kallsyms.lines().filter(|line| line.split(' ').nth(1).is_some_and(|kind| matches!(kind, "t" | "T" | "w" | "W")))
 }
@@ -61,18 +61,18 @@ pub fn code_symbols(kallsyms: &str) -> impl Iterator<Item = &str> {
 /// A guest's symbols.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// By address; of several at one address the first named.
+    /// By address; of several symbols at one address, the first in the file.
     functions: BTreeMap<u64, String>,
-    /// Where system calls begin, and their names.
+    /// The first addresses of system calls, and their names.
     calls: BTreeMap<u64, String>,
     programs: Vec<Program>,
 }
 
 impl Symbols {
-    /// From the text of `/proc/kallsyms`, or those lines of it that name code.
+    /// From the text of `/proc/kallsyms`, or from those of its lines that name code.
     ///
     /// # Errors
-    /// If it has no addresses: the kernel hides them from who may not see them (`kernel.kptr_restrict`).
+    /// It has no addresses: the kernel hides them from unprivileged users (`kernel.kptr_restrict`).
     pub fn new(kallsyms: &str, programs: Vec<Program>) -> Result<Self, String> {
         let (mut functions, mut calls) = (BTreeMap::new(), BTreeMap::new());
         for line in code_symbols(kallsyms) {
@@ -81,14 +81,14 @@ impl Symbols {
             let Some((Ok(address), name)) = address.map(|a| u64::from_str_radix(a, 16)).zip(name) else { continue };
             if address >= KERNEL {
                 functions.entry(address).or_insert_with(|| plain(name).to_owned());
-                // What a kernel does not have is one function under the names of many calls.
+                // System calls that a kernel lacks share one function under many names.
                 if let Some(call) = name.strip_prefix(SYSTEM_CALL).filter(|call| *call != "ni_syscall") {
                     calls.entry(address).or_insert_with(|| call.to_owned());
                 }
             }
         }
         if functions.is_empty() {
-            return Err("/proc/kallsyms shows no addresses; `sysctl.kernel.kptr_restrict=0` lets it".to_owned());
+            return Err("/proc/kallsyms shows no addresses; set `sysctl.kernel.kptr_restrict=0`".to_owned());
         }
         Ok(Self { functions, calls, programs })
     }
@@ -98,7 +98,7 @@ impl Symbols {
         self.calls.get(&address).map(String::as_str)
     }
 
-    /// The function at `address`; of a program the file alone.
+    /// The function at `address`; in user space the file alone.
     pub fn name(&self, address: u64) -> String {
         if address >= KERNEL {
             let before = self.functions.range(..=address).next_back();
@@ -114,8 +114,8 @@ impl Symbols {
     }
 }
 
-/// A function's name without what the compiler and the build add to it from one kernel to the next: clones (`.constprop.0`, `.isra.0`, `.part.0`,
-/// `.cold`) and the `_noprof` of memory allocation profiling (since 6.10).
+/// A function's name without the suffixes that the compiler and the build add from one kernel to the next: clones (`.constprop.0`, `.isra.0`,
+/// `.part.0`, `.cold`) and the `_noprof` of memory allocation profiling (since 6.10).
 pub fn plain(name: &str) -> &str {
     let name = name.split('.').next().filter(|first| !first.is_empty()).unwrap_or(name);
     name.strip_suffix("_noprof").unwrap_or(name)

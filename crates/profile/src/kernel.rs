@@ -1,4 +1,4 @@
-//! System calls, made without a libc: none is linked against, so that none newer than QEMU's can be asked for.
+//! System calls made without a libc: with none linked, the plugin cannot need a newer libc than QEMU's.
 
 use core::arch::asm;
 
@@ -8,7 +8,7 @@ const SYS_MMAP: usize = 9;
 const SYS_EXIT_GROUP: usize = 231;
 
 /// # Safety
-/// What the kernel's call `number` asks of its arguments.
+/// The requirements of the kernel's call `number` on its arguments.
 unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     let result;
     // SAFETY: the calling convention of x86-64; the rest is the caller's word.
@@ -21,10 +21,10 @@ unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
-/// Zeroed memory for `n` of `T`, taken from the machine page by page as it is touched; `T` must be one of which all bytes may be zero.
+/// Zeroed memory for `n` values of `T`, allocated by the kernel page by page when touched; all bytes of a `T` may be zero.
 ///
 /// # Safety
-/// Zeroes are a `T`.
+/// All zeros must be a valid `T`.
 pub(crate) unsafe fn zeroed<T>(n: usize) -> Option<&'static mut [T]> {
     const PROT_READ_WRITE: usize = 3;
     const PRIVATE_ANONYMOUS_NORESERVE: usize = 0x2 | 0x20 | 0x4000;
@@ -38,10 +38,10 @@ pub(crate) unsafe fn zeroed<T>(n: usize) -> Option<&'static mut [T]> {
     Some(unsafe { core::slice::from_raw_parts_mut(at as *mut T, n) })
 }
 
-/// Makes the file whose path, ended by a zero, begins at `path`.
+/// Creates the file whose path, ended by a zero, begins at `path`.
 ///
 /// # Safety
-/// It does.
+/// `path` must point to such a string.
 pub(crate) unsafe fn create(path: *const u8) -> Option<i32> {
     const WRITE_CREATE_TRUNCATE_CLOEXEC: usize = 0o1 | 0o100 | 0o1000 | 0o2_000_000;
     // SAFETY: the caller's word.
@@ -49,7 +49,7 @@ pub(crate) unsafe fn create(path: *const u8) -> Option<i32> {
     (fd >= 0).then_some(fd as i32)
 }
 
-/// Writes all of `bytes`, or says that it could not.
+/// Writes all of `bytes`; tells whether it could.
 pub(crate) fn write(fd: i32, mut bytes: &[u8]) -> bool {
     const EINTR: isize = -4;
     while !bytes.is_empty() {

@@ -1,14 +1,14 @@
-//! The exact profile: a plugin of QEMU's that counts every instruction a guest executes, by its virtual address, inside windows that the guest's
-//! program marks.
+//! The exact profile: a QEMU plugin that counts every instruction that a guest executes, by virtual address, inside windows that the guest's program
+//! marks.
 //!
-//! A mark is an 8-byte NOP (`nopl disp32(%rax,%rax,1)`) with a displacement that no compiler makes. It costs one instruction, needs no
-//! privilege, and does nothing on a processor or under a QEMU that does not look for it, so the programs that are judged are those that
-//! are profiled. Counting goes through QEMU's inline additions, which execute nothing of the guest's: virtual time stays what it is.
+//! A mark is an 8-byte NOP (`nopl disp32(%rax,%rax,1)`) with a displacement that no compiler generates. It costs one instruction, needs no privilege,
+//! and has no effect on a processor or under a QEMU that does not look for it, so the judged and the profiled programs are the same. QEMU's inline
+//! additions do the counting and execute none of the guest's instructions, so virtual time does not change.
 //!
-//! The plugin writes one block for each [`Mark::Cut`] to the file that it is told with `out=PATH`, see [`Windows`].
+//! The plugin writes one block for each [`Mark::Cut`] to the file given by `out=PATH`, see [`Windows`].
 //!
-//! Invariant: what is counted lies between a [`Mark::Begin`] and the next [`Mark::End`], whichever processes execute it; counts of several
-//! such spans add up until they are cut.
+//! Invariant: counts cover the instructions between a [`Mark::Begin`] and the next [`Mark::End`], in any process; counts of several spans add up
+//! until they are cut.
 
 #![cfg_attr(not(test), no_std)]
 
@@ -25,21 +25,21 @@ mod windows;
 
 pub use windows::{Truncated, Windows};
 
-/// What the first eight bytes of the file are, little-endian: `BIGPROF1`.
+/// The first eight bytes of the file, little-endian: `BIGPROF1`.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"BIGPROF1");
 
-/// In place of a window's number of addresses: there were more than the plugin has room for, and nothing was counted from then on.
+/// Replaces a window's number of addresses if there were too many for the plugin; nothing was counted from then on.
 pub const OVERFLOW: u64 = u64::MAX;
 
-/// What a mark says.
+/// The meaning of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mark {
     /// Counting begins.
     Begin = 1,
-    /// It pauses.
+    /// Counting pauses.
     End = 2,
-    /// What was counted since the last cut is written as one window.
+    /// The counts since the last cut are written as one window.
     Cut = 3,
 }
 
@@ -47,12 +47,12 @@ impl Mark {
     /// Bytes of the instruction.
     pub const LEN: usize = 8;
 
-    /// The instruction: `0f 1f 84 00`, then this mark's number and `42 49 67`.
+    /// The encoding: `0f 1f 84 00`, then this mark's number and `42 49 67`.
     pub const fn instruction(self) -> [u8; Self::LEN] {
         [0x0f, 0x1f, 0x84, 0x00, self as u8, 0x42, 0x49, 0x67]
     }
 
-    /// The mark that an instruction is, if it is one.
+    /// The mark that an instruction encodes, if any.
     pub fn of(instruction: &[u8]) -> Option<Self> {
         [Mark::Begin, Mark::End, Mark::Cut].into_iter().find(|mark| mark.instruction() == instruction)
     }
@@ -67,7 +67,7 @@ mod tests {
         for mark in [Mark::Begin, Mark::End, Mark::Cut] {
             assert_eq!(Mark::of(&mark.instruction()), Some(mark));
         }
-        // The longest NOP that assemblers pad with.
+        // The longest NOP that assemblers use for padding.
         assert_eq!(Mark::of(&[0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0]), None);
         assert_eq!(Mark::of(&Mark::Begin.instruction()[..7]), None);
     }

@@ -1,7 +1,7 @@
-//! What QEMU calls, and is called by: its plugin interface, versions 1 (QEMU 4.2 to 8.2) and 2 to 5 (QEMU 9.0 to 10.2; include/qemu/qemu-plugin.h in
-//! its source, where each says what it changed).
+//! The interface to QEMU: its plugin API, versions 1 (QEMU 4.2 to 8.2) and 2 to 5 (QEMU 9.0 to 10.2; include/qemu/qemu-plugin.h in its source lists
+//! each version's changes).
 //!
-//! Invariant: one thread calls all of this, for under `-icount` one thread runs all vCPUs. bigiron loads the plugin there alone.
+//! Invariant: one thread makes all these calls, because under `-icount` one thread runs all vCPUs. bigiron loads the plugin only there.
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -11,26 +11,26 @@ use crate::scores::Scores;
 use crate::table::{Counter, Table};
 use crate::{MAGIC, Mark, kernel};
 
-/// Where the kernel's half of the address space begins (x86-64).
+/// The start of the kernel's half of the address space (x86-64).
 const KERNEL: u64 = 0xffff_8000_0000_0000;
 
-/// Different instructions that one boot may execute; those of a kernel and its programs are some hundred thousand.
+/// Most distinct instructions that one boot may execute; a kernel and its programs have a few hundred thousand.
 const COUNTERS: usize = 4 << 20;
 
-/// QEMU reads it once the plugin is loaded, and refuses one that is older or newer than those it knows.
+/// QEMU reads it after loading the plugin, and refuses a version that is older or newer than those it supports.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: AtomicI32 = AtomicI32::new(FIRST);
 
-/// The first version, in which code adds to a number wherever it is.
+/// The first version, in which code adds to a number at any address.
 const FIRST: c_int = 1;
 
-/// The one from which on it adds to a number of the vCPU's, in a scoreboard.
+/// From this version on, code adds to a per-vCPU number in a scoreboard.
 const SCOREBOARDS: c_int = 2;
 
-/// The one from which on an instruction's bytes are copied.
+/// From this version on, an instruction's bytes are copied.
 const COPIES: c_int = 3;
 
-/// Tells QEMU the version that it knows, before it asks.
+/// Sets the version before QEMU asks for it.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;
@@ -61,8 +61,8 @@ unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: unsafe extern "C" fn(Id, *mut Block));
     fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     fn qemu_plugin_tb_get_insn(block: *const Block, n: usize) -> *mut Instruction;
-    /// Before [`COPIES`] it returns where the bytes are, and takes the instruction alone; then it returns how many were copied. Either way
-    /// the arguments are in the same registers.
+    /// Before [`COPIES`] it takes only the instruction and returns the address of the bytes; later it returns the number of copied bytes. The
+    /// arguments are in the same registers either way.
     fn qemu_plugin_insn_data(instruction: *const Instruction, to: *mut u8, room: usize) -> usize;
     fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
@@ -75,10 +75,10 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// `qemu_plugin_register_vcpu_insn_exec_inline`, which there is in [`FIRST`] alone.
+/// `qemu_plugin_register_vcpu_insn_exec_inline`, which exists only in [`FIRST`].
 type Inline = unsafe extern "C" fn(*mut Instruction, c_int, *mut c_void, u64);
 
-/// The function of QEMU's called `name`, if it has one.
+/// The QEMU function called `name`, if it exists.
 pub(crate) fn function(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero; no handle stands for all that is loaded (RTLD_DEFAULT).
     let found = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) };
@@ -102,7 +102,7 @@ impl Counts {
     }
 }
 
-/// As much of QEMU's `qemu_info_t` as is needed: the oldest version of plugins that it takes, and its own; and how many vCPUs there are.
+/// The required part of QEMU's `qemu_info_t`: the oldest plugin version that it accepts, its own version, and the number of vCPUs.
 #[repr(C)]
 pub struct Info {
     target_name: *const c_char,
@@ -128,16 +128,16 @@ unsafe impl Sync for Shared {}
 static PROFILE: Shared = Shared(UnsafeCell::new(None));
 
 /// # Safety
-/// Not while another reference of it lives.
+/// No other reference to it may live.
 unsafe fn profile() -> Option<&'static mut Profile> {
     // SAFETY: the caller's word, and one thread calls all of this.
     unsafe { (*PROFILE.0.get()).as_mut() }
 }
 
-/// Set up by QEMU, before the machine is switched on; another status than 0 ends QEMU.
+/// Called by QEMU before the machine is switched on; a status other than 0 ends QEMU.
 ///
 /// # Safety
-/// As QEMU calls it.
+/// QEMU must be the caller.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: Id,
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let path = (0..argc as usize).find_map(|n| {
         // SAFETY: there are `argc` of them, all strings that end with a zero.
         let argument = unsafe { CStr::from_ptr(*argv.add(n)) };
-        // The zero stays at the end of what is left.
+        // The zero stays at the end of the rest.
         argument.to_bytes_with_nul().strip_prefix(b"out=")
     });
     // SAFETY: it ends with a zero.
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     0
 }
 
-/// QEMU has translated a block: each of its instructions adds to its counter from now on, and marks call.
+/// Called when QEMU has translated a block: each of its instructions then adds to its counter, and marks call [`marked`].
 unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
     // SAFETY: QEMU's own block, for the time of this call; the callbacks below run later.
     unsafe {
@@ -204,13 +204,13 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
     }
 }
 
-/// Where an instruction is counted: programs by the page, since no more than their file is asked for, and each start of one may have pages of
-/// its own.
+/// The address under which an instruction is counted: programs are counted by page, because only their file is reported, and each start of a program
+/// may have new pages.
 fn place(address: u64) -> u64 {
     if address >= KERNEL { address } else { address & !0xfff }
 }
 
-/// The guest executes a mark.
+/// Called when the guest executes a mark.
 unsafe extern "C" fn marked(_vcpu: c_uint, data: *mut c_void) {
     // SAFETY: no other reference lives while the guest executes.
     let Some(Profile { table, counts, file, .. }) = (unsafe { profile() }) else { return };
@@ -231,7 +231,7 @@ unsafe extern "C" fn marked(_vcpu: c_uint, data: *mut c_void) {
     }
 }
 
-/// The file, written in pieces.
+/// The output file, written in pieces.
 struct Output {
     fd: c_int,
     bytes: [u8; 4096],
@@ -247,17 +247,17 @@ impl Output {
         }
     }
 
-    /// A profile that cannot be written is no profile: QEMU ends, and bigiron says why.
+    /// An incomplete profile is useless: QEMU ends, and bigiron reports why.
     fn flush(&mut self) {
         if !kernel::write(self.fd, &self.bytes[..self.used]) {
-            kernel::write(2, b"bigiron-profile: the profile cannot be written; is the disk full?\n");
+            kernel::write(2, b"bigiron-profile: cannot write the profile; is the disk full?\n");
             kernel::exit(1);
         }
         self.used = 0;
     }
 }
 
-/// Named by the unwind tables of Rust's core library and never called: a panic ends the process.
+/// The unwind tables of Rust's core library name it, but it is never called: a panic ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}
 

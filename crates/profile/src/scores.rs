@@ -1,8 +1,8 @@
-//! Counters as QEMU keeps them from 9.0 on: one of each vCPU's, in scoreboards that it makes and that translated code adds to.
+//! Counters as QEMU keeps them from 9.0 on: one for each vCPU, in scoreboards that the plugin creates and translated code adds to.
 //!
-//! A scoreboard has room for 16 vCPUs from its beginning and is all zeroed, so there is not one of all counters but as many as are needed.
+//! A scoreboard initially has room for 16 vCPUs and is zeroed as a whole, so there is not one for all counters but as many as needed.
 //!
-//! Invariant: counter `n` of the table is the `n % GROUP`th of scoreboard `n / GROUP`.
+//! Invariant: counter `n` of the table is number `n % GROUP` in scoreboard `n / GROUP`.
 
 use core::ffi::{c_int, c_uint, c_void};
 
@@ -12,7 +12,7 @@ use crate::table::Table;
 /// Counters in a scoreboard: 4 MiB.
 const GROUP: usize = 32 << 10;
 
-/// Scoreboards at most: as many as hold all counters of the table.
+/// Most scoreboards: enough for all counters of the table.
 const SCOREBOARDS: usize = 128;
 
 /// A number in a scoreboard, `qemu_plugin_u64`.
@@ -32,12 +32,12 @@ pub(crate) struct Scores {
     find: Find,
     add: Add,
     made: [*mut c_void; SCOREBOARDS],
-    /// vCPUs of the machine.
+    /// Number of vCPUs of the machine.
     pub(crate) vcpus: u32,
 }
 
 impl Scores {
-    /// None yet; `None` if this QEMU has no such thing.
+    /// No scoreboards yet; `None` if this QEMU does not support them.
     pub(crate) fn new() -> Option<Self> {
         let [new, find, add] = [
             c"qemu_plugin_scoreboard_new",
@@ -57,10 +57,10 @@ impl Scores {
         }
     }
 
-    /// Each execution of `instruction` does `op` with 1 to the counter of that number.
+    /// Makes each execution of `instruction` apply `op` with 1 to the counter with that number.
     ///
     /// # Safety
-    /// The instruction is one that QEMU translates now.
+    /// QEMU must be translating the instruction now.
     pub(crate) unsafe fn add(&mut self, instruction: *mut Instruction, op: c_int, number: usize) {
         let Some(scoreboard) = self.made.get_mut(number / GROUP) else { return };
         // SAFETY: QEMU's own functions, called while it translates; the number lies in the scoreboard.
@@ -73,7 +73,7 @@ impl Scores {
         }
     }
 
-    /// Hands the table what was counted so far.
+    /// Passes the counts so far to the table.
     pub(crate) fn gather(&self, table: &mut Table) {
         table.gather(GROUP, &mut |group, add| {
             let Some(scoreboard) = self.made.get(group).filter(|made| !made.is_null()) else { return };

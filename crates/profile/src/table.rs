@@ -1,21 +1,21 @@
 //! Counters by address.
 //!
-//! Invariant: a counter never moves and keeps its number, for code that QEMU has translated adds to it by its address, or to another by its number.
+//! Invariant: a counter never moves and keeps its number, because translated code adds to it by its address, or to another number by its index.
 
-/// What is kept for an address.
+/// The counts of an address.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counter {
     pub(crate) address: u64,
-    /// Executions since the machine was switched on: what translated code adds to, or what it has added elsewhere ([`Table::gather`]).
+    /// Executions since the machine was switched on: translated code adds to it, or its value is gathered from elsewhere ([`Table::gather`]).
     pub(crate) executed: u64,
-    /// What that was when the span now open began.
+    /// The value of `executed` when the current span began.
     base: u64,
     /// Executions in spans since the last cut.
     counted: u64,
 }
 
-/// Adds executions to a counter, given its place in its group.
+/// Adds executions to a counter, given its index in its group.
 pub(crate) type Add<'a> = dyn FnMut(usize, u64) + 'a;
 
 /// A table of fixed size.
@@ -29,15 +29,15 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table in memory that is zero; `index` is a power of two long, and longer than `counters`.
+    /// A table in zeroed memory; the length of `index` is a power of two and larger than that of `counters`.
     pub(crate) fn new(counters: &'static mut [Counter], index: &'static mut [u32]) -> Self {
         Self { counters, used: 0, index, full: false, open: false }
     }
 
-    /// The number of the counter of `address`, from 0, made if there is none yet; `None` when there is no room for another.
+    /// The number of the counter for `address`, from 0, created if necessary; `None` if there is no room for another.
     pub(crate) fn counter(&mut self, address: u64) -> Option<usize> {
         let mask = self.index.len() - 1;
-        // Fibonacci hashing: neighbouring instructions differ in their lowest bits.
+        // Fibonacci hashing, because neighbouring instructions differ in their lowest bits.
         let mut at = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
         loop {
             match self.index[at] {
@@ -56,13 +56,13 @@ impl Table {
         Some(self.used - 1)
     }
 
-    /// What counts the executions of a counter.
+    /// The address of a counter's number of executions.
     pub(crate) fn executed(&mut self, number: usize) -> *mut u64 {
         &raw mut self.counters[number].executed
     }
 
-    /// Executions that were counted elsewhere, in groups of `size` counters in the order of their numbers: `group` adds those of a group, given its number.
-    /// To be called before a span begins and ends.
+    /// Takes over executions counted elsewhere, in groups of `size` counters in the order of their numbers: `group` adds the counts of a group, given
+    /// its number. Call it before a span begins and before it ends.
     pub(crate) fn gather(&mut self, size: usize, group: &mut dyn FnMut(usize, &mut Add<'_>)) {
         for (number, counters) in self.counters[..self.used].chunks_mut(size).enumerate() {
             for counter in &mut *counters {
@@ -76,7 +76,7 @@ impl Table {
         }
     }
 
-    /// A span begins.
+    /// Begins a span.
     pub(crate) fn begin(&mut self) {
         self.open = true;
         for counter in &mut self.counters[..self.used] {
@@ -84,7 +84,7 @@ impl Table {
         }
     }
 
-    /// It ends. Without a beginning there is nothing to end.
+    /// Ends a span, if one has begun.
     pub(crate) fn end(&mut self) {
         if !core::mem::take(&mut self.open) {
             return;
@@ -94,8 +94,8 @@ impl Table {
         }
     }
 
-    /// Hands over what was counted since the last cut, and forgets it: to `head` the number of addresses, or [`OVERFLOW`](crate::OVERFLOW), and to
-    /// `each` address and count.
+    /// Outputs and resets the counts since the last cut: passes the number of addresses, or [`OVERFLOW`](crate::OVERFLOW), to `head`, and each
+    /// address with its count to `each`.
     pub(crate) fn cut(&mut self, head: &mut dyn FnMut(u64), each: &mut dyn FnMut(u64, u64)) {
         if self.full {
             head(crate::OVERFLOW);
@@ -143,7 +143,7 @@ mod tests {
         t.begin();
         execute(&mut t, 2, 4);
         t.end();
-        // Ends again, which it may when a window fails half-way.
+        // A second end, which may happen when a window fails half-way.
         t.end();
         assert_eq!(cut(&mut t), (2, vec![(1, 2), (2, 7)]));
         assert_eq!(cut(&mut t), (0, vec![]));
@@ -174,7 +174,7 @@ mod tests {
         for (number, address) in [10, 20, 30].into_iter().enumerate() {
             assert_eq!(t.counter(address), Some(number));
         }
-        // Two processors' counts of groups of two.
+        // Counts of two processors, in groups of two counters.
         let mut elsewhere = [[[1, 2], [3, 0]], [[0, 5], [7, 0]]];
         let gather = |t: &mut Table, elsewhere: &[[[u64; 2]; 2]; 2]| {
             t.gather(2, &mut |group, add| {

@@ -1,9 +1,9 @@
-//! The file that the plugin writes, read.
+//! Reads the file that the plugin writes.
 //!
-//! Format, all numbers 64 bits and little-endian: [`MAGIC`](crate::MAGIC), then for each window the number of its addresses followed by as many
-//! pairs of address and count. In place of the number [`OVERFLOW`](crate::OVERFLOW) says that the window is not known.
+//! Format, all numbers 64 bits and little-endian: [`MAGIC`](crate::MAGIC), then for each window the number of its addresses followed by that many
+//! pairs of address and count. [`OVERFLOW`](crate::OVERFLOW) in place of the number means that the window's counts are unknown.
 
-/// The file ends in the middle of a window, is none of the plugin's, or a window had too many addresses.
+/// The file ends in the middle of a window, does not come from the plugin, or a window had too many addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncated {
     NotOurs,
@@ -14,22 +14,22 @@ pub enum Truncated {
 impl core::fmt::Display for Truncated {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            Truncated::NotOurs => "it does not begin as a profile does",
+            Truncated::NotOurs => "it does not begin like a profile",
             Truncated::Torn => "it ends in the middle of a window",
-            Truncated::Overflow => "a window executed more different instructions than there is room for",
+            Truncated::Overflow => "a window executed more distinct instructions than the plugin has room for",
         })
     }
 }
 
-/// The windows of a profile, in the order in which they were cut. Each is an iterator over (address, instructions executed there), in the order
-/// in which QEMU first translated them.
+/// The windows of a profile, in the order of their cuts. Each is an iterator over (address, executions of the instruction there), in the order in
+/// which QEMU first translated the addresses.
 pub struct Windows<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Windows<'a> {
     /// # Errors
-    /// If `file` is not what the plugin writes.
+    /// `file` was not written by the plugin.
     pub fn new(file: &'a [u8]) -> Result<Self, Truncated> {
         match word(file) {
             Some((crate::MAGIC, rest)) => Ok(Self { rest }),
@@ -72,7 +72,7 @@ pub struct Counts<'a> {
 }
 
 impl Iterator for Counts<'_> {
-    /// Address and how often the instruction there was executed.
+    /// An address, and how often the instruction there was executed.
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -1,6 +1,6 @@
-//! Curves over a load: where a workload has a metric for each of several loads (`NAME-1`, `NAME-2`, `NAME-4` …), one line chart for all arms.
+//! Curves over a load: one line chart for all arms where a workload has a metric for each of several loads (`NAME-1`, `NAME-2`, `NAME-4` …).
 //!
-//! Invariant: a chart shows what the rows say and nothing else: the arms' means, and the intervals of the changes.
+//! Invariant: a chart shows exactly what the rows show: the arms' means, and the intervals of the changes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,17 +10,17 @@ use super::quantity::Quantity;
 use super::row::Row;
 use bigiron_model::metric::Unit;
 
-/// Size in CSS pixels, and the room around the plot: left, right, above, below.
+/// Size in CSS pixels, and the margins of the plot: left, right, above, below.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 340.0;
 const ROOM: [f64; 4] = [124.0, 18.0, 14.0, 44.0];
-/// Loads that make a curve.
+/// Fewest loads that make a curve.
 const POINTS: usize = 3;
-/// From this many times the least load on, the axis is logarithmic.
+/// If the largest load is at least this multiple of the smallest, the axis is logarithmic.
 const WIDE: f64 = 10.0;
-/// Room that a label of the horizontal axis needs.
+/// Width of a label of the horizontal axis.
 const LABEL: f64 = 34.0;
-/// Pixels by which lines stand apart, so that their intervals do not cover each other.
+/// Offset between lines in pixels, so that their intervals do not cover each other.
 const APART: f64 = 5.0;
 
 /// A metric over a load.
@@ -28,15 +28,15 @@ pub struct Chart {
     workload: String,
     name: String,
     unit: Unit,
-    /// By arm that has points: its place in the plan.
+    /// The arms that have points: the arm's index in the plan, and its points.
     lines: Vec<(usize, Vec<Point>)>,
 }
 
-/// Where an arm is at a load.
+/// An arm's value at a load.
 struct Point {
     load: f64,
     value: f64,
-    /// The 95 % interval of its change, laid on the first arm's value.
+    /// The 95 % interval of its change, applied to the first arm's value.
     interval: Option<(f64, f64)>,
 }
 
@@ -48,7 +48,7 @@ fn split(name: &str) -> Option<(&str, u32)> {
 }
 
 impl Chart {
-    /// All charts that these comparisons (each with its arm's place in the plan) make.
+    /// All charts that these comparisons make, each given with its arm's index in the plan.
     pub fn all(comparisons: &[(usize, &[Row<'_>])]) -> Vec<Chart> {
         let mut charts: Vec<Chart> = Vec::new();
         for (arm, rows) in comparisons {
@@ -89,7 +89,6 @@ impl Chart {
         }
     }
 
-    /// What it shows.
     pub fn title(&self) -> String {
         format!("{} {}", self.workload, self.name)
     }
@@ -189,7 +188,7 @@ fn of_loads(loads: &[f64]) -> String {
     distinct.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Distance of the horizontal lines, a round number, and the top of the plot.
+/// Distance of the horizontal lines, a round number; and the top of the plot.
 fn steps(highest: f64) -> (f64, f64) {
     let rough = (highest / 5.0).max(f64::MIN_POSITIVE);
     let decade = 10f64.powf(rough.log10().floor());

@@ -1,7 +1,7 @@
-//! What kernels counted in the windows, as every format prints it.
+//! What kernels counted in the windows, laid out for every format.
 //!
-//! Invariant: what text shows of counters are differences that survive the correction for their number; where none can, those shown say that they may
-//! be chance.
+//! Invariant: text shows the counters whose differences survive the correction for the number of counters; if none survive, it marks those it shows
+//! as possibly due to chance.
 
 use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
@@ -13,39 +13,39 @@ use bigiron_judge::counters::{ComparedCounter, ComparedCounters};
 use bigiron_model::counter_words as words;
 use bigiron_model::metric::Unit;
 
-/// Counters shown in text, unless all are asked for.
+/// Counters shown in text by default.
 pub const ROWS: usize = 12;
 
-/// Of them, at most, amounts at a workload's end: what happened says more.
+/// The most amounts at a workload's end among them: events say more.
 const AMOUNTS: usize = 3;
 
 /// Counters named in a sentence about a line.
 const NAMED: usize = 3;
 
-/// A counter as people read it.
+/// A counter as a report prints it.
 pub struct Figures {
     pub a: Quantity,
     pub b: Quantity,
-    /// `None` where nothing was tested.
+    /// `None` if it was not tested.
     pub change: Option<Quantity>,
     /// `low … high`.
     pub interval: String,
 }
 
-/// What is to be shown of a comparison.
+/// The counters to show of a comparison.
 pub struct ShownCounters<'a> {
     pub counters: Vec<&'a ComparedCounter>,
-    /// In how many other places those of a name differ, which have no line of their own.
+    /// The number of other places in which a counter of this name differs; these have no line of their own.
     elsewhere: BTreeMap<&'a str, usize>,
-    /// How many survive the correction.
+    /// Number of counters that survive the correction.
     pub surviving: usize,
-    /// Whether these survive; if not, they are the largest of those whose own interval excludes no change.
+    /// Whether the shown counters survive; if not, they are those with the largest changes whose own interval excludes no change.
     pub survive: bool,
 }
 
 impl Figures {
     pub fn of(counter: &ComparedCounter) -> Self {
-        // Of events there are parts, for one operation.
+        // Events per operation are fractions.
         let unit = if counter.unit == Unit::Count { Unit::named("") } else { counter.unit };
         let percent = |log: f64| 100.0 * log.exp_m1();
         let change = counter.change;
@@ -81,7 +81,7 @@ impl ShownCounters<'_> {
     }
 }
 
-/// The counters of a comparison that differ, the largest change first, each name once; all that were not nothing, in their own order, if they are asked for.
+/// The counters of a comparison that differ, largest change first, each name once; with `all`, every counter that is not zero, in its own order.
 pub fn shown(counts: &ComparedCounters, all: bool) -> ShownCounters<'_> {
     let surviving = counts.counters.iter().filter(|c| c.discovery()).count();
     let survive = surviving > 0;
@@ -99,7 +99,7 @@ pub fn shown(counts: &ComparedCounters, all: bool) -> ShownCounters<'_> {
     let mut elsewhere = BTreeMap::new();
     for of in [&mut amounts, &mut counters] {
         of.sort_by(|x, y| y.change.mean.abs().total_cmp(&x.change.mean.abs()));
-        // What one cause counts in ten metrics would leave no line for another.
+        // One cause that shows in ten metrics would leave no line for another cause.
         of.retain(|counter| {
             let others = elsewhere.entry(counter.name.as_str()).and_modify(|n| *n += 1).or_insert(0_usize);
             *others == 0
@@ -119,49 +119,48 @@ pub fn name(counter: &ComparedCounter) -> String {
     }
 }
 
-/// How many there are, and how many of them differ.
+/// The number of tested counters, and how many of them differ.
 pub fn sum(counts: &ComparedCounters, shown: &ShownCounters<'_>) -> String {
     let (tested, surviving) = (counts.tested, shown.surviving);
     let mut text = format!(
-        "Of {tested} counters that are not alike in every pair {surviving} differ by more than chance (false discovery rate 5 %)"
+        "Of {tested} counters that are not equal in every pair, {surviving} differ by more than chance (false discovery rate 5 %)"
     );
     if !shown.survive && !shown.counters.is_empty() {
-        text.push_str(
-            "; those marked ? have an interval of their own that excludes no change, which happens by chance among this many",
-        );
+        text.push_str("; the intervals of those marked ? exclude no change, which happens by chance among this many");
     }
     let left = if shown.survive { surviving.saturating_sub(shown.counters.len()) } else { 0 };
     if left > 0 {
         text.push_str(&format!(
-            "; {left} of them are not shown here: `bigiron report DIR --counters all`, HTML and JSON have all"
+            "; {left} of them are not shown here: `bigiron report DIR --counters all`, HTML and JSON show all"
         ));
     }
     text.push('.');
     for (arm, only) in [('A', &counts.only_a), ('B', &counts.only_b)] {
         if !only.is_empty() {
-            let of = if only.len() == 1 { "1 counter".to_owned() } else { format!("{} counters", only.len()) };
-            text.push_str(&format!(" {of} only {arm}'s kernel has."));
+            let exist =
+                if only.len() == 1 { "1 counter exists".to_owned() } else { format!("{} counters exist", only.len()) };
+            text.push_str(&format!(" {exist} only in {arm}'s kernel."));
         }
     }
     text
 }
 
-/// How they were counted.
+/// How the counters were read.
 pub fn method(report: &Report<'_>) -> Option<String> {
     let cost = Quantity::metric(report.counters.first()?.reading_ns, Unit::Ns, 0.0);
     let whose = match report.plan.machine.host {
         HostKind::Local => {
-            "They are those of the whole machine, other processes' work included; `own.` are the trial's own processes alone"
+            "They cover the whole machine, other processes included; `own.` counters cover the trial's own processes alone"
         }
-        _ => "They are those of the guest's whole kernel",
+        _ => "They cover the guest's whole kernel",
     };
     Some(format!(
-        "Counters are read before and after what is measured ({cost} a reading, in no measured time) and divided by its operations; fewer than 10 events, 100 µs or 64 KiB in a trial count as these in a \
-         change. {whose}. They are exploratory, and no verdict depends on them (`bigiron doc counters`)"
+        "Counters are read before and after each window ({cost} a reading, outside measured time) and divided by its operations; in a change, values below 10 events, \
+         100 µs or 64 KiB in a trial count as these floors. {whose}. They are exploratory, and no verdict depends on them (`bigiron doc counters`)"
     ))
 }
 
-/// What counters say beside the causes of a line: `Counted there: 3.100 context switches for one operation instead of 1.900.`
+/// The counters that differ in a line's window: `Counted there per operation: 3.10 context switches instead of 1.90.`
 pub fn beside(counts: &ComparedCounters, workload: &str, metric: &str) -> Option<String> {
     let is_it = |c: &&ComparedCounter| c.workload == workload && c.metrics.iter().any(|m| m == metric) && c.discovery();
     let mut named: Vec<(&ComparedCounter, &str)> =
@@ -175,7 +174,7 @@ pub fn beside(counts: &ComparedCounters, workload: &str, metric: &str) -> Option
             format!("{} {words} instead of {}", figures.b, figures.a)
         })
         .collect();
-    (!said.is_empty()).then(|| format!("Counted there for one operation: {}.", join(&said)))
+    (!said.is_empty()).then(|| format!("Counted there per operation: {}.", join(&said)))
 }
 
 #[cfg(test)]

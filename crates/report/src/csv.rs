@@ -1,12 +1,12 @@
 //! The report as CSV: one row per arm, workload and metric. The columns are described in docs/reference/report.md.
 //!
-//! Invariant: numbers are unrounded and have no unit of their own: the columns `unit` and `*_percent` say it.
+//! Invariant: numbers are unrounded and carry no unit; the columns `unit` and `*_percent` give it.
 
 use super::Report;
 use bigiron_judge::counters::ComparedCounter;
 use bigiron_judge::line::Line;
 
-/// Name of each column and how it is read off.
+/// The name of a column and the function that reads its value.
 type Column = (&'static str, fn(&Context<'_>) -> String);
 
 struct Context<'a> {
@@ -99,7 +99,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |v| v.to_string())
 }
 
-/// The word that serde uses for a unit-like value.
+/// The serialised name of a unit variant.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,

@@ -1,6 +1,6 @@
-//! Facts: what workloads recorded beside their metrics, durability first.
+//! Facts: what workloads recorded besides their metrics, durability first.
 //!
-//! Invariant: nothing is dropped from JSON; what people read is shortened, and says so.
+//! Invariant: JSON holds everything; text and HTML shorten values and say so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
 use bigiron_model::storage::DISK_CACHE_FACT;
 
-/// Longer values are lists for machines: a text report counts their entries, an HTML page folds them away.
+/// A longer value is a list for machines: a text report counts its entries, and an HTML page folds it.
 const LONGEST: usize = 100;
 
-/// What workloads call the facts that make up [`durability`].
+/// The names of the facts that make up [`durability`].
 const DURABILITY: [&str; 5] = ["durability", "weakened", "page-cache", "data-bytes", "cache-bytes"];
 
 /// A fact that workloads recorded.
@@ -26,12 +26,12 @@ const DURABILITY: [&str; 5] = ["durability", "weakened", "page-cache", "data-byt
 pub struct Fact {
     /// `workload.name`.
     pub name: String,
-    /// By arm, in the plan's order; one entry if it is the same everywhere. Values that vary from boot to boot are given as a range.
+    /// By arm, in the plan's order; one entry if it is the same in all arms. Values that vary between boots are given as a range.
     pub values: Vec<String>,
 }
 
 impl Fact {
-    /// The values as people read them: bytes scaled.
+    /// The values as a report prints them: bytes are scaled.
     pub fn shown(&self) -> Vec<String> {
         let scaled = |value: &String| match self.name.ends_with("-bytes") {
             true => value.split(" … ").map(bytes).collect::<Vec<_>>().join(" … "),
@@ -40,17 +40,17 @@ impl Fact {
         self.values.iter().map(scaled).collect()
     }
 
-    /// Whether [`durability`] says it already.
+    /// Whether [`durability`] covers it.
     pub fn is_of_durability(&self) -> bool {
         self.name == DISK_CACHE_FACT || self.name.split_once('.').is_some_and(|(_, name)| DURABILITY.contains(&name))
     }
 
-    /// Whether it is a feature of the file system, which a table of its own has.
+    /// Whether it is a feature of the file system, which has a table of its own.
     pub fn is_of_file_system(&self) -> bool {
         file_system::FEATURES.iter().any(|feature| file_system::fact(feature) == self.name)
     }
 
-    /// Whether a value is too long to be read.
+    /// Whether a value is too long to print.
     pub fn is_list(&self) -> bool {
         self.values.iter().any(|v| super::table::width(v) > LONGEST)
     }
@@ -67,7 +67,7 @@ impl Fact {
     }
 }
 
-/// A number of bytes in the largest unit that suits it; anything else as it is.
+/// A number of bytes in the largest suitable unit; any other value unchanged.
 fn bytes(value: &str) -> String {
     value.parse().map_or_else(|_| value.to_owned(), |n: f64| whole(&Quantity::metric(n, Unit::Bytes, 0.0)))
 }
@@ -93,7 +93,7 @@ pub fn facts(plan: &Plan, records: &[Record]) -> Vec<Fact> {
         .collect()
 }
 
-/// One value, `low … high`, or how many there are.
+/// One value, `low … high`, or the number of values.
 fn range(values: &[&str]) -> String {
     let distinct: BTreeSet<&str> = values.iter().copied().collect();
     match distinct.len() {
@@ -109,8 +109,8 @@ fn range(values: &[&str]) -> String {
     format!("{} … {}", numbers[0].1, numbers[numbers.len() - 1].1)
 }
 
-/// One line per workload: how it makes writes durable, whether the page cache is in the way, and its data's size against the memory.
-/// A workload that recorded none of it is named all the same.
+/// One line per workload: how it makes writes durable, whether the page cache is used, and its data's size relative to the memory. A workload that
+/// recorded none of this still has a line.
 pub fn durability(plan: &Plan, facts: &[Fact]) -> Vec<String> {
     let memory = plan.machine.memory_bytes;
     let one = |workload: &str| {

@@ -1,10 +1,10 @@
-//! Flame graphs: what was executed, by stack, as one SVG without any script.
+//! Flame graphs: executed functions by stack, as one SVG without scripts.
 //!
-//! A bar is a function; above it are those that it called, and its width is what it and they cost. In a graph of the difference widths are B's, red is
-//! what costs more in B than in A and blue what costs less, the deeper the colour the more of it; what only A has is no wider than nothing, and is
-//! listed instead in the table of causes.
+//! A bar is a function; the functions that it called lie above it, and its width is its cost including theirs. In a graph of the difference, widths
+//! are B's; red costs more in B than in A, blue costs less, and a deeper colour is a larger difference. A function only in A has no width; the table
+//! of causes lists it instead.
 //!
-//! Invariant: the same stacks give the same bytes; a bar lies within its caller's.
+//! Invariant: the same stacks give the same bytes; a bar lies within its caller's bar.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use bigiron_judge::stacks::{Frame, Stacks};
 pub enum FlameView {
     A,
     B,
-    /// B's widths, coloured by what differs from A.
+    /// B's widths, coloured by the difference from A.
     Difference,
 }
 
@@ -25,16 +25,16 @@ pub enum FlameView {
 const WIDTH: f64 = 1200.0;
 const BAR: f64 = 17.0;
 
-/// Room for the lines of text above the bars.
+/// Height of the lines of text above the bars.
 const HEAD: f64 = 44.0;
 
-/// Bars narrower than this are not drawn, nor what is above them.
+/// Narrower bars are not drawn, nor the bars above them.
 const NARROWEST: f64 = 0.6;
 
-/// Width of a character of the bars' font, 11 pixels and monospaced.
+/// Width of a character in the bars' font, 11 pixels and monospaced.
 const CHARACTER: f64 = 6.7;
 
-/// Stacks deeper than this are cut off: no eye follows them, and a recursion has no end.
+/// Deeper stacks are cut off: nobody can read them, and a recursion may be endless.
 const DEEPEST: usize = 96;
 
 impl FlameView {
@@ -51,12 +51,12 @@ pub fn document(stacks: &Stacks, arms: (&str, &str), shown: FlameView) -> String
     svg(stacks, arms, shown).replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1)
 }
 
-/// The graph as a part of a page.
+/// The graph as part of a page.
 pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: FlameView) -> String {
     let whole = shown.width(&stacks.root);
     let mut bars =
         Bars { shown, scale: if whole > 0.0 { WIDTH / whole } else { 0.0 }, whole, out: String::new(), levels: 0 };
-    // The colours' full depth is the greatest difference of a single function's own.
+    // The greatest difference of a single function's own cost has the deepest colour.
     let deepest = if shown == FlameView::Difference { greatest(&stacks.root) } else { 0.0 };
     bars.row(&stacks.root, 0.0, 0, deepest);
     let height = HEAD + BAR * bars.levels as f64;
@@ -75,19 +75,19 @@ pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: FlameView) -> String {
          <text x=\"4\" y=\"16\" font-size=\"13\" fill=\"#16191d\">{}</text>\n<text x=\"4\" y=\"33\" fill=\"#59636e\">{}</text>\n",
         escape(&format!("{workload} {metric}: {what}")),
         escape(&format!("{workload} {metric}")),
-        escape(&format!("{what}; {} ns of CPU time for one operation", ns(whole)))
+        escape(&format!("{what}; {} ns of CPU time per operation", ns(whole)))
     );
-    // Bars are laid from the top, and turned over here: the callers lie below.
+    // Bars are laid out from the top and flipped here, so that callers lie below.
     let _ = writeln!(out, "<g transform=\"translate(0 {height:.0})\" stroke=\"#fcfcfa\" stroke-width=\".6\">");
     out.push_str(&bars.out);
     out.push_str("</g>\n</svg>\n");
     out
 }
 
-/// The bars so far.
+/// The bars drawn by now.
 struct Bars {
     shown: FlameView,
-    /// Pixels of a nanosecond.
+    /// Pixels per nanosecond.
     scale: f64,
     whole: f64,
     out: String,
@@ -95,7 +95,7 @@ struct Bars {
 }
 
 impl Bars {
-    /// What `frame` called, above it from pixel `x` on.
+    /// The functions that `frame` called, above it from pixel `x` on.
     fn row(&mut self, frame: &Frame, mut x: f64, level: usize, deepest: f64) {
         if level == DEEPEST {
             return;
@@ -146,26 +146,26 @@ impl Bars {
     }
 }
 
-/// What B costs more than A in a function itself, without what it called.
+/// The nanoseconds by which a function itself costs more in B, without its callees.
 fn own(frame: &Frame) -> f64 {
     frame.called.values().fold(frame.b - frame.a, |sum, called| sum - (called.b - called.a))
 }
 
-/// The greatest difference of any function's own.
+/// The greatest difference of any function's own cost.
 fn greatest(frame: &Frame) -> f64 {
     frame.called.values().map(|called| own(called).abs().max(greatest(called))).fold(0.0, f64::max)
 }
 
-/// White for no difference, red for the greatest in which B costs more, blue for the greatest in which it costs less.
+/// White for no difference, red for the greatest increase in B, blue for the greatest decrease.
 fn tint(difference: f64, greatest: f64) -> String {
     let share = if greatest > 0.0 { (difference / greatest).clamp(-1.0, 1.0) } else { 0.0 };
-    // A root brings small differences out without giving them the depth of large ones.
+    // A square root makes small differences visible without giving them the depth of large ones.
     let fade = |full: f64| (238.0 + (full - 238.0) * share.abs().sqrt()).round() as u8;
     let (red, green, blue) = if share > 0.0 { (235.0, 90.0, 70.0) } else { (80.0, 135.0, 235.0) };
     format!("#{:02x}{:02x}{:02x}", fade(red), fade(green), fade(blue))
 }
 
-/// One of the colours of fire, by the name alone: FNV-1a.
+/// A flame colour chosen by the name alone: FNV-1a.
 fn warm(name: &str) -> String {
     let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let part = |shift: u32, from: u32, to: u32| from + (hash >> shift & 0xff) * (to - from) / 255;
@@ -215,7 +215,7 @@ mod tests {
         let (x, _, width, _) = bar(&svg, "h").unwrap();
         assert_eq!((x, width), (0.8 * WIDTH, 0.2 * WIDTH));
         assert!(bar(&svg, "g&lt;T&gt;").is_some(), "{svg}");
-        // What is too narrow is not drawn, and B has nothing of what is gone.
+        // Too narrow a bar is not drawn, and a function that is gone has no width in B.
         assert!(["sliver", "below", "gone"].iter().all(|name| bar(&svg, name).is_none()));
         assert!(bar(&super::svg(&stacks(), ("one", "two"), FlameView::A), "gone").is_some());
     }
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn the_difference_is_red_where_b_costs_more_itself_and_blue_where_less() {
         let svg = svg(&stacks(), ("one", "two"), FlameView::Difference);
-        // The function g itself costs 40 more, which is the most of all; f itself 10 less.
+        // The function g itself costs 40 more, the greatest difference; f itself costs 10 less.
         assert_eq!(bar(&svg, "g&lt;T&gt;").unwrap().3, tint(40.0, 40.0));
         assert_eq!(bar(&svg, "f").unwrap().3, tint(-10.01, 40.0));
         assert_eq!((tint(0.0, 40.0), tint(0.0, 0.0)), ("#eeeeee".to_owned(), "#eeeeee".to_owned()));

@@ -1,6 +1,6 @@
-//! The report as one HTML page: no network, no script, legible in light, in dark and on paper.
+//! The report as one HTML page: no network, no script; legible in light mode, in dark mode and on paper.
 //!
-//! Invariant: what is not drawn here as SVG is a maud template, which escapes every string; the page is well-formed XML but for its doctype.
+//! Invariant: everything except the SVG comes from maud templates, which escape every string; the page is well-formed XML except for its doctype.
 
 mod causes;
 mod counters;
@@ -25,14 +25,14 @@ use bigiron_model::setting;
 
 const CSS: &str = include_str!("report.css");
 
-/// maud writes void elements without the slash that XML wants.
+/// maud writes void elements without the slash that XML requires.
 const META: &str = "<meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
 
-/// Heights of a primary's and of an exploratory metric's row, in CSS pixels.
+/// Heights of the rows of a primary and of an exploratory metric, in CSS pixels.
 const PRIMARY_HEIGHT: f64 = 46.0;
 const HEIGHT: f64 = 30.0;
 
-/// A page with `kicker` and `title` on top; `style` is what it needs beyond the style of all pages.
+/// A page headed by `kicker` and `title`; `style` is its style in addition to that of all pages.
 pub fn page(title: &str, style: &str, kicker: &Markup, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
@@ -51,7 +51,7 @@ pub fn page(title: &str, style: &str, kicker: &Markup, body: &Markup) -> String 
             }
         }
     };
-    // XML cannot carry control characters, which kernels' messages may have.
+    // XML cannot carry control characters, which kernel messages may contain.
     page.into_string().replace(|c: char| c.is_control() && c != '\n', " ") + "\n"
 }
 
@@ -94,15 +94,15 @@ pub fn html(report: &Report<'_>) -> String {
     page(&report.title(), "", &kicker, &body)
 }
 
-/// Text made safe for the content and the quoted attributes of SVG. Control characters, which XML cannot carry, become blanks.
+/// Escapes text for the content and the quoted attributes of SVG. Control characters, which XML cannot carry, become blanks.
 pub fn escape(text: &str) -> String {
     html! { (text) }.into_string().replace(|c: char| c.is_control() && c != '\n', " ")
 }
 
-/// A sentence, with what stands between backticks set as code.
+/// A sentence with the text between backticks set as code.
 pub fn prose(text: &str) -> Markup {
     let parts: Vec<&str> = text.split('`').collect();
-    // An odd backtick is one that somebody meant.
+    // With an odd number of backticks, they are literal characters.
     if parts.len().is_multiple_of(2) {
         return html! { (text) };
     }
@@ -138,12 +138,12 @@ pub fn chip(verdict: Verdict) -> Markup {
     html! { span class={ "chip " (verdict) } { (symbol(verdict)) " " (verdict) } }
 }
 
-/// What `<details>` has if it is open.
+/// The attribute `open` of `<details>`.
 pub fn open(is_open: bool) -> Option<&'static str> {
     is_open.then_some("open")
 }
 
-/// The answer on top: the suite's word, then every sentence.
+/// The answer at the top: the suite's verdict, then every sentence.
 fn answer(report: &Report<'_>) -> Markup {
     let judgement = report.judgement;
     let lead = match judgement.state {
@@ -152,7 +152,7 @@ fn answer(report: &Report<'_>) -> Markup {
     };
     let class = judgement.verdict.map_or("unfinished", Verdict::name);
     let word = judgement.verdict.map_or_else(|| "unfinished".to_owned(), |v| format!("{} {v}", symbol(v)));
-    // The word beside it says the verdict already.
+    // The word beside it states the verdict already.
     let why = lead.map_or("", |lead| {
         let tail = lead.verdict.map(|v| format!(": {v}")).unwrap_or_default();
         lead.text.strip_suffix(&tail).unwrap_or(&lead.text)
@@ -175,7 +175,7 @@ fn answer(report: &Report<'_>) -> Markup {
     }
 }
 
-/// Sentences as items of a list, those of `several` arms under the arms' names.
+/// Sentences as list items, under the arms' names if there are `several` arms.
 fn sentences(all: &[&Sentence], several: bool) -> Markup {
     let mut arm = None;
     html! {
@@ -198,7 +198,7 @@ fn sentences(all: &[&Sentence], several: bool) -> Markup {
     }
 }
 
-/// One line per workload, one column per arm: where several arms are compared.
+/// One line per workload and one column per arm, for a study of several arms.
 fn matrix(report: &Report<'_>) -> Markup {
     let plan = report.plan;
     let primary = |rows: &[Row<'_>], workload: &str| {
@@ -237,7 +237,7 @@ fn matrix(report: &Report<'_>) -> Markup {
     }
 }
 
-/// Curves over a load, for workloads that have such.
+/// Curves over a load, for workloads that have them.
 fn charts(report: &Report<'_>) -> Markup {
     let comparisons = report.judgement.comparisons.iter().map(|c| c.arm).zip(&report.rows);
     let comparisons: Vec<(usize, &[Row<'_>])> = comparisons.map(|(arm, rows)| (arm, rows.as_slice())).collect();
@@ -248,13 +248,13 @@ fn charts(report: &Report<'_>) -> Markup {
             div class="scroll" { (PreEscaped(chart.svg(&arms))) }
             p class="note" {
                 "Means of " (report.plan.trials()) " over the load. A bar is the 95 % interval of the change against "
-                (arms.first().copied().unwrap_or_default()) ", laid on what that arm has there."
+                (arms.first().copied().unwrap_or_default()) ", drawn at that arm's value."
             }
         }
     }
 }
 
-/// Forest plot and table in one: a row per metric.
+/// Forest plot and table in one: a row for each metric.
 fn forest(report: &Report<'_>, index: usize, rows: &[Row<'_>]) -> Markup {
     let plan = report.plan;
     let comparison = &report.judgement.comparisons[index];
@@ -268,7 +268,7 @@ fn forest(report: &Report<'_>, index: usize, rows: &[Row<'_>]) -> Markup {
         h2 { @if report.rows.len() > 1 { (b) " against " (a) } @else { "All metrics" } }
         p class="note" {
             "A = " (a) ", B = " (b) "; " (plan.clock) " clock, " (comparison.pairs) " pairs of " (plan.trials())
-            ". The plot is turned so that right is better for every metric."
+            ". Right is better for every metric."
         }
         div class="scroll" {
             table class="forest" {
@@ -319,7 +319,7 @@ fn metric(row: &Row<'_>, axis: &Axis) -> Markup {
     }
 }
 
-/// How to read table and plot.
+/// How to read the table and the plot.
 fn reading(report: &Report<'_>) -> Markup {
     let marks: BTreeSet<Mark> = report.rows.iter().flatten().filter_map(Row::mark).collect();
     html! {
@@ -352,7 +352,7 @@ pub fn list(title: &str, items: &[String]) -> Markup {
     }
 }
 
-/// A cell's text, or a dash where every arm has it and this one has not.
+/// A cell's text, or a dash if it is empty.
 fn cell(text: &str) -> Markup {
     html! { @if text.is_empty() { td class="off" { "–" } } @else { td { (text) } } }
 }
@@ -370,7 +370,7 @@ fn kernels(report: &Report<'_>) -> Markup {
         ("version", of(&|k| text(&k.version))),
         ("package", of(&|k| k.package.clone().unwrap_or_default())),
         ("settings", of(&|k| k.settings.join(" "))),
-        ("command line, own words", of(&|k| k.cmdline.join(" "))),
+        ("own command line", of(&|k| k.cmdline.join(" "))),
         ("image, sha256", of(&|k| text(&k.image_sha256))),
         ("config, sha256", of(&|k| k.config_sha256.clone().unwrap_or_default())),
         (trials, (0..booted.len()).map(survived).collect()),
@@ -408,7 +408,7 @@ fn configs(report: &Report<'_>) -> Markup {
             @let (notable, rest): (Vec<_>, Vec<_>) = differences.iter().partition(|d| d.is_notable());
             p {
                 (differences.len()) " options differ between " (arms[0]) " and " (arms[1]) "; " (notable.len())
-                " of them are of the kind that server kernels are tuned by."
+                " of them are options that matter to server tuning."
             }
             (options("notable options", arms, &notable, notable.len() <= 40))
             (options("other options", arms, &rest, false))

@@ -1,7 +1,7 @@
-//! The report as JSON. Its schema is docs/reference/report.schema.json; the tests hold every report they make against it.
+//! The report as JSON. Its schema is docs/reference/report.schema.json; the tests validate every report against it.
 //!
-//! Invariant: a figure shown to people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale
-//! stand under `log` and are unrounded.
+//! Invariant: a figure meant for people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale stand under
+//! `log` and are unrounded.
 
 mod waits;
 
@@ -36,7 +36,7 @@ pub const SCHEMA: u32 = 1;
 struct Document<'a> {
     schema: u32,
     bigiron: &'a str,
-    /// In words; null if nobody wrote it down.
+    /// In words; null if the user gave none.
     question: Option<&'a str>,
     state: State,
     boots: Boots,
@@ -46,11 +46,11 @@ struct Document<'a> {
     study: Study<'a>,
     survival: &'a [Survival],
     comparisons: Vec<Compared<'a>>,
-    /// Null where nothing was profiled.
+    /// Null if nothing was profiled.
     causes: Option<Explained<'a>>,
-    /// By comparison; null where nothing was counted.
+    /// By comparison; null if nothing was counted.
     counters: Option<Vec<Counted<'a>>>,
-    /// Null where no locks were looked at.
+    /// Null if no locks were traced.
     locks: Option<waits::Waits<'a>>,
     set_aside: &'a [SetAside],
     kernels: Vec<Booted>,
@@ -83,13 +83,13 @@ struct ExplainedLine<'a> {
     #[serde(flatten)]
     of: &'a Causes,
     causes: Vec<ExplainedCause<'a>>,
-    /// What these causes are together, of the difference.
+    /// The share of the difference that these causes explain together.
     explained: f64,
     /// System calls for one operation; empty where not every instruction was counted.
     system_calls: &'a [Call],
-    /// Parts of the kernel; all of them together are the difference.
+    /// Parts of the kernel; they add up to the difference.
     parts: Vec<ExplainedPart>,
-    /// What differs between the arms there, in words.
+    /// Differences between the arms in these parts, in words.
     touching: Option<String>,
 }
 
@@ -104,7 +104,7 @@ struct ExplainedPart {
 struct ExplainedCause<'a> {
     #[serde(flatten)]
     cause: &'a Cause,
-    /// Of the difference.
+    /// Share of the difference.
     share: f64,
 }
 
@@ -144,7 +144,7 @@ struct Compared<'a> {
     verdict: Option<&'static str>,
     reason: Option<&'a Reason>,
     lines: Vec<Judged<'a>>,
-    /// Null where a configuration is not known.
+    /// Null if a configuration is unknown.
     config_differences: Option<&'a [Difference]>,
 }
 

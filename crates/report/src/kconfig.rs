@@ -1,13 +1,13 @@
-//! What differs between two kernel configurations.
+//! Differences between two kernel configurations.
 //!
-//! Invariant: an option that is off and an option that does not exist are the same thing: neither kernel has the feature. An option that got another
-//! name is one option, and what older kernels did without an option was on.
+//! Invariant: an option that is off and an option that does not exist are equal: neither kernel has the feature. A renamed option is one option, and
+//! a feature that older kernels always had, without an option, counts as on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-/// Name → value of the options that are set to something but `n`.
+/// Name → value of the options that are set to anything but `n`.
 type Options<'a> = BTreeMap<&'a str, &'a str>;
 
 /// An option that two configurations set differently. `None` is off or absent.
@@ -19,7 +19,7 @@ pub struct Difference {
     pub b: Option<String>,
 }
 
-/// Options that a database server's kernel is most often judged by; their differences are shown first. A name ending in `*` is a prefix.
+/// Options by which a database server's kernel is most often judged; their differences are shown first. A name ending in `*` is a prefix.
 const NOTABLE: &[&str] = &[
     "ARCH_FORCE_MAX_ORDER",
     "BFQ_GROUP_IOSCHED",
@@ -67,7 +67,7 @@ const NOTABLE: &[&str] = &[
     "ZSWAP*",
 ];
 
-/// Options that Linux 6.9 renamed (commit be83e809ca67 and those after it): old name, new name.
+/// Options that Linux 6.9 renamed (commit be83e809ca67 and later ones): old name, new name.
 const RENAMED: &[(&str, &str)] = &[
     ("CALL_DEPTH_TRACKING", "MITIGATION_CALL_DEPTH_TRACKING"),
     ("CPU_IBPB_ENTRY", "MITIGATION_IBPB_ENTRY"),
@@ -82,7 +82,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("SPECULATION_MITIGATIONS", "CPU_MITIGATIONS"),
 ];
 
-/// What kernels do that do not mention the option: mitigations that every kernel had which knows the flaw, until they could be left out (Linux 6.9 to
+/// Options whose feature a kernel has if it does not mention them: mitigations that were always built in until they became optional (Linux 6.9 to
 /// 6.14), and `MEMCG_KMEM`, which `MEMCG` has included since 6.10.
 const UNASKED: &[&str] = &[
     "MEMCG_KMEM",
@@ -169,7 +169,7 @@ mod tests {
         let new = "CONFIG_MITIGATION_RETPOLINE=y\nCONFIG_MITIGATION_MDS=y\n# CONFIG_MITIGATION_SLS is not set\n";
         let all = differences(old, new);
         assert_eq!(all.iter().map(|d| (&*d.option, d.b.as_deref())).collect::<Vec<_>>(), [("MITIGATION_SLS", None)]);
-        // Left out on purpose is one.
+        // An option that is turned off deliberately is a difference.
         let without =
             "CONFIG_MITIGATION_RETPOLINE=y\n# CONFIG_MITIGATION_MDS is not set\n# CONFIG_MITIGATION_SLS is not set\n";
         assert_eq!(differences(without, new)[0].option, "MITIGATION_MDS");

@@ -1,6 +1,6 @@
-//! The report: text for a terminal or a mail, JSON, CSV, and one HTML page.
+//! The report: text for a terminal or an e-mail, JSON, CSV, and one HTML page.
 //!
-//! Invariant: same numbers everywhere. Every format lays out the same [`Report`]: its sentences, its rows of quantities and its scope.
+//! Invariant: the numbers are the same everywhere. Every format lays out the same [`Report`]: its sentences, its rows of quantities and its scope.
 
 pub mod chart;
 pub mod counters;
@@ -49,19 +49,19 @@ use row::Row;
 use sentence::Sentence;
 use why::Why;
 
-/// What the caller knows beyond plan and records.
+/// Information from the caller besides plan and records.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
-    /// Text of the kernel's `.config`, by the arm's name, where there is one.
+    /// Text of the kernel's `.config`, by the arm's name, where it is known.
     pub configs: BTreeMap<String, String>,
     pub why: Why,
-    /// By comparison; empty where nothing was counted.
+    /// By comparison; empty if nothing was counted.
     pub counters: Vec<ComparedCounters>,
-    /// Whether text shows all of them.
+    /// Whether text shows all counters.
     pub all_counters: bool,
 }
 
-/// Everything a report says, decided once for all formats.
+/// Everything that a report says, decided once for all formats.
 pub struct Report<'a> {
     pub plan: &'a Plan,
     pub records: &'a [Record],
@@ -69,12 +69,12 @@ pub struct Report<'a> {
     pub sentences: Vec<Sentence>,
     /// By comparison: primaries first, then the exploratory ones in the plan's order.
     pub rows: Vec<Vec<Row<'a>>>,
-    /// By comparison: what differs between the configurations; `None` where one of them is not known.
+    /// By comparison: differences between the configurations; `None` if one of them is unknown.
     pub configs: Vec<Option<Vec<Difference>>>,
     pub why: Why,
-    /// By comparison; empty where nothing was counted.
+    /// By comparison; empty if nothing was counted.
     pub counters: Vec<ComparedCounters>,
-    /// Whether text shows all of them.
+    /// Whether text shows all counters.
     pub all_counters: bool,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Report<'a> {
         format!("{} against {first}", sentence::join(&others))
     }
 
-    /// What differs between the arms of a line's comparison and touches what the line's difference is in.
+    /// The differences between the arms of a line's comparison that affect the subsystems in which the line differs.
     pub fn touching(&self, causes: &Causes) -> Option<String> {
         let (a, b) = (&self.plan.arms[0], &self.plan.arms[self.judgement.comparisons[causes.comparison].arm]);
         let own = |arm: char, of: &'a Arm, other: &'a Arm| {
@@ -130,10 +130,10 @@ impl<'a> Report<'a> {
             _ => None,
         };
         let said = subsystem::touching(causes, subsystem::Arms { config, settings: &settings, releases });
-        (!said.is_empty()).then(|| format!("What differs between A and B there: {}.", said.join("; ")))
+        (!said.is_empty()).then(|| format!("Differences between A and B there: {}.", said.join("; ")))
     }
 
-    /// The sentences below the rows of a line's causes, of which `shown` are.
+    /// The sentences below the first `shown` rows of a line's causes.
     pub fn told(&self, causes: &Causes, shown: usize) -> impl Iterator<Item = String> {
         let without = if self.plan.clock == Clock::Exact { subsystem::without_copies(causes) } else { None };
         let counts = self.counters.get(causes.comparison);
@@ -159,7 +159,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The first characters of a hash: enough to tell kernels apart by eye.
+/// The first characters of a hash: enough to distinguish kernels by eye.
 pub(crate) fn short(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
 }

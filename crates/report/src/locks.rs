@@ -1,6 +1,6 @@
-//! What lines that differ waited for, as rows and sentences that every format prints: lockmeter's table for each arm, and what changed.
+//! What the lines that differ waited for, as rows and sentences for every format: lockmeter's table for each arm, and the changes.
 //!
-//! Invariant: a column that cannot be known says `n/a`, once.
+//! Invariant: a column whose value cannot be known says `n/a`, once.
 
 use super::table::{Line, table, wrap};
 use super::why::{by, ns, share, signed};
@@ -8,18 +8,18 @@ use bigiron_judge::line::Line as Judged;
 use bigiron_judge::locks::{Contended, HowTraced, Lock, Locks, NamedCost, WaitCost};
 use bigiron_model::waits::{LockStat, StatLock};
 
-/// Locks shown of one line in text and in HTML, and callers of each.
+/// Locks shown of one line in text and in HTML, and callers shown of each lock.
 pub const LOCKS: usize = 6;
 pub const MOST: usize = 40;
 const CALLERS: usize = 3;
 
-/// A change of waiting below this share of the line's difference is no sentence.
+/// A change of waiting below this share of the line's difference gets no sentence.
 const TELLING: f64 = 0.05;
 
-/// Changes told in sentences, at most.
+/// Most sentences about changes.
 const SENTENCES: usize = 3;
 
-/// What lockmeter's columns are called.
+/// The names of lockmeter's columns.
 pub const COLUMNS: [&str; 9] =
     ["UTIL", "CON", "HOLD MEAN(MAX)", "WAIT MEAN(MAX)(% CPU)", "TOTAL", "NOWAIT", "SPIN", "REJECT", "NAME"];
 
@@ -32,11 +32,11 @@ pub fn name(lock: &Lock) -> String {
     }
 }
 
-/// `micro fork-exit: waits for locks 60.0 → 125.0 ns for one operation, +65.0`.
+/// `micro fork-exit: waits for locks 60.0 → 125.0 ns per operation, +65.0`.
 pub fn head(line: &Contended) -> String {
     let total = &line.total;
     format!(
-        "{} {}{}: waits for locks {} → {} ns for one operation, {}",
+        "{} {}{}: waits for locks {} → {} ns per operation, {}",
         line.workload,
         line.metric,
         by(&line.metric, &line.window),
@@ -46,11 +46,11 @@ pub fn head(line: &Contended) -> String {
     )
 }
 
-/// What changed most, in words.
+/// The largest changes, in words.
 pub fn sentences(line: &Contended) -> Vec<String> {
     let told = |delta: f64| {
         let share_of = line.share(delta).filter(|share| share.abs() >= TELLING)?;
-        Some(format!("{} ns for one operation, {} of the difference.", signed(delta), share(share_of)))
+        Some(format!("{} ns per operation, {} of the difference.", signed(delta), share(share_of)))
     };
     let of_lock = |lock: &Lock| {
         let told = told(lock.cost.delta)?;
@@ -69,7 +69,7 @@ pub fn sentences(line: &Contended) -> Vec<String> {
     all
 }
 
-/// Rows of what changed: change, A, B, waits of A and B, and for what.
+/// Rows of the changes: change, A, B, waits of A and B, and the lock.
 pub fn changes(line: &Contended, most: usize) -> Vec<[String; 6]> {
     let row = |cost: &bigiron_judge::locks::CostPair, name: String| {
         let (a, b) = (&cost.a, &cost.b);
@@ -84,7 +84,7 @@ pub fn changes(line: &Contended, most: usize) -> Vec<[String; 6]> {
     rows
 }
 
-/// lockmeter's table of one arm: the baseline's, or the other's.
+/// lockmeter's table of one arm: the baseline's, or the other arm's.
 pub fn lockmeter(line: &Contended, baseline: bool, cpus: u32, most: usize) -> Vec<[String; 9]> {
     if let Some(stat) = &line.stat {
         return accounts(if baseline { &stat.a } else { &stat.b }, cpus, most);
@@ -105,7 +105,7 @@ pub fn lockmeter(line: &Contended, baseline: bool, cpus: u32, most: usize) -> Ve
     rows
 }
 
-/// The same from the kernel's own account.
+/// The same table from the kernel's own lock statistics.
 fn accounts(stat: &LockStat, cpus: u32, most: usize) -> Vec<[String; 9]> {
     let elapsed = stat.ns.max(1) as f64;
     let mean = |sum: f64, n: u64| if n == 0 { 0.0 } else { sum / n as f64 };
@@ -113,7 +113,7 @@ fn accounts(stat: &LockStat, cpus: u32, most: usize) -> Vec<[String; 9]> {
     let row = |lock: &StatLock| {
         let contended = mean(lock.contentions as f64, lock.acquisitions);
         [
-            // Many locks are held at a time.
+            // Several locks can be held at the same time.
             if lock.lock == stat.total.lock { String::new() } else { percent(lock.hold_ns / elapsed) },
             percent(contended),
             format!("{}({})", time(mean(lock.hold_ns, lock.acquisitions)), time(lock.hold_max_ns)),
@@ -142,7 +142,7 @@ fn accounts(stat: &LockStat, cpus: u32, most: usize) -> Vec<[String; 9]> {
     rows
 }
 
-/// A number of waits for one operation.
+/// A number of waits per operation.
 fn count(n: f64) -> String {
     match n {
         0.0 => "0".to_owned(),
@@ -162,45 +162,45 @@ fn time(ns: f64) -> String {
     }
 }
 
-/// How it was recorded.
+/// How the waits were recorded.
 pub fn method(locks: &Locks) -> Option<String> {
     let HowTraced { trials, slow_down, events, lost, unpaired, others } = locks.traced.as_ref()?;
     let grouped = |n: u64| super::why::grouped(n as i64);
     let pairs = locks.lines.iter().map(|l| l.pairs).max().unwrap_or(0);
     let mut text = format!(
-        "Every wait for a lock of the kernel and for a futex recorded on all CPUs in {} of {}, run once more for it: {} events, {}",
-        if *trials == 1 { "1 trial".to_owned() } else { format!("{trials} trials") },
+        "Every wait for a kernel lock or a futex recorded on all CPUs in {} of {}: {} events, {}",
+        if *trials == 1 { "1 rerun".to_owned() } else { format!("{trials} reruns") },
         if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
         grouped(*events),
         if *lost == 0 { "none lost".to_owned() } else { format!("{} lost", grouped(*lost)) },
     );
     if *unpaired > 0 {
-        text.push_str(&format!(", {} without their other half", grouped(*unpaired)));
+        text.push_str(&format!(", {} unpaired", grouped(*unpaired)));
     }
     if *others > 0 {
-        text.push_str(&format!("; {} waits were other processes' and count for nothing here", grouped(*others)));
+        text.push_str(&format!("; {} waits of other processes are not counted", grouped(*others)));
     }
     if let Some(slow_down) = slow_down {
         text.push_str(&format!("; these trials were {slow_down:.2} times as slow as the judged ones"));
     }
-    text.push_str(". Waiting is added up over all that wait, so it may be longer than an operation");
+    text.push_str(". Waiting is summed over all waiters, so it may be longer than an operation");
     let accounted = locks.lines.iter().any(|line| line.stat.is_some());
     let tabled = locks.lines.iter().any(|line| line.total.a.waits + line.total.b.waits > 0.0);
     if accounted {
         text.push_str(
-            ". The tables are /proc/lock_stat's, over all of the workload's run: REJECT is n/a, since it counts no lock that was tried in vain, and a wait that \
-             sleeps counts as CPU time there",
+            ". The tables come from /proc/lock_stat and cover the workload's whole run: REJECT is n/a, because lock_stat does not count failed attempts, \
+             and a wait that sleeps counts as CPU time there",
         );
     } else if tabled {
         text.push_str(
-            ". CON is waits for one operation, SPIN the share of them that never slept, % CPU what they spun of all CPUs' time. A kernel without CONFIG_LOCK_STAT \
-             counts no lock that was free, and times none that is held: UTIL, HOLD, TOTAL, NOWAIT and REJECT are n/a",
+            ". CON is waits per operation, SPIN the share of them that never slept, % CPU the share of all CPUs' time spent spinning. A kernel without \
+             CONFIG_LOCK_STAT does not count uncontended locks and does not time held ones: UTIL, HOLD, TOTAL, NOWAIT and REJECT are n/a",
         );
     }
     Some(text)
 }
 
-/// Whether a line is told with its tables: primaries are, and other lines in sentences.
+/// Whether a line is shown with its tables: primaries are; other lines are shown in sentences.
 pub fn is_primary(line: &Contended, lines: &[Judged]) -> bool {
     lines.iter().any(|l| l.metric.primary && l.workload == line.workload && l.metric.name == line.metric)
 }
@@ -250,14 +250,14 @@ mod tests {
     #[test]
     fn what_changed_is_a_sentence_with_its_share() {
         let line = &found().lines[0];
-        assert_eq!(head(line), "micro fork-exit: waits for locks 60.0 → 125.0 ns for one operation, +65.0");
+        assert_eq!(head(line), "micro fork-exit: waits for locks 60.0 → 125.0 ns per operation, +65.0");
         assert_eq!(
             sentences(line),
             [
-                "Waits for mmap_lock (rwsem:W) in vm_mmap_pgoff and do_madvise: +70.0 ns for one operation, 70 % of the difference.",
-                "Waits for a spinlock in do_<&>: -10.0 ns for one operation, -10 % of the difference.",
-                "Waits for pipe mutex in pipe_write: +5.0 ns for one operation, 5 % of the difference.",
-                "Waits for futexes in `init`: +50.0 ns for one operation, 50 % of the difference.",
+                "Waits for mmap_lock (rwsem:W) in vm_mmap_pgoff and do_madvise: +70.0 ns per operation, 70 % of the difference.",
+                "Waits for a spinlock in do_<&>: -10.0 ns per operation, -10 % of the difference.",
+                "Waits for pipe mutex in pipe_write: +5.0 ns per operation, 5 % of the difference.",
+                "Waits for futexes in `init`: +50.0 ns per operation, 50 % of the difference.",
             ]
         );
     }
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(rows[0], ["n/a", "1.500", "n/a", "40ns(200ns)(0.50)", "n/a", "n/a", "67 %", "n/a", "*TOTAL*"]);
         assert_eq!(rows[1], ["", "0.500", "", "100ns(200ns)(0.00)", "", "", "0 %", "", "mmap_lock (rwsem:W)"]);
         assert_eq!(rows[2][8], "  vm_mmap_pgoff");
-        // A has no waits for a pipe, nor in do_madvise.
+        // A has no waits for a pipe, nor any in do_madvise.
         assert_eq!(rows.len(), 5, "{rows:?}");
         let text = text(&found.lines[0], ("debian:6.1", "debian:6.12"), 2, true);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

@@ -1,4 +1,4 @@
-//! A number as people read it.
+//! A number with its unit and precision, as a report prints it.
 //!
 //! Invariant: every figure that a report prints, as text, JSON or HTML, is a [`Quantity`]'s display, so they agree to the last digit.
 //! Signs are ASCII, and there is one space before the unit.
@@ -12,36 +12,36 @@ use bigiron_model::metric::Unit;
 
 /// Digits shown of a value whose spread is zero or unknown.
 const PLAIN_DIGITS: i32 = 4;
-/// More digits than these carry nothing for a reader (the fifth is at most 0.01 %); fewer look rounded away.
+/// More digits carry no information for a reader (the fifth is at most 0.01 %); fewer look rounded off.
 const FEWEST_DIGITS: i32 = 3;
 const MOST_DIGITS: i32 = 5;
-/// Percentages: a hundredth of a per cent is the finest that is ever of interest, unless the value itself is smaller.
+/// Percentages: nothing finer than a hundredth of a per cent is of interest, unless the value itself is smaller.
 const MOST_PERCENT_DECIMALS: i32 = 2;
 const MOST_DECIMALS: i32 = 6;
 
-/// A value, the unit it is shown in and how precisely.
+/// A value, its display unit and its precision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
     /// In the base unit.
     pub value: f64,
-    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `tx/min`, `op/s`, `jobs/min`, `count`, `%` or what a user called it.
+    /// The base unit: `ns`, `B`, `B/s`, `tx/s`, `tx/min`, `op/s`, `jobs/min`, `count`, `%` or a user's own name.
     pub unit: &'static str,
-    /// Base units in one unit shown.
+    /// Base units in one display unit.
     scale: f64,
     shown: &'static str,
     decimals: usize,
     signed: bool,
-    /// Known to be no more than this; what it is was not worth measuring.
+    /// The value is an upper bound; the exact value was not worth measuring.
     at_most: bool,
 }
 
 impl Quantity {
-    /// A metric's value; `half` is the half-width of its spread in the base unit, 0 if unknown: it decides the digits.
+    /// A metric's value; `half` is the half-width of its spread in the base unit, 0 if unknown, and determines the digits.
     pub fn metric(value: f64, unit: Unit, half: f64) -> Quantity {
         Quantity::scaled(value, unit, half, value)
     }
 
-    /// Two values to be compared: one scale (that of the smaller) and one precision for both.
+    /// Two values for comparison: one scale (that of the smaller) and one precision for both.
     pub fn couple(a: f64, b: f64, unit: Unit, half: f64) -> (Quantity, Quantity) {
         let guide = if a.abs() < b.abs() { a } else { b };
         (Quantity::scaled(a, unit, half, guide), Quantity::scaled(b, unit, half, guide))
@@ -78,29 +78,29 @@ impl Quantity {
         Quantity::percent(value, decimals as usize)
     }
 
-    /// The same, said to be a bound, if it is no more than `floor`.
+    /// The same quantity, marked as a bound if it is at most `floor`.
     pub fn floored(self, floor: f64) -> Quantity {
         let at_most = floor > 0.0 && self.value <= floor * (1.0 + 1e-9);
         Quantity { at_most, ..self }
     }
 
-    /// The same without its sign.
+    /// The same quantity without its sign.
     pub fn size(&self) -> Quantity {
         Quantity { value: self.value.abs(), signed: false, ..self.clone() }
     }
 
-    /// The number alone.
+    /// The number without its unit.
     pub fn number(&self) -> String {
         let shown = self.value / self.scale;
         let text = format!("{:.*}", self.decimals, shown);
-        // "-0.0" and "+0.0" say something that the digits do not.
+        // "-0.0" and "+0.0" would claim a sign that the digits do not show.
         if text.chars().all(|c| matches!(c, '-' | '0' | '.')) {
             return text.trim_start_matches('-').to_owned();
         }
         if self.signed && shown > 0.0 { format!("+{text}") } else { text }
     }
 
-    /// Whether the digits shown are all zero.
+    /// Whether the printed digits are all zero.
     pub fn is_zero(&self) -> bool {
         !self.number().contains(|c: char| ('1'..='9').contains(&c))
     }
@@ -123,8 +123,8 @@ impl Serialize for Quantity {
     }
 }
 
-/// Decimals for an estimate and its interval, all in per cent, by the interval's half-width. Where the interval excludes 0, enough decimals that the
-/// estimate and the end next to 0 do not look like it.
+/// Decimals for an estimate and its interval, all in per cent, from the interval's half-width. If the interval excludes 0, there are enough decimals
+/// that neither the estimate nor the end next to 0 is printed as 0.
 pub fn percent_decimals(value: f64, interval: Option<(f64, f64)>) -> usize {
     let (low, high) = interval.unwrap_or((value, value));
     let half = (high - low) / 2.0;
@@ -135,7 +135,7 @@ pub fn percent_decimals(value: f64, interval: Option<(f64, f64)>) -> usize {
         return decimals as usize;
     }
     let nearest = low.abs().min(high.abs()).min(value.abs());
-    // Rounding to d decimals gives zero below half of the last place.
+    // Below half of the last place, rounding to d decimals gives zero.
     let first = if nearest > 0.0 { (-(2.0 * nearest).log10()).ceil() as i32 } else { 0 };
     decimals.max(first.min(4)) as usize
 }
@@ -145,8 +145,8 @@ pub fn size_decimals(percent: f64) -> usize {
     if percent > 0.0 { (-percent.log10().floor()).clamp(1.0, 4.0) as usize } else { 1 }
 }
 
-/// Decimals that give a spread one or two significant digits (the Particle Data Group's rule: two if its leading digits are below 355,
-/// one from there to 949).
+/// Decimals that give a spread one or two significant digits (the Particle Data Group's rule: two if its leading digits are below 355, one from 355
+/// to 949).
 fn decimals_for(half: f64) -> i32 {
     let magnitude = half.log10().floor();
     let leading = (half / 10f64.powf(magnitude) * 100.0).round();
@@ -162,7 +162,7 @@ fn is_whole(unit: Unit) -> bool {
     matches!(unit, Unit::Bytes | Unit::Count)
 }
 
-/// Base unit, factor and unit shown for a value of this size.
+/// Base unit, factor and display unit for a value of this size.
 fn scale(unit: Unit, size: f64) -> (&'static str, f64, &'static str) {
     const K: f64 = 1024.0;
     let pick = |steps: &[(f64, &'static str)]| {
@@ -184,7 +184,7 @@ fn scale(unit: Unit, size: f64) -> (&'static str, f64, &'static str) {
     (base, factor, shown)
 }
 
-/// Rates and counts stay whole up to five digits: "12345 tx/s" is read more easily than "12.3 k tx/s".
+/// Rates and counts stay whole up to five digits: "12345 tx/s" is easier to read than "12.3 k tx/s".
 fn thousands(size: f64, names: [&'static str; 3]) -> (f64, &'static str) {
     match size {
         s if s >= 1e7 => (1e6, names[2]),

@@ -1,6 +1,6 @@
-//! A row: one line of the judgement as every format prints it.
+//! A row: one line of the judgement, laid out for every format.
 //!
-//! Invariant: all that is printed of a line is decided here, once; the formats only lay it out.
+//! Invariant: everything printed of a line is decided here, once; the formats only lay it out.
 
 use bigiron_stats::Verdict;
 
@@ -15,11 +15,11 @@ pub struct Row<'a> {
     /// Geometric means of the two arms.
     pub a: Option<Quantity>,
     pub b: Option<Quantity>,
-    /// The ratio of geometric means, B to A, as a change in per cent, and its intervals.
+    /// The ratio of geometric means, B to A, as a change in per cent; and its intervals.
     pub change: Option<Quantity>,
     pub ci95: Option<(Quantity, Quantity)>,
     pub ci90: Option<(Quantity, Quantity)>,
-    /// The smallest detectable effect: the smallest change seen with 80 % power.
+    /// The smallest detectable effect: the smallest change that would be detected with 80 % power.
     pub mde: Option<Quantity>,
     pub margin: Quantity,
 }
@@ -50,7 +50,7 @@ impl<'a> Row<'a> {
                 Quantity::percent(size, size_decimals(size))
             });
             if let (Some(a), Some(b)) = (line.a, line.b) {
-                // Where the interval is a point, the digits still have to show the change.
+                // If the interval is a point, the digits must still show the change.
                 let spread = if half > 0.0 { half } else { estimate.mean.abs() / 2.0 };
                 let (a, b) = Quantity::couple(a, b, line.metric.unit, spread * a.min(b));
                 let floor = line.metric.floor();
@@ -75,13 +75,13 @@ impl<'a> Row<'a> {
             .map_or_else(|| "none".to_owned(), |(low, high)| format!("{} … {}", low.number(), high.number()))
     }
 
-    /// The verdict with its marks, if it has any (see [`Mark`]); `~` where one arm varies more than the other.
+    /// The verdict with its marks, if any (see [`Mark`]); `~` if one arm varies more than the other.
     pub fn verdict(&self) -> String {
         let mark = self.mark().map_or_else(String::new, |mark| format!(" {}", mark.text(self.line)));
         format!("{}{mark}{}", self.line.verdict, if self.is_uneven() { " ~" } else { "" })
     }
 
-    /// Whether one arm seems to vary more than the other, which the interval does not allow for.
+    /// Whether one arm seems to vary more than the other; the interval does not account for that.
     pub fn is_uneven(&self) -> bool {
         self.line.estimate.is_some_and(|e| e.uneven)
     }
@@ -108,12 +108,12 @@ impl<'a> Row<'a> {
     }
 }
 
-/// What follows a verdict in a table, in a few characters; the legend explains those that occur.
+/// The suffix of a verdict in a table, a few characters long; the legend explains those that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
-    /// Holm took the claim back.
+    /// Holm's correction withdrew the claim.
     TakenBack,
-    /// This many more pairs would settle it.
+    /// This many more pairs would settle the line.
     MorePairs,
     /// `same`, but the interval excludes no change.
     Tiny,
@@ -134,11 +134,9 @@ impl Mark {
     pub fn legend(self) -> &'static str {
         match self {
             Mark::TakenBack => {
-                "inconclusive (worse!): alone it would say worse; that does not survive the correction for the number of primaries"
+                "inconclusive (worse!): alone it would be worse; that does not survive the correction for the number of primaries"
             }
-            Mark::MorePairs => {
-                "inconclusive +N: about N more pairs would settle it, if effect and noise stay what they are"
-            }
+            Mark::MorePairs => "inconclusive +N: about N more pairs would settle it, if effect and noise stay the same",
             Mark::Tiny => "same (tiny): inside the margin, but real: the 95 % interval excludes no change",
             Mark::Chance => {
                 "worse ?: among this many exploratory metrics, this one may be chance (false discovery rate above 5 %)"

@@ -1,6 +1,6 @@
-//! What a result rests on: the machine, the kernels, and what was not tested.
+//! The scope of a result: the machine, the kernels, and what was not tested.
 //!
-//! Invariant: nothing here depends on the time or the place at which a trial ran, so two runs of one study say the same.
+//! Invariant: nothing here depends on when or where a trial ran, so two runs of one study print the same text.
 
 use bigiron_model::host::HostKind;
 use std::collections::BTreeSet;
@@ -24,18 +24,18 @@ pub struct Booted {
     pub arm: String,
     pub spec: String,
     pub release: String,
-    /// `uname -v`, as the guests said; empty if none did.
+    /// `uname -v`, as the guests reported it; empty if none did.
     pub version: String,
     pub package: Option<String>,
     pub image_sha256: String,
     pub config_sha256: Option<String>,
     /// Lever settings of the arm, `lever=value`.
     pub settings: Vec<String>,
-    /// The words of the kernel command line that all boots of this arm had and that not all arms have.
+    /// The words of the kernel command line that all boots of this arm had but not all arms.
     pub cmdline: Vec<String>,
 }
 
-/// One line on the machine that every arm ran on.
+/// One line about the machine that every arm ran on.
 pub fn machine(plan: &Plan, records: &[Record]) -> String {
     let machine = &plan.machine;
     let memory = Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0);
@@ -64,12 +64,12 @@ pub(super) fn out_of_step(plan: &Plan, records: &[Record]) -> Option<String> {
     (out > 0).then(|| {
         format!(
             "In {out} of {boots} boots QEMU's threads did not run in lockstep (`bigiron doctor` says why): repeated, they may differ by \
-             some nanoseconds"
+             a few nanoseconds"
         )
     })
 }
 
-/// A caution where a kernel panicked or hung, and the emulator may have had a part in it.
+/// A caution for kernels that panicked or hung, where the emulator may be partly to blame.
 pub(super) fn several_emulated(plan: &Plan, records: &[Record]) -> Option<String> {
     let died = |r: &Record| {
         r.host.accelerator == "tcg"
@@ -94,18 +94,19 @@ pub(super) fn whole(memory: &Quantity) -> String {
     }
 }
 
-/// Which way copies of memory lean under the exact clock, where kernels of both sides of Linux 6.6 are compared (docs/concepts/clocks.md).
+/// The direction in which copies of memory are biased under the exact clock, if the compared kernels lie on both sides of Linux 6.6
+/// (docs/concepts/clocks.md).
 pub fn copies<'a>(clock: Clock, releases: impl Iterator<Item = &'a str>) -> Option<String> {
     let numbers: Vec<(u32, u32)> = releases.filter_map(major_minor).collect();
     let both = numbers.iter().any(|n| *n < (6, 6)) && numbers.iter().any(|n| *n >= (6, 6));
     (clock == Clock::Exact && both).then(|| {
-        "Copies to and from user space count for 0.32 instructions a byte in kernels before 6.6, for 0.13 in later ones; processors with fast \
-         string instructions see no such difference. Buffered files, pipes and sockets lean towards the later kernel by it (`bigiron doc clocks`)"
+        "Copies to and from user space cost 0.32 instructions per byte in kernels before 6.6 and 0.13 in later ones; processors with fast \
+         string instructions show no such difference. It favours the later kernel in buffered files, pipes and sockets (`bigiron doc clocks`)"
             .to_owned()
     })
 }
 
-/// What the result does not speak of.
+/// What the result does not cover.
 pub fn not_tested(plan: &Plan) -> Vec<String> {
     let machine = &plan.machine;
     let mut all = vec![
@@ -123,26 +124,26 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
                 .to_owned()
         }
         Clock::None => {
-            "No clock: times under plain emulation mean nothing and are not shown; only survival and verified data are"
+            "No clock: times under plain emulation are meaningless and not shown; only survival and verified data are"
                 .to_owned()
         }
     });
     all.extend(copies(plan.clock, plan.arms.iter().map(|arm| arm.kernel.release.as_str())));
     all.push(match machine.cpus {
-        1 => "One CPU: no lock contention between CPUs, no scalability, no balancing of load".to_owned(),
+        1 => "One CPU: no lock contention between CPUs, no scalability, no load balancing".to_owned(),
         n if plan.clock == Clock::Exact => {
-            format!("{n} CPUs take turns on one clock: what they run is counted, that they run at once is not; no scalability")
+            format!("{n} CPUs take turns on one clock: their instructions are counted, their parallelism is not; no scalability")
         }
-        n => format!("{n} CPUs: nothing is said of more, or of fewer"),
+        n => format!("{n} CPUs: no result for more, or for fewer"),
     });
     let memory = whole(&Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0));
-    all.push(format!("{memory} of memory: no other size, no pressure beyond what the workloads make"));
+    all.push(format!("{memory} of memory: no other size, no memory pressure beyond the workloads' own"));
     all.push(format!(
         "{} on `{}`{}: no other device, file system, RAID or volume manager",
         machine.filesystem,
         machine.storage,
         match storage::find(&machine.storage).map(|p| p.medium) {
-            Some(Medium::Modelled { .. }) => ", a model with one completion time and no limit of throughput",
+            Some(Medium::Modelled { .. }) => ", a model with one completion time and no throughput limit",
             Some(Medium::Rotational(_)) =>
                 ", a model of one disk's mechanics whose few blocks are spread over all of its tracks",
             Some(Medium::Ram) => ", which is memory: no device at all",
@@ -151,7 +152,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
         }
     ));
     all.push(
-        "Only the workloads named here, at the options in the plan; no network card, no drivers of real hardware"
+        "Only the workloads named here, with the options in the plan; no network card, no drivers of real hardware"
             .to_owned(),
     );
     if machine.host == HostKind::Sim {
@@ -207,7 +208,7 @@ fn common_words<'a>(plan: &Plan, arm: &str, records: &'a [Record]) -> Option<BTr
         .reduce(|x, y| x.intersection(&y).copied().collect())
 }
 
-/// How the numbers were made, in a few sentences.
+/// How the numbers were obtained, in a few sentences.
 pub fn method(plan: &Plan) -> Vec<String> {
     let (pairs, trial) = (plan.design.pairs, plan.trial());
     let mut all = vec![format!(
@@ -225,7 +226,7 @@ pub fn method(plan: &Plan) -> Vec<String> {
     }
     let interval = match plan.is_screening() {
         true => {
-            "Student's t interval, because this is a screening: so few pairs have no exact one, and it takes for granted that boots vary normally"
+            "Student's t interval, because this is a screening: this few pairs have no exact interval. It assumes that boots vary normally"
         }
         false => "the exact balanced-flip interval",
     };

@@ -1,6 +1,6 @@
-//! The sentences on top of a report: survival first, then one per workload, then the suite.
+//! The sentences at the top of a report: survival first, then one for each workload, then the suite.
 //!
-//! Invariant: a sentence stands on its own: arms, change, interval, pairs, clock and verdict are in it.
+//! Invariant: a sentence is complete by itself: it contains the arms, the change, the interval, the pairs, the clock and the verdict.
 
 use std::collections::BTreeSet;
 
@@ -15,25 +15,25 @@ use bigiron_judge::{Comparison, Judgement, State};
 use bigiron_model::metric::{Better, Unit};
 use bigiron_model::plan::Plan;
 
-/// What a sentence is about.
+/// The subject of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
-    /// How far an unfinished study is.
+    /// The progress of an unfinished study.
     Progress,
     Survival,
     Workload,
     Suite,
 }
 
-/// One sentence, without a period.
+/// One sentence, without its full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentence {
     pub about: About,
-    /// The arm that it is about; `None` if all.
+    /// The arm that the sentence is about; `None` for all arms.
     pub arm: Option<String>,
     pub workload: Option<String>,
-    /// What the text begins with: a workload's name, `suite`, or nothing.
+    /// The beginning of the text: a workload's name, `suite`, or empty.
     pub head: String,
     pub text: String,
     pub verdict: Option<Verdict>,
@@ -46,7 +46,7 @@ impl Sentence {
     }
 }
 
-/// All sentences of a report in the order in which it says them.
+/// All sentences of a report, in order.
 pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> Vec<Sentence> {
     let mut all: Vec<Sentence> = Vec::new();
     if judgement.state == State::Unfinished {
@@ -183,7 +183,7 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
     if let (Verdict::Invalid, Some(check)) = (line.verdict, &plan.failed_check) {
         let change = row.change.as_ref().map_or_else(String::new, |change| format!(" ({change})"));
         return format!(
-            "what {arm} and {baseline} differ by{change} cannot be told from noise, because the machine failed its last A/A check (Linux {} against \
+            "the difference between {arm} and {baseline}{change} cannot be told from noise, because the machine failed its last A/A check (Linux {} against \
              itself): invalid",
             check.kernel
         );
@@ -199,9 +199,9 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
         return format!("no pair of {arm} and {baseline} completed: {}", line.verdict);
     };
     let statement = statement(row, change, arm, baseline);
-    // The interval is turned with the word: "2 % slower (1 … 3 %)", "2 % faster (1 … 3 %)"; across zero it keeps its signs.
+    // The interval has the sign of the word: "2 % slower (1 … 3 %)", "2 % faster (1 … 3 %)"; an interval across zero keeps its signs.
     let interval = match &row.ci95 {
-        None => "no 95 % interval at this number".to_owned(),
+        None => "no 95 % interval for this few pairs".to_owned(),
         Some((low, high)) => {
             let one_sided = !statement.signed && estimate.ci95.is_some_and(|(l, h)| l >= 0.0 || h <= 0.0);
             let (low, high) = match one_sided {
@@ -236,17 +236,17 @@ fn more(row: &Row<'_>) -> String {
     row.line.more_pairs.map_or_else(String::new, |n| format!("; about {n} more pairs would settle it"))
 }
 
-/// The statement of a sentence, and what its brackets begin with.
+/// The statement of a sentence, and the beginning of its parenthesis.
 struct Statement {
     text: String,
     lead: String,
-    /// Whether the interval is to keep its signs.
+    /// Whether the interval keeps its signs.
     signed: bool,
 }
 
 fn statement(row: &Row<'_>, change: &Quantity, arm: &str, baseline: &str) -> Statement {
     let line = row.line;
-    // A change that no interval tells from none is not put into words of more and less.
+    // A change that no interval distinguishes from zero is not described as more or less.
     let shown = line.unadjusted.is_some()
         || line.tiny
         || matches!(line.verdict, Verdict::Better | Verdict::SlightlyBetter | Verdict::SlightlyWorse | Verdict::Worse);
@@ -278,7 +278,7 @@ fn statement(row: &Row<'_>, change: &Quantity, arm: &str, baseline: &str) -> Sta
             let good = more == (line.metric.better == Better::Higher);
             let word = if good { "better" } else { "worse" };
             format!(
-                "{} of {arm} is {size} {} than of {baseline} ({word})",
+                "{} is {size} {} with {arm} than with {baseline} ({word})",
                 line.metric.name,
                 if more { "larger" } else { "smaller" }
             )
@@ -316,11 +316,11 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
         Reason::TooManyVoid => {
             let (void, pairs) = (judgement.void_pairs, comparison.pairs);
             format!(
-                "the host spoilt {void} of {pairs} pairs, more than a quarter, so nothing is said of {arm} and {baseline}"
+                "the host spoilt {void} of {pairs} pairs, more than a quarter, so {arm} and {baseline} are not compared"
             )
         }
         Reason::FailedCheck => format!(
-            "the machine failed its last A/A check ({}), so nothing is said of {arm} and {baseline}; once `bigiron selftest` passes, a new study is valid",
+            "the machine failed its last A/A check ({}), so {arm} and {baseline} are not compared; once `bigiron selftest` passes, a new study is valid",
             plan.failed_check.as_ref().map_or_else(String::new, |check| check.reasons.join("; "))
         ),
         Reason::BaselineFailed => {
@@ -330,7 +330,7 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
             )
         }
         Reason::NoClock => format!(
-            "{arm} and {baseline} completed and verified every {}; without a clock nothing can be said of their speed",
+            "{arm} and {baseline} completed and verified every {}; without a clock their speed cannot be compared",
             plan.trial()
         ),
         Reason::Primaries { workloads } => {

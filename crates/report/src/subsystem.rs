@@ -1,19 +1,19 @@
-//! What kernel functions belong to, by their names: readers think in schedulers and page caches, and so do configurations.
+//! The subsystems of kernel functions, by name: readers think of schedulers and page caches, and so do configurations.
 //!
-//! The kernel says of an address only its symbol, not the file that it was compiled from, so the first pattern of the table that fits a name decides.
-//! Invariant: every name belongs to one subsystem, if only to [`OTHER`], so that the subsystems of a difference add up to it.
+//! For an address, the kernel gives only the symbol, not the source file, so the first pattern in the table that matches the name decides. Invariant:
+//! every name belongs to one subsystem, at least to [`OTHER`], so the subsystems of a difference add up to it.
 
 use std::collections::BTreeMap;
 
 use super::kconfig::Difference;
 use bigiron_judge::causes::{Causes, WAITING};
 
-/// What no pattern fits.
+/// The subsystem of functions that match no pattern.
 pub const OTHER: &str = "other functions";
 
-/// Share of a difference below which a subsystem is not mentioned.
+/// A subsystem with a smaller share of the difference is not mentioned.
 const WORTH: f64 = 0.03;
-/// Subjects mentioned at most.
+/// Most subsystems mentioned.
 const MOST: usize = 6;
 
 /// A part of the kernel.
@@ -21,7 +21,7 @@ struct Subsystem {
     name: &'static str,
     /// Names of functions; one that ends in `*` is a prefix.
     functions: &'static [&'static str],
-    /// Configuration options that decide what these functions do, and levers; likewise.
+    /// Configuration options and levers that affect these functions; prefixes as above.
     options: &'static [&'static str],
     levers: &'static [&'static str],
 }
@@ -35,7 +35,7 @@ const fn subsystem(
     Subsystem { name, functions, options, levers }
 }
 
-/// The first that fits decides: what is narrow stands before what is wide.
+/// The first match decides, so narrow patterns stand before wide ones.
 #[rustfmt::skip]
 const SUBSYSTEMS: &[Subsystem] = &[
     subsystem("waiting", &[WAITING], &[], &[]),
@@ -84,7 +84,7 @@ const SUBSYSTEMS: &[Subsystem] = &[
     subsystem("processes: fork, exec, exit", &["copy_*", "kernel_clone", "dup_*", "do_exit", "release_task", "exit_*", "__exit*", "wait_*", "__wait*", "do_wait*", "begin_new_exec", "load_elf*", "bprm_*", "exec_*", "alloc_thread*", "alloc_pid*", "alloc_bprm", "free_bprm", "__put_task*", "put_task*", "delayed_put*", "cgroup_*", "css_*", "pid_*", "put_pid*", "get_pid*", "free_pid*", "attach_pid", "detach_pid", "__change_pid", "free_task*", "account_kernel_stack", "set_binfmt*", "search_binary*", "setup_arg*", "shift_arg*", "create_elf*", "do_group*", "mm_release", "do_execveat*", "task_*", "__task*", "arch_dup*", "prepare_creds", "commit_creds", "put_cred*", "__put_cred", "sched_fork", "idr_*", "ptrace_*", "taskstats*", "proc_flush*", "kstat*", "find_*", "thread_*", "vmalloc*", "vmap_*", "__vmalloc*", "__vmap*", "alloc_vmap*", "percpu_*", "__percpu*", "pcpu_*", "futex_exit*", "acct_*", "add_device_randomness", "get_random*", "chacha*", "crng*", "_get_random*"], &["CGROUP*", "VMAP_STACK", "TASKSTATS", "BSD_PROCESS_ACCT"], &[]),
 ];
 
-/// Functions that tell of a change between kernel series: what came, and with which Linux.
+/// Functions that show a change between kernel series: the change, and the Linux version that brought it.
 const CAME: &[(&[&str], &str, (u32, u32))] = &[
     (&["pick_eevdf", "__pick_eevdf", "vruntime_eligible"], "the EEVDF scheduler came with", (6, 6)),
     (&["dl_server_update", "dl_server_start"], "the deadline server for ordinary tasks came with", (6, 12)),
@@ -100,7 +100,7 @@ fn fits(pattern: &str, name: &str) -> bool {
         None => pattern == name,
         Some((prefix, "")) => name.starts_with(prefix),
         Some((prefix, rest)) => {
-            // One star in the middle, as in `copy_p*_range`, and perhaps one more at the end.
+            // One star in the middle, as in `copy_p*_range`, and possibly one more at the end.
             let inner = rest.strip_suffix('*');
             name.strip_prefix(prefix).is_some_and(|tail| match inner {
                 Some(inner) => tail.contains(inner),
@@ -114,17 +114,17 @@ fn of(name: &str) -> Option<&'static Subsystem> {
     SUBSYSTEMS.iter().find(|s| s.functions.iter().any(|pattern| fits(pattern, name)))
 }
 
-/// What a part of the kernel has to do with a difference.
+/// A subsystem's part of a difference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SubsystemShare {
     pub name: &'static str,
-    /// Nanoseconds for one operation that B takes more in it.
+    /// Nanoseconds per operation by which B takes longer in it.
     pub delta: f64,
-    /// The share of the difference.
+    /// Its share of the difference.
     pub share: f64,
 }
 
-/// The parts of the kernel that a difference is in, the largest first; together they are all of it.
+/// The subsystems in which a difference lies, largest first; they add up to the difference.
 pub fn parts(causes: &Causes) -> Vec<SubsystemShare> {
     let mut sums: BTreeMap<&'static str, f64> = BTreeMap::new();
     for cause in &causes.causes {
@@ -137,24 +137,24 @@ pub fn parts(causes: &Causes) -> Vec<SubsystemShare> {
     parts
 }
 
-/// Those worth mentioning.
+/// The subsystems worth mentioning.
 pub fn worth_mentioning(parts: &[SubsystemShare]) -> impl Iterator<Item = &SubsystemShare> {
     parts.iter().filter(|p| p.share.abs() >= WORTH).take(MOST)
 }
 
-/// `the page allocator +58 %, the scheduler -3 %`, of those worth mentioning; empty if one is all of it.
+/// `the page allocator +58 %, the scheduler -3 %`, of the subsystems worth mentioning; `None` if one of them is the whole difference.
 pub fn summary(causes: &Causes) -> Option<String> {
     let parts = parts(causes);
     let said: Vec<String> =
         worth_mentioning(&parts).map(|p| format!("{} {}", p.name, super::why::share(p.share))).collect();
-    (!said.is_empty()).then(|| format!("By what they belong to: {}.", said.join(", ")))
+    (!said.is_empty()).then(|| format!("By subsystem: {}.", said.join(", ")))
 }
 
-/// The part that copies of memory are.
+/// The subsystem of memory copies.
 const COPIES: &str = "copies of memory";
 
-/// What is left of a difference under the exact clock without copies of memory, where they weigh and the arms copy by other routines: a loop of loads
-/// and stores counts for more instructions than `rep movsq`, and processors with fast string instructions do either in the same time.
+/// The rest of a difference under the exact clock without memory copies, if the copies matter and the arms use different copy routines: a loop of
+/// loads and stores executes more instructions than `rep movsq`, while processors with fast string instructions take the same time for either.
 pub fn without_copies(causes: &Causes) -> Option<String> {
     let copies = || causes.causes.iter().filter(|c| of(&c.name).is_some_and(|s| s.name == COPIES));
     let other_routine = copies().any(|c| (c.a == 0.0) != (c.b == 0.0) || c.formerly.is_some());
@@ -164,23 +164,23 @@ pub fn without_copies(causes: &Causes) -> Option<String> {
         return None;
     }
     Some(format!(
-        "The arms copy memory by other routines, which the exact clock cannot weigh as your processor does (`bigiron doc clocks`); without copies the change is {} ns ({:+.1} %).",
+        "The arms use different copy routines, whose real cost the exact clock cannot model (`bigiron doc clocks`); without copies the change is {} ns ({:+.1} %).",
         super::why::signed(rest),
         100.0 * rest / (causes.a - a)
     ))
 }
 
-/// What is known to differ between the arms of a comparison.
+/// The known differences between the arms of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Arms<'a> {
     pub config: &'a [Difference],
-    /// Settings that one arm has and the other has not.
+    /// Settings that only one arm has.
     pub settings: &'a [(char, &'a str, &'a str)],
-    /// Major and minor version of both kernels, where they are known.
+    /// Major and minor version of both kernels, if known.
     pub releases: Option<[(u32, u32); 2]>,
 }
 
-/// What differs between the arms and touches the parts that a difference is in, one clause for each.
+/// The differences between the arms that affect the subsystems in which a difference lies, one clause for each subsystem.
 pub fn touching(causes: &Causes, arms: Arms<'_>) -> Vec<String> {
     let parts = parts(causes);
     let mut said = Vec::new();
@@ -207,7 +207,7 @@ pub fn touching(causes: &Causes, arms: Arms<'_>) -> Vec<String> {
     }
     let only_one_has =
         |names: &[&str]| causes.causes.iter().any(|c| names.contains(&c.name.as_str()) && (c.a == 0.0) != (c.b == 0.0));
-    // Where both arms are as old, one of them merely has no need of the function.
+    // If both arms are equally old or new, one of them simply does not call the function.
     let came = |with: (u32, u32)| arms.releases.is_none_or(|[a, b]| (a < with) != (b < with));
     said.extend(
         CAME.iter()
@@ -217,7 +217,7 @@ pub fn touching(causes: &Causes, arms: Arms<'_>) -> Vec<String> {
     said
 }
 
-/// Configuration options named of one part.
+/// Most configuration options named for one subsystem.
 const FEW: usize = 4;
 
 #[cfg(test)]
@@ -311,11 +311,11 @@ mod tests {
         assert_eq!(said[0], "scheduler: boot.preempt=full (in B), PREEMPT_DYNAMIC: off → y");
         assert_eq!(said[1], "the EEVDF scheduler came with Linux 6.6");
         assert_eq!(said.len(), 2);
-        // Both arms have it: nothing came.
+        // Both arms have the function, so nothing new came.
         let both = causes(&[("pick_eevdf", 10.0, 30.0)]);
         let alike = |releases| Arms { config: &[], settings: &[], releases };
         assert!(touching(&both, alike(None)).is_empty());
-        // Nor did it between two kernels that could both have it.
+        // Nothing came between two kernels that could both have the function either.
         assert!(touching(&c, alike(Some([(6, 12), (7, 2)]))).is_empty());
         assert_eq!(touching(&c, alike(Some([(6, 5), (6, 6)]))).len(), 1);
     }
@@ -332,7 +332,7 @@ mod tests {
             "{:?}",
             without_copies(&c)
         );
-        // The same routine that is called more often is a finding.
+        // The same routine called more often is a finding.
         assert_eq!(without_copies(&causes(&[("memcpy_orig", 10.0, 90.0), ("vfs_read", 40.0, 42.0)])), None);
     }
 

@@ -1,6 +1,6 @@
 //! The forest plot: one small SVG per row of the table, all on one axis.
 //!
-//! Invariant: the axis is improvement, right is better for every metric, so a metric where lower is better is mirrored here and only here.
+//! Invariant: the axis is improvement, and right is better for every metric; a metric where lower is better is mirrored here and nowhere else.
 
 use std::fmt::Write;
 
@@ -9,24 +9,24 @@ use super::row::Row;
 use bigiron_judge::line::Order;
 use bigiron_model::metric::Better;
 
-/// Plot width in CSS pixels, and the room at both ends.
+/// Plot width in CSS pixels, and the margin at both ends.
 pub const WIDTH: f64 = 312.0;
 const EDGE: f64 = 10.0;
-/// Room that a tick's label needs.
+/// Width of a tick's label.
 const LABEL: f64 = 31.0;
-/// Beyond this many margins the axis is compressed, so that the margin stays visible beside large changes.
+/// Beyond this number of margins the axis is compressed, so that the margin stays visible beside large changes.
 const LINEAR_MARGINS: f64 = 8.0;
 
 /// The axis of a comparison's plots, in improvement on the log scale.
 pub struct Axis {
-    /// Largest improvement shown, to either side.
+    /// Largest improvement shown, on either side.
     reach: f64,
-    /// Where compression sets in; `None` for a linear axis.
+    /// The point where compression begins; `None` for a linear axis.
     knee: Option<f64>,
 }
 
 impl Axis {
-    /// An axis on which everything in `rows` has a place.
+    /// An axis that fits everything in `rows`.
     pub fn new(rows: &[Row<'_>]) -> Axis {
         let mut reach = 0.0_f64;
         let mut margin = f64::INFINITY;
@@ -45,7 +45,7 @@ impl Axis {
         Axis { reach: reach * 1.04, knee }
     }
 
-    /// Where compression sets in, in per cent, for the legend.
+    /// The point where compression begins, in per cent, for the legend.
     pub fn knee(&self) -> Option<Quantity> {
         self.knee.map(|k| Quantity::margin(k.exp_m1()))
     }
@@ -57,7 +57,7 @@ impl Axis {
         }
     }
 
-    /// Pixel of an improvement.
+    /// The pixel of an improvement.
     fn x(&self, improvement: f64) -> f64 {
         WIDTH / 2.0 + (WIDTH / 2.0 - EDGE) * self.warp(improvement) / self.warp(self.reach)
     }
@@ -118,7 +118,7 @@ impl Axis {
         out
     }
 
-    /// One row's plot: margin band, a dot per pair (filled: A ran first; open: B ran first), interval and estimate.
+    /// One row's plot: margin band, a dot for each pair (filled: A ran first; open: B ran first), interval and estimate.
     pub fn plot(&self, row: &Row<'_>, height: f64) -> String {
         let line = row.line;
         let sign = if line.metric.better == Better::Higher { 1.0 } else { -1.0 };
@@ -138,7 +138,7 @@ impl Axis {
             if let Some((low, high)) = estimate.ci95 {
                 let (x1, x2) = (self.x(sign * low), self.x(sign * high));
                 let (x1, x2) = (x1.min(x2), x1.max(x2));
-                // An interval narrower than the marker still has to be seen as one.
+                // An interval narrower than the marker must still be visible.
                 let _ = write!(
                     out,
                     r#"<path class="ci" d="M{x1:.1} {middle}H{x2:.1}M{x1:.1} {:.1}v8M{x2:.1} {:.1}v8"/>"#,

@@ -1,16 +1,16 @@
-//! Text laid out in columns and lines of at most 100 characters.
+//! Lays text out in columns and in lines of at most 100 characters.
 //!
 //! Invariant: no line is longer than [`WIDTH`] unless a single word is.
 
-/// The widest line of a text report, with room for a backslash at its end.
+/// The widest line of a text report; it leaves room for a backslash at its end.
 pub const WIDTH: usize = 100;
 
-/// Width on a terminal, taking each character for one column: the reports use no wide characters of their own.
+/// Width on a terminal, counting each character as one column: the reports use no wide characters of their own.
 pub fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// `text` in lines of at most [`WIDTH`] columns: the first begins with `first`, the others with `rest`.
+/// `text` in lines of at most [`WIDTH`] columns: the first line begins with `first`, the others with `rest`.
 pub fn wrap(text: &str, first: &str, rest: &str) -> String {
     let mut out = String::new();
     let mut line = first.to_owned();
@@ -33,7 +33,7 @@ pub fn wrap(text: &str, first: &str, rest: &str) -> String {
     out
 }
 
-/// Shortened to `columns` with an ellipsis.
+/// `text` shortened to `columns` with an ellipsis.
 pub fn clip(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -49,8 +49,8 @@ pub enum Line {
     Heading(String),
 }
 
-/// Lays a table out with two spaces between columns. `right[i]` right-aligns column `i`. If it gets too wide, the spaces give way, from the
-/// left, and then the first column.
+/// Lays a table out with two spaces between columns. `right[i]` right-aligns column `i`. If the table is too wide, the spaces shrink, from the left,
+/// and then the first column.
 pub fn table(right: &[bool], lines: &[Line]) -> String {
     let mut widths = vec![0; right.len()];
     for line in lines {

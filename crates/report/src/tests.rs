@@ -51,7 +51,7 @@ fn configs() -> Extras {
     }
 }
 
-/// Causes of one line, with names that are not safe in HTML.
+/// Causes of one line, with names that need escaping in HTML.
 fn why() -> Why {
     let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
     let renamed = Cause { formerly: Some("mas_next_entry".to_owned()), ..cause("mas_next_slot", 100.0, 70.0) };
@@ -160,7 +160,7 @@ fn the_text_of_a_clean_study() {
     let (plan, records) = study(1.05);
     let text = print(&plan, &records, &configs()).text;
     let golden = include_str!("golden.txt");
-    assert!(text == golden, "The text report is not golden.txt any more. It is now:\n{text}");
+    assert!(text == golden, "The text report differs from golden.txt. It is:\n{text}");
 }
 
 #[test]
@@ -206,13 +206,13 @@ fn sentences_say_what_happened() {
             p.clock = Clock::Wall;
             [0, 4, 8].iter().for_each(|s| void(&mut r[*s]));
         },
-        "suite: the host spoilt 3 of 10 pairs, more than a quarter, so nothing is said of debian:6.12 and debian:6.1: invalid\n",
+        "suite: the host spoilt 3 of 10 pairs, more than a quarter, so debian:6.12 and debian:6.1 are not compared: invalid\n",
     );
     said(
         &|_, r| r.truncate(9),
         "unfinished: 9 of 20 boots of debian:6.12 against debian:6.1; no effect is estimated before the end.",
     );
-    said(&|p, _| p.clock = Clock::None, "without a clock nothing can be said of their speed: inconclusive\n");
+    said(&|p, _| p.clock = Clock::None, "without a clock their speed cannot be compared: inconclusive\n");
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0),
         "dbsim: debian:6.12 does as well as debian:6.1 (-0.14 %, 95 % CI -0.41 … +0.17 %, 10 pairs, exact clock); within the 2 % margin: same\n",
@@ -225,7 +225,7 @@ fn sentences_say_what_happened() {
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0, |_, _, _| 1.0),
         "(0.00 %, 95 % CI 0.00 … 0.00 %, 10 pairs, exact clock); within the 2 % margin: same\n",
     );
-    // An interval across zero keeps its signs; one that does not is turned with the word.
+    // An interval across zero keeps its signs; any other takes the sign of the word.
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, w, _| if w == "dbsim" { 1.1 } else { 0.9 }),
         "micro: debian:6.12 is 9.98 % faster than debian:6.1 (95 % CI 9.97 … 10.00 %, 10 pairs, exact clock); beyond the 2 % margin: better\n",
@@ -256,7 +256,7 @@ fn every_report_fits_the_schema() {
             assert!(errors.is_empty(), "{name}: {errors:#?}");
         }
     }
-    // The schema can say no.
+    // The schema can reject a document.
     assert!(!validator.is_valid(&serde_json::json!({"schema": 1})));
 }
 
@@ -288,7 +288,7 @@ fn without_an_end_or_a_clock_there_are_no_numbers() {
         }
         let printed = print(&plan, &records, &Extras::default());
         for page in [&printed.text, &printed.html] {
-            // The device's model is a setting, not a result.
+            // The device model's time is a setting, not a result.
             let page = page.replace("10 µs a request", "");
             for banned in [" µs", " ms", " ns", " tx/s", "95 % CI", "slower", "class=\"forest\""] {
                 assert!(!page.contains(banned), "{name}: {banned}");

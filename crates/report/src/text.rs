@@ -1,4 +1,4 @@
-//! The report for a terminal or a mail: at most 100 columns, intelligible without colour.
+//! The report for a terminal or an e-mail: at most 100 columns, intelligible without colour.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use bigiron_model::file_system;
 use bigiron_model::metric::Better;
 use bigiron_model::record::{DISTURBED_FACT, Record};
 
-/// Config differences shown in a text report; the rest is counted.
+/// Configuration differences shown in a text report; the others are counted.
 const CONFIG_LINES: usize = 12;
 
 /// The whole report as text.
@@ -46,7 +46,7 @@ pub fn text(report: &Report<'_>) -> String {
     out
 }
 
-/// A command that can be copied as it stands: continued with backslashes where it is too long, but never inside quotes.
+/// A command that can be copied unchanged: long ones continue with backslashes, but never inside quotes.
 pub fn command(command: &str) -> String {
     let lines = wrap(command, "  ", "    ");
     if command.contains(['\'', '"']) {
@@ -72,7 +72,7 @@ fn sentences(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// One line per workload, one column per arm: where several arms are compared.
+/// One line per workload and one column per arm, for a study of several arms.
 fn matrix(out: &mut String, report: &Report<'_>) {
     if report.rows.len() < 2 {
         return;
@@ -164,19 +164,19 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// What the mark `~` means and how often it occurs; `None` if it does not.
+/// The meaning of the mark `~` and how often it occurs; `None` if it does not occur.
 pub fn uneven(report: &Report<'_>) -> Option<String> {
     let of = report.rows.iter().flatten().count();
     let marked = report.rows.iter().flatten().filter(|r| r.is_uneven()).count();
     (marked > 0).then(|| {
         format!(
-            "~ ({marked} of {of} lines): one arm varies more than the other, so the interval may be too narrow. Its verdict is to be \
-             doubted where an end of the interval lies close to 0 or to the margin"
+            "~ ({marked} of {of} lines): one arm varies more than the other, so the interval may be too narrow. Doubt its \
+             verdict if an end of the interval lies close to 0 or to the margin"
         )
     })
 }
 
-/// `throughput 2 %, p99 5 %`: of the kinds that occur.
+/// `throughput 2 %, p99 5 %`: the margins of the kinds that occur.
 pub fn margins(report: &Report<'_>) -> Vec<String> {
     let mut seen = BTreeSet::new();
     report
@@ -201,7 +201,7 @@ fn kind(row: &Row<'_>) -> &'static str {
     }
 }
 
-/// What the lines that differ are made of.
+/// The causes of the lines that differ.
 fn why(out: &mut String, report: &Report<'_>) {
     let found = &report.why;
     if found.is_empty() {
@@ -270,7 +270,7 @@ fn waits(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// What kernels counted in the windows, where it differs.
+/// The kernel counters that differ in the windows.
 fn counters(out: &mut String, report: &Report<'_>) {
     let Some(method) = counting::method(report) else { return };
     out.push_str("\nCounters\n");
@@ -301,7 +301,7 @@ fn counters(out: &mut String, report: &Report<'_>) {
     out.push_str(&wrap(&method, "  ", "  "));
 }
 
-/// Failed boots, complaints, void slots, pairs that a line lacks and records set aside: all that did not go as planned.
+/// Everything that did not go as planned: failed boots, complaints, void slots, pairs missing from a line, and records set aside.
 fn trouble(out: &mut String, report: &Report<'_>) {
     let lines = trouble_lines(report);
     if !lines.is_empty() {
@@ -309,10 +309,10 @@ fn trouble(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// Disturbed trials named in a report; the rest is counted.
+/// Disturbed trials named in a report; the others are counted.
 const DISTURBED_LINES: usize = 6;
 
-/// Trials during which something else was busy on the machine. They are in the estimates like all others.
+/// Trials during which other work kept the machine busy. They are in the estimates like all others.
 fn disturbed(report: &Report<'_>) -> Vec<String> {
     let results: Vec<&Record> = scope::results(report.plan, report.records).collect();
     let all: Vec<_> = results.iter().filter_map(|r| Some((r, r.facts.get(DISTURBED_FACT)?))).collect();
@@ -366,7 +366,7 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
             let trials = if survival.void == 1 { "1 trial" } else { &format!("{} trials", survival.void) };
             let causes = survival.void_causes.join("; ");
             let again = if report.judgement.done < report.judgement.planned { "to be run again" } else { "run again" };
-            lines.push(format!("{}: {trials} void through the host's fault, {again}: {causes}", survival.arm));
+            lines.push(format!("{}: {trials} void because of the host, {again}: {causes}", survival.arm));
         }
     }
     lines.extend(disturbed(report));
@@ -388,7 +388,7 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
     lines
 }
 
-/// What the arms' file systems can do, if it was tried: a line for each feature, a column for each arm.
+/// The features of the arms' file systems, if they were tested: a line for each feature, a column for each arm.
 fn features(out: &mut String, report: &Report<'_>) {
     let facts = fact::facts(report.plan, report.records);
     let arms = &report.plan.arms;
@@ -405,7 +405,7 @@ fn features(out: &mut String, report: &Report<'_>) {
     if rows.is_empty() {
         return;
     }
-    out.push_str("\nWhat the file systems can do, as tried in a guest of each arm\n");
+    out.push_str("\nFile system features, as tested in a guest of each arm\n");
     let head = ["  feature".to_owned()].into_iter().chain(arms.iter().map(|a| a.name.clone())).collect();
     let lines: Vec<Line> = [Line::Cells(head)].into_iter().chain(rows).collect();
     out.push_str(&table(&vec![false; arms.len() + 1], &lines));
@@ -433,7 +433,7 @@ fn kernels(out: &mut String, report: &Report<'_>) {
             let _ = write!(text, ", set {}", booted.settings.join(" "));
         }
         if !booted.cmdline.is_empty() {
-            let _ = write!(text, ", command line of its own: {}", booted.cmdline.join(" "));
+            let _ = write!(text, ", own command line: {}", booted.cmdline.join(" "));
         }
         out.push_str(&wrap(&text, "  ", "     "));
     }
@@ -484,7 +484,7 @@ fn facts(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// The date of a moment.
+/// The date of a timestamp.
 pub fn day(moment: &str) -> &str {
     moment.split('T').next().unwrap_or(moment)
 }

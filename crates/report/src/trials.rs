@@ -10,7 +10,7 @@ use bigiron_model::metric::Better;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Outcome, Record};
 
-/// Every slot with what came of it: all attempts, in order. Slots not yet run are listed as such.
+/// Every slot with the outcomes of all its attempts, in order. Slots that have not run are listed as such.
 pub fn trials(plan: &Plan, records: &[Record]) -> String {
     let head = ["trial", "pair", "arm", "attempt", "outcome", "host, s", "CPU, s"].map(str::to_owned);
     let mut lines = vec![Line::Cells(head.to_vec())];
@@ -52,7 +52,7 @@ fn outcome(record: &Record) -> String {
     }
 }
 
-/// One trial in full; `console_tail` is the end of the guest's console, where it was kept.
+/// One trial in full; `console_tail` is the end of the guest's console, if it was kept.
 pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String {
     let mut out = format!(
         "Trial {}, pair {}.{}, arm {}, attempt {}: {}\n",
@@ -70,7 +70,7 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
     }
     out.push_str("\nGuest\n");
     match &record.guest {
-        None => out.push_str("  never said who it was\n"),
+        None => out.push_str("  did not report its identity\n"),
         Some(guest) => {
             let memory = Quantity::metric(guest.memory_bytes as f64, bigiron_model::metric::Unit::Bytes, 0.0);
             for text in [
@@ -146,7 +146,7 @@ fn metrics(out: &mut String, plan: &Plan, record: &Record) {
     out.push_str(&table(&[false, true, false], &lines));
 }
 
-/// A console line without the control characters that would act on the reader's terminal.
+/// A console line without the control characters that would affect the reader's terminal.
 fn plain(line: &str) -> String {
     line.chars().filter(|c| !c.is_control() || *c == '\t').collect()
 }

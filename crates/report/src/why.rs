@@ -1,6 +1,6 @@
-//! Why lines differ: the causes that were counted, as rows and sentences that every format prints.
+//! Why lines differ: the measured causes, as rows and sentences for every format.
 //!
-//! Invariant: what is claimed is what the rows shown add up to; where that is less than half of a difference, it is said.
+//! Invariant: a claim never exceeds the sum of the rows shown; if that is less than half of a difference, the text says so.
 
 use bigiron_judge::calls::Calls;
 use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling};
@@ -11,36 +11,36 @@ use bigiron_judge::window;
 use bigiron_model::evidence::Sampled;
 use bigiron_model::plan::Plan;
 
-/// Causes shown of one line: in text, and in HTML. JSON lists as many as explain [`ENOUGH`](bigiron_judge::causes::ENOUGH), and everything is in the study's
-/// folder, `evidence/`.
+/// Causes shown of one line, in text and in HTML. JSON lists those that explain [`ENOUGH`](bigiron_judge::causes::ENOUGH), and the study's folder
+/// holds all of them in `evidence/`.
 pub const ROWS: usize = 8;
 pub const MOST: usize = 40;
 
-/// Lines shown in text besides primaries: those that changed most.
+/// Lines shown in text besides the primaries: those that changed most.
 pub const LINES: usize = 6;
 
-/// What was found, and how.
+/// The causes found, and how they were found.
 #[derive(Clone, Debug, Default)]
 pub struct Why {
     pub looking: Option<Profiling>,
     pub causes: Vec<Causes>,
     /// System calls of the lines of which every instruction was counted.
     pub calls: Vec<Calls>,
-    /// Of the lines that were sampled.
+    /// Stacks of the lines that were sampled.
     pub stacks: Vec<Stacks>,
-    /// What was waited for.
+    /// What the lines waited for.
     pub locks: Locks,
-    /// Why there is less than there might be: what could not be profiled.
+    /// What could not be profiled, and why.
     pub missing: Vec<String>,
 }
 
-/// Nanoseconds, with a decimal where they are few.
+/// Nanoseconds, with one decimal if the number is small.
 pub fn ns(value: f64) -> String {
     let text = if value.abs() < 999.95 { format!("{value:.1}") } else { grouped(value.round() as i64) };
     if text == "-0.0" { "0.0".to_owned() } else { text }
 }
 
-/// The same with its sign.
+/// Nanoseconds with their sign.
 pub fn signed(value: f64) -> String {
     let text = ns(value);
     if value > 0.0 && text != "0.0" { format!("+{text}") } else { text }
@@ -65,7 +65,7 @@ pub fn share(share: f64) -> String {
     if text == "-0 %" { "0 %".to_owned() } else { text }
 }
 
-/// What a cause is called, and was.
+/// The name of a cause, with its former name if it had one.
 pub fn name(cause: &Cause) -> String {
     match &cause.formerly {
         Some(former) => format!("{} (in A: {former})", cause.name),
@@ -75,7 +75,7 @@ pub fn name(cause: &Cause) -> String {
     }
 }
 
-/// By how much a cause differs, and the standard error of that if it has one.
+/// The difference of a cause, with its standard error if it has one.
 pub fn change(cause: &Cause) -> String {
     match cause.se {
         Some(se) => format!("{} ± {}", signed(cause.delta()), ns(se)),
@@ -83,15 +83,15 @@ pub fn change(cause: &Cause) -> String {
     }
 }
 
-/// `micro fork-exit: 41,230 → 44,310 ns for one operation, +3,080`.
+/// `micro fork-exit: 41,230 → 44,310 ns per operation, +3,080`.
 pub fn head(causes: &Causes) -> String {
-    // Where more than one CPU was busy, the time of all of them is divided.
+    // If more than one CPU was busy, the time of all of them is divided among causes.
     let cpus = match causes.sampled.as_ref().map(|s| format!("{:.2}", s.cpus)) {
         Some(cpus) if cpus != "1.00" => format!(" of {cpus} CPUs"),
         _ => String::new(),
     };
     format!(
-        "{} {}{}: {} → {} ns{cpus} for one operation, {}",
+        "{} {}{}: {} → {} ns{cpus} per operation, {}",
         causes.workload,
         causes.metric,
         by(&causes.metric, &causes.window),
@@ -106,7 +106,7 @@ pub(super) fn by(metric: &str, window: &str) -> String {
     if metric == window { String::new() } else { format!(" by {window}") }
 }
 
-/// What stands in for a primary's own window, and how far it may be taken for it; `None` if it has one.
+/// Says which window replaces a primary's own, and how well it explains the primary; `None` if the primary has its own window.
 pub fn stand_in(plan: &Plan, causes: &Causes) -> Option<String> {
     let (metric, window) = (&causes.metric, &causes.window);
     if metric == window {
@@ -117,15 +117,15 @@ pub fn stand_in(plan: &Plan, causes: &Causes) -> Option<String> {
     Some(match (window == window::WHOLE_RUN, measures_run) {
         (true, true) => format!("`{metric}` is explained by the whole run, the window of `{window}`."),
         (true, false) => format!(
-            "`{metric}` is neither a time nor a rate of the run; what changed in the whole run, the window of `{window}`, may or may not be its cause."
+            "`{metric}` is neither a time nor a rate of the run; the changes in the whole run, the window of `{window}`, may or may not be its cause."
         ),
         (false, _) => format!(
-            "`{metric}` has no window of its own; this is the window of `{window}`, which changed most of those that have one."
+            "`{metric}` has no window of its own; shown is the window of `{window}`, which changed most among the metrics with a window."
         ),
     })
 }
 
-/// What the first `shown` causes say together.
+/// What the first `shown` causes explain together.
 pub fn sum(causes: &Causes, shown: usize) -> String {
     let explained = causes.explained(shown);
     let rest = causes.causes.len() - shown;
@@ -133,10 +133,10 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
         let noise = causes.sampled.as_ref().map_or(String::new(), |sampled| noise(&sampled.not_told_apart));
         return format!("No function's difference is told apart from sampling noise; {noise}.");
     }
-    let few = if explained < 0.5 { "Less than half is explained by these: " } else { "" };
+    let few = if explained < 0.5 { ", less than half" } else { "" };
     let more = match rest {
         0 => String::new(),
-        rest => format!("; {rest} more, of either sign, are the other {}", share(1.0 - explained)),
+        rest => format!("; {rest} more, of either sign, explain the other {}", share(1.0 - explained)),
     };
     let are = if shown == 1 { "1 cause is".to_owned() } else { format!("{shown} causes are") };
     let mut text = format!("{few}{are} {} of the difference{more}.", share(explained));
@@ -146,8 +146,8 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
     if causes.gone > 0.0 && causes.new > 0.0 {
         let (gone, new) = (ns(causes.gone), ns(causes.new));
         let moved = causes.gone.min(causes.new) / causes.gone.max(causes.new);
-        let how = if moved > 0.8 { ": mostly work that has moved, not grown" } else { "" };
-        text.push_str(&format!(" Functions that only A has took {gone} ns, those that only B has {new} ns{how}."));
+        let how = if moved > 0.8 { ": mostly work that moved rather than grew" } else { "" };
+        text.push_str(&format!(" Functions only in A took {gone} ns, functions only in B {new} ns{how}."));
     }
     text
 }
@@ -158,7 +158,7 @@ fn noise(rest: &NotToldApart) -> String {
     format!("{functions}, together {} ± {} ns", signed(rest.b - rest.a), ns(rest.se))
 }
 
-/// How it was counted.
+/// How the causes were counted.
 pub fn method(why: &Why) -> Option<String> {
     let looking = why.looking.as_ref()?;
     let pairs = why.causes.iter().map(|c| c.pairs).max().unwrap_or(0);
@@ -166,50 +166,52 @@ pub fn method(why: &Why) -> Option<String> {
         return Some(sampling(looking, sampled, pairs));
     }
     let mut text = format!(
-        "Every instruction of {} counted by function, in {} run again for it",
+        "Every instruction of {} counted by function in {}",
         if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
-        if looking.trials == 1 { "1 trial".to_owned() } else { format!("{} trials", looking.trials) },
+        if looking.trials == 1 { "1 rerun".to_owned() } else { format!("{} reruns", looking.trials) },
     );
     text.push_str(&match looking.identical {
-        n if n == looking.trials => "; all gave the numbers of the judged trials bit for bit".to_owned(),
-        n => format!("; {n} of them gave the numbers of the judged trials bit for bit"),
+        n if n == looking.trials => "; all reproduced the judged trials' numbers bit for bit".to_owned(),
+        n => format!("; {n} of them reproduced the judged trials' numbers bit for bit"),
     });
     if let Some(slow_down) = looking.slow_down {
-        text.push_str(&format!("; looking took {slow_down:.2} times the CPU time of judging"));
+        text.push_str(&format!("; profiling took {slow_down:.2} times the CPU time of the judged trials"));
     }
-    text.push_str(". An instruction takes 1 ns on this clock; `waiting` is time without any (devices, timers)");
+    text.push_str(
+        ". An instruction takes 1 ns on this clock; `waiting` is time without instructions (devices, timers)",
+    );
     Some(text)
 }
 
-/// How it was sampled.
+/// How the causes were sampled.
 fn sampling(looking: &Profiling, sampled: &Sampled, pairs: usize) -> String {
     let lost = match sampled.lost {
         0 => "none lost".to_owned(),
         n => format!("{} lost", grouped(n as i64)),
     };
     let mut text = format!(
-        "All {} CPUs sampled by {} at {:.0} Hz in {} of {}, run again for it: {} samples, {lost}",
+        "All {} CPUs sampled by {} at {:.0} Hz in {} of {}: {} samples, {lost}",
         sampled.cpus,
         sampled.event,
         1e9 / sampled.period_ns as f64,
-        if looking.trials == 1 { "1 trial".to_owned() } else { format!("{} trials", looking.trials) },
+        if looking.trials == 1 { "1 rerun".to_owned() } else { format!("{} reruns", looking.trials) },
         if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") },
         grouped(sampled.samples as i64)
     );
     let others = sampled.others as f64 / sampled.samples.max(1) as f64;
-    text.push_str(&format!(", {} of them other processes', which count for nothing here", share(others)));
+    text.push_str(&format!(", {} of them in other processes and not counted", share(others)));
     if let Some(slow_down) = looking.slow_down {
         text.push_str(&format!("; these trials were {slow_down:.2} times as slow as the judged ones"));
     }
     text.push_str(
-        ". After ± stands one standard error, of sampling alone; what differs by two or less is no cause. `waiting` is time in which CPUs that the \
-         busier arm kept busy had nothing to do, or had others' work",
+        ". ± is one standard error, of sampling alone; a difference of two or less is not a cause. `waiting` is the time in which CPUs that \
+         the busier arm kept busy were idle or ran other processes",
     );
     text
 }
 
 impl Why {
-    /// Whether there is nothing to be said.
+    /// Whether there is nothing to report.
     pub fn is_empty(&self) -> bool {
         self.causes.is_empty() && self.missing.is_empty() && self.locks.traced.is_none()
     }
@@ -226,18 +228,18 @@ impl Why {
 /// System calls named in a sentence.
 const CALLS: usize = 6;
 
-/// `System calls for one operation, A and B: futex 1.50 and 2.00; 12 others are as many in both.`
+/// `System calls per operation, A and B: futex 1.50 and 2.00; 12 others are equal in both.`
 pub fn calls(why: &Why, causes: &Causes) -> Option<String> {
     let is_it =
         |c: &&Calls| c.comparison == causes.comparison && c.workload == causes.workload && c.metric == causes.metric;
     let all = &why.calls.iter().find(is_it)?.calls;
-    // What is one in a thousand operations, or one in a hundred of itself, is the same.
+    // A difference of up to one call in a thousand operations, or of up to one per cent, counts as equal.
     let (mut differ, same): (Vec<_>, Vec<_>) =
         all.iter().partition(|c| (c.a - c.b).abs() > (0.01 * c.a.max(c.b)).max(0.001));
     let figure = |n: f64| format!("{n:.*}", if n < 0.995 { 3 } else { 2 });
     if differ.is_empty() {
         let said: Vec<String> = same.iter().take(CALLS).map(|c| format!("{} {}", c.name, figure(c.b))).collect();
-        return Some(format!("System calls for one operation are as many in both arms: {}.", said.join(", ")));
+        return Some(format!("System calls per operation are equal in both arms: {}.", said.join(", ")));
     }
     differ.sort_by(|x, y| (y.a - y.b).abs().total_cmp(&(x.a - x.b).abs()));
     let said: Vec<String> =
@@ -248,13 +250,13 @@ pub fn calls(why: &Why, causes: &Causes) -> Option<String> {
     };
     let same = match same.len() {
         0 => String::new(),
-        1 => "; 1 other is as often in both".to_owned(),
-        n => format!("; {n} others are as often in both"),
+        1 => "; 1 other is equal in both".to_owned(),
+        n => format!("; {n} others are equal in both"),
     };
-    Some(format!("System calls for one operation, A and B: {}{more}{same}.", said.join(", ")))
+    Some(format!("System calls per operation, A and B: {}{more}{same}.", said.join(", ")))
 }
 
-/// The causes of a comparison that text has room for: primaries, then the lines that changed most; and how many there is no room for.
+/// The causes of a comparison that fit into text: primaries, then the lines that changed most; and the number of the others.
 pub fn selected<'a>(why: &'a Why, comparison: usize, lines: &[Line]) -> (Vec<&'a Causes>, usize) {
     let of = |c: &Causes| lines.iter().find(|l| l.workload == c.workload && l.metric.name == c.metric);
     let (primaries, mut others): (Vec<_>, Vec<_>) =
@@ -304,11 +306,11 @@ mod tests {
             [vec![call("futex", 1.5, 2.0), call("fork", 1.0, 0.0), call("clone", 0.0, 0.25)], same.clone()].concat();
         assert_eq!(
             super::calls(&of(all), &causes).unwrap(),
-            "System calls for one operation, A and B: fork 1.00 and 0.000, futex 1.50 and 2.00, clone 0.000 and 0.250; 2 others are as often in both."
+            "System calls per operation, A and B: fork 1.00 and 0.000, futex 1.50 and 2.00, clone 0.000 and 0.250; 2 others are equal in both."
         );
         assert_eq!(
             super::calls(&of(same), &causes).unwrap(),
-            "System calls for one operation are as many in both arms: read 1.00, brk 0.001."
+            "System calls per operation are equal in both arms: read 1.00, brk 0.001."
         );
         assert_eq!(super::calls(&Why::default(), &causes), None);
     }
@@ -397,13 +399,13 @@ mod tests {
             new: 90.0,
             sampled: None,
         };
-        assert_eq!(head(&causes), "micro fork-exit: 1,000 → 1,100 ns for one operation, +100.0");
+        assert_eq!(head(&causes), "micro fork-exit: 1,000 → 1,100 ns per operation, +100.0");
         assert_eq!(
             sum(&causes, 2),
-            "Less than half is explained by these: 2 causes are 10 % of the difference; 2 more, of either sign, are the other 90 %. Functions that only A has took \
-             50.0 ns, those that only B has 90.0 ns."
+            "2 causes explain 10 % of the difference, less than half; 2 more, of either sign, explain the other 90 %. Functions only in A took \
+             50.0 ns, functions only in B 90.0 ns."
         );
-        assert!(sum(&causes, 4).starts_with("4 causes are 100 % of the difference. "));
+        assert!(sum(&causes, 4).starts_with("4 causes explain 100 % of the difference. "));
         assert_eq!(name(&causes.causes[1]), "g (A only)");
     }
 
@@ -427,15 +429,15 @@ mod tests {
             new: 0.0,
             sampled: Some(sampled),
         };
-        assert_eq!(head(&causes), "dbsim throughput: 200.0 → 258.0 ns of 1.96 CPUs for one operation, +58.0");
+        assert_eq!(head(&causes), "dbsim throughput: 200.0 → 258.0 ns of 1.96 CPUs per operation, +58.0");
         assert_eq!(
             sum(&causes, 1),
-            "1 cause is 103 % of the difference. Not told apart from sampling noise: 31 functions, together -2.0 ± 9.0 ns."
+            "1 cause explains 103 % of the difference. Within sampling noise: 31 functions, together -2.0 ± 9.0 ns."
         );
         causes.causes.clear();
         assert_eq!(
             sum(&causes, 0),
-            "No function's difference is told apart from sampling noise; 31 functions, together -2.0 ± 9.0 ns."
+            "No function's difference exceeds sampling noise: 31 functions, together -2.0 ± 9.0 ns."
         );
         let all = Sampled {
             event: "cpu-clock".to_owned(),
@@ -450,8 +452,8 @@ mod tests {
         let method = method(&why).unwrap();
         assert!(
             method.starts_with(
-                "All 2 CPUs sampled by cpu-clock at 999 Hz in 2 trials of 1 pair, run again for it: 31,337 samples, none lost, 3 % \
-                 of them other processes', which count for nothing here; these trials were 1.02 times as slow"
+                "All 2 CPUs sampled by cpu-clock at 999 Hz in 2 reruns of 1 pair: 31,337 samples, none lost, 3 % \
+                 of them in other processes and not counted; these trials were 1.02 times as slow"
             ),
             "{method}"
         );

@@ -1,6 +1,6 @@
-//! Which shared libraries programs need, by what is written in them (`DT_NEEDED`), libraries of libraries included.
+//! The shared libraries that programs need, from their `DT_NEEDED` entries, including libraries of libraries.
 //!
-//! Invariant: a file is either closed (all that it needs, however far away, is there) or it is told apart from those that are.
+//! Invariant: a file is either closed (all libraries that it needs, directly or not, are there) or reported as incomplete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,10 +11,10 @@ use object::elf::{DT_NEEDED, DT_NULL, DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNA
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, ReadRef};
 
-/// The names of the libraries that an ELF file (64 bit) asks for; none for one that is linked statically.
+/// The names of the libraries that an ELF file (64 bit) needs; none for a static one.
 ///
 /// # Errors
-/// The bytes are no such file, or a damaged one.
+/// The bytes are not an ELF file, or a damaged one.
 pub fn needed(bytes: &[u8]) -> anyhow::Result<Vec<String>> {
     let header = FileHeader64::<Endianness>::parse(bytes).context("Not an ELF file")?;
     let endian = header.endian().context("Not an ELF file")?;
@@ -36,25 +36,25 @@ pub fn needed(bytes: &[u8]) -> anyhow::Result<Vec<String>> {
     if offsets.is_empty() {
         return Ok(Vec::new());
     }
-    // The table of strings is given by its address, which a loaded segment maps to a place in the file.
+    // The string table is given by its address, which a loaded segment maps to a position in the file.
     let segment = segments.iter().find(|s| {
         let start = s.p_vaddr(endian);
         s.p_type(endian) == PT_LOAD && start <= table && table - start < s.p_filesz(endian)
     });
-    let segment = segment.context("No table of strings")?;
+    let segment = segment.context("No string table")?;
     let at = segment.p_offset(endian).saturating_add(table - segment.p_vaddr(endian));
-    let strings = bytes.read_bytes_at(at, size).ok().context("The table of strings lies outside")?;
+    let strings = bytes.read_bytes_at(at, size).ok().context("The string table lies outside the file")?;
     offsets
         .into_iter()
         .map(|offset| {
-            let rest = strings.get(usize::try_from(offset)?..).context("A name lies outside")?;
+            let rest = strings.get(usize::try_from(offset)?..).context("A name lies outside the string table")?;
             let name = rest.split(|b| *b == 0).next().unwrap_or_default();
             Ok(str::from_utf8(name).context("A name is not text")?.to_owned())
         })
         .collect()
 }
 
-/// Files of a tree by name, as the dynamic linker would find them, and what each needs.
+/// The files of a tree by name, as the dynamic linker finds them, and the libraries that each needs.
 #[derive(Debug, Default)]
 pub struct Libraries {
     by_name: BTreeMap<String, PathBuf>,
@@ -62,10 +62,10 @@ pub struct Libraries {
 }
 
 impl Libraries {
-    /// Takes in the libraries right in `dir`, links among them.
+    /// Adds the libraries directly in `dir`, including links.
     ///
     /// # Errors
-    /// A file that cannot be read; one that is not an ELF file (a linker script) is no library.
+    /// A file cannot be read. A file that is not an ELF file (a linker script) is ignored.
     pub fn add(&mut self, dir: &Path) -> anyhow::Result<()> {
         for entry in fs::read_dir(dir).with_context(|| format!("Cannot read {}", dir.display()))? {
             let path = entry?.path();
@@ -79,10 +79,10 @@ impl Libraries {
         Ok(())
     }
 
-    /// The libraries that the file at `path` needs, directly or not; or, as an error, the name of the first that is not there.
+    /// The libraries that the file at `path` needs, directly or not; or, as inner error, the name of the first missing one.
     ///
     /// # Errors
-    /// As inner error the name that was not found; as outer one a file that is not readable as ELF.
+    /// Inner: the name that was not found. Outer: a file cannot be read as ELF.
     pub fn closure(&self, path: &Path) -> anyhow::Result<Result<BTreeSet<PathBuf>, String>> {
         let bytes = fs::read(path).with_context(|| format!("Cannot read {}", path.display()))?;
         let mut wanted = needed(&bytes).with_context(|| path.display().to_string())?;

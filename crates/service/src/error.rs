@@ -1,4 +1,4 @@
-//! What can go wrong with a server of our own, told so that the user knows what would be right.
+//! Errors of bigiron's own servers, which tell the user what would be right.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ pub enum ServerError {
     #[error("{0}")]
     Archive(KernelError),
     #[error(
-        "The study was begun with a {title} whose files (hash {}…) are no longer kept, and Debian has {now} now: begin anew with `--out DIR`",
+        "The study was begun with a {title} whose files (hash {}…) are gone, and Debian now has {now}; start a new study with `--out DIR`",
         planned.chars().take(12).collect::<String>()
     )]
     Replaced { title: &'static str, planned: String, now: String },
     #[error("{title} {version} from Debian {release} is not usable: {reason}")]
     Packages { title: &'static str, version: String, release: String, reason: String },
-    #[error("No space left in `{}`; free some, or name a folder with room (BIGIRON_CACHE for what is kept, `--dir` or `--out` for runs)", dir.display())]
+    #[error("No space left in `{}`; free some, or name a folder with room (BIGIRON_CACHE for the cache, `--dir` or `--out` for runs)", dir.display())]
     Space { dir: PathBuf },
     #[error("{0}")]
     Setting(String),
-    /// It does not start, stop or go on.
+    /// It does not start, does not stop, or fails while running.
     #[error("{0}")]
     Failed(String),
     #[error("{action} `{}`: {cause}", path.display())]
@@ -39,7 +39,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// What the archive's refusal means for the server of `recipe`.
+    /// The error for the server of `recipe` when the archive refuses.
     pub(crate) fn of_archive(recipe: &Recipe, error: KernelError) -> Self {
         let why = match error {
             KernelError::NoApt(tool) => format!("this machine has no `{tool}`"),

@@ -1,10 +1,10 @@
-//! File-system images of folders, made without root and without mounting anything, and copies of them.
+//! File-system images of folders, made without root and without mounting, and copies of them.
 //!
-//! Invariant: an image appears whole (by a rename) or not at all, and is never changed afterwards; trials write to copies.
+//! Invariant: an image appears whole (by a rename) or not at all, and never changes afterwards; trials write to copies.
 //!
-//! Files belong to the same users in an image, no matter who made it: an ordinary user runs mkfs in a user name space in which he is the wanted owner.
-//! Only where there are no such name spaces do they keep the number of the user who made them: then a server runs under that number, and a
-//! read-only root does not care.
+//! Files in an image belong to the same users, whoever makes it: an ordinary user runs mkfs in a user namespace in which they are the wanted owner.
+//! Only where user namespaces are unavailable do files keep the number of the user who made them; then a server runs under that number, and for a
+//! read-only root it does not matter.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,26 +19,26 @@ use bigiron_archive::{Store, hash};
 use bigiron_image::{EPOCH, HASH_SEED, UUID, find_tool, tool};
 use bigiron_sys::sandbox::{Sandbox, enclose};
 
-/// Of ext4, and of all that is counted here.
+/// The block size of ext4, in which sizes are counted here.
 const BLOCK: u64 = 4096;
 
-/// What an image is to be.
+/// Properties of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageSpec<'a> {
-    /// `ext4`, so far.
+    /// Only `ext4` at present.
     pub filesystem: &'a str,
-    /// Free space beside the files, in bytes; 0 makes it as small as is safe.
+    /// Free space in addition to the files, in bytes; 0 makes the image as small as is safe.
     pub room: u64,
-    /// Whether it will be written to: without, there is no journal.
+    /// Whether it will be written to: otherwise it has no journal.
     pub writable: bool,
-    /// The user and group of all files, where an ordinary user makes the image; root's files keep theirs.
+    /// The user and group of all files if an ordinary user makes the image; root's files keep theirs.
     pub owner: u32,
 }
 
-/// What mkfs says of its version; part of the key of whatever is made with it.
+/// The version that mkfs reports; part of the key of everything made with it.
 ///
 /// # Errors
-/// It is not installed (names the package), or makes no such file system.
+/// mkfs is not installed (names the package), or cannot make this file system.
 pub fn maker(filesystem: &str) -> anyhow::Result<String> {
     if filesystem != "ext4" {
         bail!(
@@ -52,27 +52,27 @@ pub fn maker(filesystem: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned())
 }
 
-/// Makes the file `to` an image that holds what is in `from`.
+/// Makes the file `to` an image with the content of `from`.
 ///
 /// # Errors
-/// mkfs is missing or fails (with what it said), no room.
+/// mkfs is missing or fails (with its output), or there is no room.
 pub fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> anyhow::Result<()> {
     maker(shape.filesystem)?;
     let path = find_tool("mke2fs").context("`mke2fs` is not installed")?;
     let usage = Usage::of(from).with_context(|| format!("Cannot read {}", from.display()))?;
     let inodes = usage.files + usage.files / 4 + 1024;
-    // Beside data: inodes of 256 bytes, block maps, and a journal that grows with the file system up to a 64th of it here.
+    // In addition to data: inodes of 256 bytes, block maps, and a journal that grows with the file system, here up to a 64th of it.
     let mut bytes = usage.bytes + usage.bytes / 32 + inodes * 256 + shape.room + (8 << 20);
     if shape.writable {
         bytes += (bytes / 32).max(32 << 20);
     }
-    // A guest may have it as persistent memory, which comes in pieces of 2 MiB.
+    // A guest may use it as persistent memory, whose unit is 2 MiB.
     let bytes = bytes.next_multiple_of(2 << 20);
     let file = File::create(to).with_context(|| format!("Cannot make {}", to.display()))?;
     file.set_len(bytes).with_context(|| format!("Cannot make {}", to.display()))?;
     let run = |owner: Option<u32>| {
         let mut command = Command::new(&path);
-        // All but the files' own times.
+        // Fixes all times except those of the files.
         command.env("SOURCE_DATE_EPOCH", EPOCH).env("E2FSPROGS_FAKE_TIME", EPOCH);
         command.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0", "-U", UUID]);
         if !shape.writable {
@@ -93,7 +93,7 @@ pub fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> anyhow::Result<()>
     let output = if rustix::process::geteuid().is_root() {
         run(None)
     } else {
-        // Where there are no user name spaces the child cannot be started.
+        // Without user namespaces the child cannot be started.
         run(Some(shape.owner)).or_else(|_| run(None))
     };
     let output = output.with_context(|| format!("Cannot start {}", path.display()))?;
@@ -104,7 +104,7 @@ pub fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> anyhow::Result<()>
     file.sync_all().with_context(|| format!("Cannot write {}", to.display()))
 }
 
-/// The read-only image of a server's tree, from the cache or made now.
+/// The read-only image of a server's tree, from the cache or newly made.
 ///
 /// # Errors
 /// As [`make`].
@@ -120,16 +120,16 @@ pub fn of_root(store: &Store, recipe: &Recipe, root: &Root, note: &dyn Fn(&str))
     let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&dir);
     let new = new.with_context(|| format!("Cannot make an image in {}", dir.display()))?;
     make(&root.dir, new.path(), &ImageSpec { filesystem: "ext4", room: 0, writable: false, owner: 0 })?;
-    // Renamed into place: two processes may make the same image, and none may see half of one.
+    // Renamed into place: two processes may make the same image, and neither may see half of one.
     new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
     Ok(kept)
 }
 
-/// What a folder's files take up.
+/// The space that a folder's files need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Usage {
     files: u64,
-    /// In whole blocks.
+    /// Rounded up to whole blocks.
     bytes: u64,
 }
 

@@ -1,10 +1,10 @@
-//! A server that runs in a folder of ours.
+//! A server that runs in a folder of bigiron.
 //!
 //! ```text
-//! FOLDER/data   where the server works
-//! FOLDER/log    what it says
+//! FOLDER/data   the server's working folder
+//! FOLDER/log    the server's output
 //! ```
-//! Invariant: no process of an [`Instance`] outlives it, nor the thread that started it.
+//! Invariant: no process of an [`Instance`] outlives the value or the thread that started it.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -22,31 +22,31 @@ use super::programs::Programs;
 
 /// The server's working folder below its own.
 pub const DATA: &str = "data";
-/// How the C library words `ENOSPC`.
+/// The C library's text for `ENOSPC`.
 const NO_SPACE: &str = "No space left on device";
 /// A server may take this long to start (recovery) or to stop (a checkpoint) on a slow disk or in a VM without KVM.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// How a server runs, beside what its [`super::recipe::Recipe`] says.
+/// How a server runs, in addition to its [`super::recipe::Recipe`].
 pub trait Server {
-    /// Writes the configuration, all of it; called before each start.
+    /// Writes the whole configuration; called before each start.
     ///
     /// # Errors
-    /// It cannot be written, or `folder` is not fit for the server.
+    /// It cannot be written, or `folder` is unsuitable for the server.
     fn configure(&self, programs: &Programs, folder: &Path) -> Result<(), ServerError>;
-    /// The program and its arguments; `inside` is the server's folder as it sees it.
+    /// The program and its arguments; `inside` is the server's folder as the server sees it.
     fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>);
-    /// Whether the process `pid`, started in `folder`, does its work now.
+    /// Whether the process `pid`, started in `folder`, is ready for work.
     fn is_ready(&self, folder: &Path, pid: u32) -> bool;
-    /// What ends it in good order.
+    /// The signal that stops it in good order.
     fn stop_signal(&self) -> Signal {
         Signal::TERM
     }
-    /// Files that a killed server leaves behind and the next one must not find: sockets.
+    /// Files that a killed server leaves behind and that would hinder the next one: sockets.
     fn leftovers(&self, _folder: &Path) -> Vec<PathBuf> {
         Vec::new()
     }
-    /// Words of log lines that say why it ended; without any, its last lines do.
+    /// Words in log lines that explain why it ended; if none is found, the last lines are used.
     fn fatal_words(&self) -> &'static [&'static str];
 }
 
@@ -63,7 +63,7 @@ impl<S: Server> Instance<S> {
     /// Starts `server` in `folder` and waits until it is ready. It is killed when the thread that calls this ends.
     ///
     /// # Errors
-    /// It does not start: with what it logged.
+    /// It does not start; includes its log.
     pub fn start(server: S, programs: &Programs, folder: &Path) -> Result<Self, ServerError> {
         server.configure(programs, folder)?;
         let path = folder.join("log");
@@ -74,7 +74,7 @@ impl<S: Server> Instance<S> {
         command.args(arguments);
         command.stdout(log.try_clone().map_err(doing("Cannot write", &path))?).stderr(Stdio::from(log));
         let child = command.spawn().map_err(doing("Cannot start the server of", folder))?;
-        // If the machine has no memory left, the server goes and nobody else's work; its children inherit this. Not allowed everywhere.
+        // If the machine runs out of memory, the server is killed and no other work; its children inherit this. Not allowed everywhere.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), "1000");
         let mut instance = Self { server, folder: folder.to_owned(), child, ended: false };
         instance.wait_until_ready(before)?;
@@ -117,33 +117,33 @@ impl<S: Server> Instance<S> {
         &self.folder
     }
 
-    /// The file that the server logs to.
+    /// The server's log file.
     pub fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
 
-    /// The number of the process that was started, parent of all others.
+    /// The number of the process that was started, the parent of all others.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What all its processes have used so far.
+    /// The resources that all its processes have used so far.
     pub fn usage(&self) -> Usage {
         let mut pids = processes::children(self.parent());
         pids.push(self.parent());
         processes::usage(&pids)
     }
 
-    /// Whether the server has found no room, or there is none for `bytes` more.
+    /// Whether the server has run out of space, or there is no space for `bytes` more.
     pub fn is_full(&self, bytes: u64) -> bool {
         let has_room = rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_bavail * s.f_frsize >= bytes);
         !has_room || String::from_utf8_lossy(&fs::read(self.log()).unwrap_or_default()).contains(NO_SPACE)
     }
 
-    /// Stops the server in good order and waits for its end.
+    /// Stops the server in good order and waits for it to end.
     ///
     /// # Errors
-    /// It does not stop, and was killed; or it did not end well.
+    /// It did not stop and was killed, or it did not end well.
     pub fn stop(mut self) -> Result<(), ServerError> {
         let children = processes::children(self.parent());
         let signalled = kill_process(self.parent(), self.server.stop_signal()).map_err(io::Error::from);
@@ -169,7 +169,7 @@ impl<S: Server> Instance<S> {
         }
     }
 
-    /// Kills all processes of the server at once, as a crash does.
+    /// Kills all processes of the server at once, like a crash.
     pub fn kill(mut self) {
         self.kill_all();
     }
@@ -183,10 +183,10 @@ impl<S: Server> Instance<S> {
             return;
         }
         self.ended = true;
-        // Stopped first, so that it starts nobody while its children are counted. It is our child and not reaped: the number is its own.
+        // Stopped first, so that it starts no process while its children are counted. It is our unreaped child, so its number is still in use.
         let _ = kill_process(self.parent(), Signal::STOP);
         let mut children = processes::children(self.parent());
-        // Those that a dead parent has left behind write to the data as long as they live.
+        // Processes that a dead parent left behind write to the data as long as they live.
         let inhabitants = processes::inhabitants(&self.folder.join(DATA));
         children.extend(inhabitants.into_iter().filter(|pid| *pid != self.parent()));
         for child in &children {
@@ -215,10 +215,10 @@ impl<S: Server> Drop for Instance<S> {
     }
 }
 
-/// Runs a program of the server once, such as one that makes its data folder.
+/// Runs a program of the server once, such as the one that creates its data folder.
 ///
 /// # Errors
-/// It cannot be started, or fails: with what it said.
+/// It cannot be started, or it fails; includes its output.
 pub fn run(
     programs: &Programs,
     folder: &Path,
@@ -255,12 +255,12 @@ pub fn write(path: &Path, text: &str, user: u32) -> Result<(), ServerError> {
     fs::write(path, text).and_then(|()| give(path, user)).map_err(doing("Cannot write", path))
 }
 
-/// Makes what root made the server's; an ordinary user's is as it must be.
+/// Gives a file that root made to the server's user; an ordinary user's file is right already.
 fn give(path: &Path, user: u32) -> io::Result<()> {
     if rustix::process::geteuid().is_root() { chown(path, Some(user), Some(user)) } else { Ok(()) }
 }
 
-/// An error with the lines of a log that say why.
+/// An error with the log lines that explain it.
 fn refused(what: &str, status: ExitStatus, log: &str, folder: &Path, fatal_words: &[&str]) -> ServerError {
     if log.contains(NO_SPACE) {
         return ServerError::Space { dir: folder.to_owned() };
@@ -274,7 +274,7 @@ fn refused(what: &str, status: ExitStatus, log: &str, folder: &Path, fatal_words
     ServerError::Failed(format!("{what} ({status}): {last}"))
 }
 
-/// Pauses that grow, until [`LIMIT`].
+/// Growing pauses, until [`LIMIT`].
 struct Pause {
     next: Duration,
     deadline: Instant,
@@ -285,7 +285,7 @@ impl Pause {
         Self { next: Duration::from_millis(first_ms), deadline: Instant::now() + LIMIT }
     }
 
-    /// Sleeps; `false` where that was long enough already.
+    /// Sleeps; `false` if the time is up.
     fn once(&mut self) -> bool {
         if Instant::now() >= self.deadline {
             return false;

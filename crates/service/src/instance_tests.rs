@@ -1,13 +1,13 @@
-//! A second server, small enough to be read here: that one more takes no more than this is what these tests show.
+//! A second server, small enough to be read here. It shows how little another server needs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 use crate::recipe::Recipe;
 
-/// A shell that counts up in a file until it is told to stop.
+/// A shell that counts up in a file until it is stopped.
 struct Counter {
-    /// How it answers the signal.
+    /// Its exit status after the signal.
     status: u8,
     configured: AtomicU32,
 }
@@ -100,7 +100,7 @@ fn a_killed_server_leaves_no_process_and_no_leftovers() {
     counter.kill();
     assert!(all.iter().all(|pid| !is_alive(*pid)));
     assert!(!dir.path().join("data/ready").exists());
-    // As when it is dropped.
+    // Like a drop.
     let counter = start(dir.path(), 0);
     let pid = counter.pid();
     drop(counter);

@@ -1,4 +1,4 @@
-//! Programs that workloads run: servers from Debian's archive in roots of their own, and programs of this machine.
+//! Programs that workloads run: servers from Debian's archive, each in its own root, and programs of this machine.
 //!
 //! A server is added by one file: its [`recipe::Recipe`] and its [`instance::Server`] (docs/reference/adding-a-server.md).
 

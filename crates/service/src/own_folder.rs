@@ -1,6 +1,7 @@
-//! A folder for a server that is gone when it is no longer wanted, even if bigiron is killed.
+//! A temporary folder for a server, which is removed even if bigiron is killed.
 //!
-//! Invariant: a folder whose owner lives is locked, and nobody else removes it; one whose owner was killed is removed when the next is made.
+//! Invariant: a folder is locked while its owner lives, and nobody else removes it; the folder of a killed owner is removed when the next one is
+//! made.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -10,16 +11,16 @@ use std::time::Duration;
 use super::error::{ServerError, doing};
 
 const PREFIX: &str = "bigiron-server-";
-/// `sun_path` of a socket's address, less the zero at its end.
+/// The length of `sun_path` in a socket's address, without the zero at its end.
 const LONGEST_SOCKET: usize = 107;
-/// A folder younger than this may belong to an owner that is about to lock it.
+/// A younger folder may belong to an owner that is about to lock it.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// A folder of our own. Dropping it removes it with all that is in it.
+/// A folder of bigiron's own. Dropping it removes it and its content.
 #[derive(Debug)]
 pub struct OwnFolder {
     dir: PathBuf,
-    /// Held locked; the kernel unlocks it when the process ends, however it does.
+    /// Held locked; the kernel unlocks it when the process ends, however it ends.
     _lock: File,
 }
 
@@ -32,7 +33,7 @@ impl OwnFolder {
         Self::below(&std::env::temp_dir())
     }
 
-    /// A new folder in `base`, after removing those that killed owners left there.
+    /// A new folder in `base`, after removing those of killed owners.
     ///
     /// # Errors
     /// It cannot be made.
@@ -54,26 +55,26 @@ impl OwnFolder {
     }
 }
 
-/// A path of the folder `target` that is short enough for a Unix socket there, which is called `socket` below it: its own, or a link in a folder for
-/// temporary files, which goes with its [`OwnFolder`].
+/// A path of the folder `target` that is short enough for a Unix socket named `socket` below it: the folder's own path, or a link in a temporary
+/// folder, which is removed with its [`OwnFolder`].
 ///
 /// # Errors
 /// The link cannot be made.
 pub fn short_path(target: &Path, socket: &str) -> Result<(Option<OwnFolder>, PathBuf), ServerError> {
-    // A link only where it must be: it is outside of the folder, and outlives us if we are killed.
+    // A link only if necessary: it lies outside the folder and outlives a killed process.
     if check_socket(&target.join(socket)).is_ok() {
         return Ok((None, target.to_owned()));
     }
     let folder = OwnFolder::temporary()?;
     let short = folder.dir().join("c");
-    // The server's user must get there.
+    // The server's user must be able to enter.
     fs::set_permissions(folder.dir(), fs::Permissions::from_mode(0o711))
         .and_then(|()| symlink(target, &short))
         .map_err(doing("Cannot make", &short))?;
     Ok((Some(folder), short))
 }
 
-/// Checks that a path can be a Unix socket's.
+/// Checks that a path is short enough for a Unix socket.
 ///
 /// # Errors
 /// It is too long; says what to do.
@@ -95,7 +96,7 @@ impl Drop for OwnFolder {
     }
 }
 
-/// Removes folders whose owners are dead. What cannot be removed (it is another user's) stays.
+/// Removes folders whose owners are dead. Folders that cannot be removed (other users') stay.
 fn clear(base: &Path, age: Duration) {
     let Ok(entries) = fs::read_dir(base) else { return };
     for entry in entries.filter_map(Result::ok) {

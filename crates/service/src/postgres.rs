@@ -1,10 +1,10 @@
-//! PostgreSQL: where it comes from, and how a private cluster of it runs.
+//! PostgreSQL: its recipe, and how a private cluster runs.
 //!
 //! ```text
-//! FOLDER/data       what initdb made
+//! FOLDER/data       made by initdb
 //! FOLDER/run        the socket
-//! FOLDER/log        what the server says
-//! FOLDER/password   of the superuser over TCP (the socket needs none: nobody else reaches the folder)
+//! FOLDER/log        the server's output
+//! FOLDER/password   the superuser's, for TCP (the socket needs none: nobody else can enter the folder)
 //! ```
 
 use std::ffi::OsString;
@@ -25,11 +25,11 @@ use super::recipe::Recipe;
 pub const RECIPE: Recipe = Recipe {
     name: "postgres",
     title: "PostgreSQL",
-    instead: "use `oltp.url=postgresql://…` for a server of yours, or `oltp.engine=sqlite`",
+    instead: "use `oltp.url=postgresql://…` for a server of your own, or `oltp.engine=sqlite`",
     package: "postgresql",
     // `initdb` runs the server through `/bin/sh`, and Debian's server reads the system's time zones.
     beside: &["dash", "tzdata"],
-    // The JIT's compiler is larger than all the rest together.
+    // The JIT compiler is larger than everything else together.
     without: &["libllvm"],
     programs: |major| format!("usr/lib/postgresql/{major}/bin"),
     plugins: |major| format!("usr/lib/postgresql/{major}/lib"),
@@ -50,42 +50,42 @@ const PROGRAMS: [&str; 6] = ["initdb", "pg_checksums", "pg_controldata", "pg_ctl
 /// The superuser and the database.
 pub const SUPERUSER: &str = "postgres";
 pub const DATABASE: &str = "postgres";
-/// Names the socket; the port too where nobody else can have it.
+/// Determines the socket's name, and the TCP port if no other process can have it.
 const PORT: u16 = 5432;
-/// Bytes of a segment of PostgreSQL's log, which are there before the first of them is used.
+/// Bytes of a segment of PostgreSQL's log, allocated before its first use.
 const WAL_SEGMENT: u64 = 16 << 20;
-/// In a cluster's data: names the server's process, and says how far it is.
+/// A file in a cluster's data: the number of the server's process, and its state.
 const PID_FILE: &str = "postmaster.pid";
-/// What is wrong with a setting is said in lines that only count as information.
+/// Faulty settings are reported in lines that are only logged as information.
 const FATAL: [&str; 6] = ["FATAL:", "PANIC:", "HINT:", "ERROR:", "error:", " parameter \""];
-/// The longest name of its socket, below a cluster's folder.
+/// The longest name of the socket, relative to the cluster's folder.
 pub const SOCKET: &str = "run/.s.PGSQL.65535";
 
-/// Where a cluster listens, beside its socket.
+/// Where a cluster listens, in addition to its socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
     /// Nowhere.
     Socket,
-    /// On a free port of 127.0.0.1, with a password: other users of the machine reach it.
+    /// On a free port of 127.0.0.1, with a password, because other users of the machine can reach it.
     Tcp,
-    /// On port 5432 of 127.0.0.1, without a password: for a guest, where nobody else is.
+    /// On port 5432 of 127.0.0.1, without a password: for a guest, which nobody else uses.
     TcpAlone,
 }
 
-/// A cluster as it is started.
+/// The settings with which a cluster starts.
 #[derive(Debug)]
 pub struct Postgres {
-    /// Lines of `postgresql.conf`, less those that say where it listens.
+    /// Lines of `postgresql.conf`, except those for listening.
     settings: String,
-    /// The port of 127.0.0.1, which names the socket too, and the password there.
+    /// The port of 127.0.0.1, which is also in the socket's name, and the password.
     tcp: Option<(u16, Option<String>)>,
 }
 
-/// Makes a new cluster in `folder`, which exists and is empty but for files of the caller's: locale C, UTF-8. `sync` says whether it must
-/// survive a crash of the machine.
+/// Creates a cluster in `folder`, which exists and is empty except for files of the caller: locale C, UTF-8. `sync` tells whether it must survive a
+/// crash of the machine.
 ///
 /// # Errors
-/// initdb fails (with what it said).
+/// initdb fails (with its output).
 pub fn init(programs: &Programs, folder: &Path, sync: bool) -> Result<(), ServerError> {
     let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
     for name in [DATA, "run"] {
@@ -127,18 +127,18 @@ pub fn start(
 }
 
 impl Postgres {
-    /// The port that names its socket.
+    /// The port in the socket's name.
     pub fn port(&self) -> u16 {
         self.tcp.as_ref().map_or(PORT, |tcp| tcp.0)
     }
 
-    /// The port of 127.0.0.1 and the password there, if it listens there.
+    /// The port of 127.0.0.1 and its password, if it listens there.
     pub fn tcp(&self) -> Option<(u16, Option<&str>)> {
         self.tcp.as_ref().map(|(port, password)| (*port, password.as_deref()))
     }
 }
 
-/// What the server has complained of last that ends it, or that its file system has no room for another segment of its log.
+/// The server's last fatal complaint, or that its file system has no space for another segment of its log.
 pub fn complaint(cluster: &Instance<Postgres>) -> Option<ServerError> {
     if cluster.is_full(WAL_SEGMENT) {
         return Some(ServerError::Space { dir: cluster.folder().to_owned() });
@@ -146,11 +146,11 @@ pub fn complaint(cluster: &Instance<Postgres>) -> Option<ServerError> {
     let log = fs::read(cluster.log()).unwrap_or_default();
     let log = String::from_utf8_lossy(&log);
     let line = log.lines().rfind(|line| line.contains("PANIC:"))?;
-    Some(ServerError::Failed(format!("The server ended itself: {line}")))
+    Some(ServerError::Failed(format!("The server stopped itself: {line}")))
 }
 
 impl Server for Postgres {
-    /// All of the configuration: what initdb found out about the machine is not in it.
+    /// The complete configuration, without initdb's findings about the machine.
     fn configure(&self, programs: &Programs, folder: &Path) -> Result<(), ServerError> {
         check_socket(&folder.join(SOCKET))?;
         let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
@@ -175,7 +175,7 @@ impl Server for Postgres {
         ("postgres", vec!["-D".into(), inside.join(DATA).into()])
     }
 
-    /// What pg_ctl looks at: the eighth line of the file that names the running server's process.
+    /// The criterion of pg_ctl: the eighth line of the file that names the running server's process.
     fn is_ready(&self, folder: &Path, pid: u32) -> bool {
         let text = fs::read_to_string(folder.join(DATA).join(PID_FILE)).unwrap_or_default();
         let mut lines = text.lines();
@@ -197,14 +197,14 @@ impl Server for Postgres {
     }
 }
 
-/// A server that lost its machine's power has left the word `ready` behind, and in a guest the next one has the same number as it had.
+/// After a power loss the file still says `ready`, and in a guest the next server has the same process number.
 fn forget_ready(path: &Path) -> Result<(), ServerError> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
     let lines: Vec<&str> = text.lines().enumerate().map(|(i, line)| if i == 7 { "starting" } else { line }).collect();
     fs::write(path, lines.join("\n") + "\n").map_err(doing("Cannot write", path))
 }
 
-/// A value as `postgresql.conf` has it.
+/// A value in the syntax of `postgresql.conf`.
 pub fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }

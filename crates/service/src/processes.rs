@@ -1,4 +1,4 @@
-//! The processes of a server, as /proc shows them.
+//! The processes of a server, from /proc.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,21 +9,21 @@ use rustix::process::{Pid, WaitOptions, test_kill_process, waitpid};
 
 use bigiron_sys::cpu_clock::cpu_time;
 
-/// How long processes that were killed may take to go.
+/// How long killed processes may take to disappear.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What processes have used so far.
+/// The resources that processes have used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time in nanoseconds, user and system.
     pub cpu_ns: u64,
-    /// Bytes of memory: each process's own, and its share of what it has with others.
+    /// Bytes of memory: each process's own, and its part of shared memory.
     pub memory_bytes: u64,
 }
 
-/// The fields of /proc/PID/stat behind the name: state, parent, ….
+/// The fields of /proc/PID/stat after the name: state, parent, ….
 fn stat(pid: i32) -> Option<String> {
-    // The name, in parentheses, may hold anything.
+    // The name in parentheses may contain any characters.
     Some(fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit_once(") ")?.1.to_owned())
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
-/// Processes that have this working folder, in whatever name space.
+/// Processes with this working folder, in any namespace.
 pub(crate) fn inhabitants(folder: &Path) -> Vec<Pid> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
     let Some(here) = identity(folder) else { return Vec::new() };
@@ -49,7 +49,7 @@ pub(crate) fn inhabitants(folder: &Path) -> Vec<Pid> {
     all().filter(inside).filter_map(Pid::from_raw).collect()
 }
 
-/// Waits until these processes, dying, are gone; reaps those that have become ours.
+/// Waits until these dying processes are gone, and reaps those that have become children of this process.
 pub(crate) fn await_ends(pids: &[Pid]) {
     let deadline = Instant::now() + GRACE;
     for pid in pids {
@@ -63,12 +63,12 @@ pub(crate) fn await_ends(pids: &[Pid]) {
     }
 }
 
-/// Whether a process that is still listed has ended, and only its parent has not looked yet.
+/// Whether a process that is still listed has ended and only waits to be reaped.
 fn is_dead(pid: Pid) -> bool {
     stat(pid.as_raw_nonzero().get()).is_none_or(|s| s.starts_with(['Z', 'X']))
 }
 
-/// What these processes have used; those that are gone count nothing.
+/// The resources used by these processes; those that are gone count as zero.
 pub(crate) fn usage(pids: &[Pid]) -> Usage {
     let memory = |pid: &Pid| {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())).ok()?;

@@ -1,4 +1,4 @@
-//! The programs of a server, and how they are started so that they see only what is theirs.
+//! The programs of a server, started so that they see only their own files.
 //!
 //! Invariant: they never run as root.
 
@@ -26,17 +26,17 @@ pub struct Programs {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Home {
-    /// A root tree that they are locked into.
+    /// A root tree that they are confined to.
     Tree(PathBuf),
     /// Installed on this machine; the folder of the programs.
     Installed(PathBuf),
 }
 
 impl Programs {
-    /// The server in a tree of ours, or where this machine lets nobody enter one the installed server of the same major version.
+    /// The server in a tree of bigiron's, or, where this machine does not allow entering one, the installed server of the same major version.
     ///
     /// # Errors
-    /// Neither can be started; says what to enable.
+    /// Neither can be started; the message says what to enable.
     pub fn of(recipe: &'static Recipe, root: &Root) -> Result<Self, ServerError> {
         let major = root.about.major;
         let own = Self::in_tree(recipe, &root.dir, major);
@@ -60,12 +60,12 @@ impl Programs {
         Self { recipe, major, home: Home::Tree(dir.to_owned()) }
     }
 
-    /// A server that is installed on this machine, its programs in `bin`.
+    /// A server installed on this machine, with its programs in `bin`.
     pub fn installed(recipe: &'static Recipe, bin: &Path, major: u32) -> Self {
         Self { recipe, major, home: Home::Installed(bin.to_owned()) }
     }
 
-    /// What the server says to `--version`.
+    /// The server's answer to `--version`.
     ///
     /// # Errors
     /// It cannot be started.
@@ -74,7 +74,7 @@ impl Programs {
     }
 
     fn answers(&self) -> Result<String, String> {
-        let nothing = tempfile::tempdir().map_err(|e| format!("No folder for temporary files: {e}"))?;
+        let nothing = tempfile::tempdir().map_err(|e| format!("Cannot create a temporary folder: {e}"))?;
         let output =
             self.command(self.recipe.required[0], nothing.path()).and_then(|mut c| c.arg("--version").output());
         let output = output.map_err(|e| format!("its programs cannot be entered ({e})"))?;
@@ -85,7 +85,7 @@ impl Programs {
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
-    /// Where the server's folder appears to the programs.
+    /// The path of the server's folder as its programs see it.
     pub fn inside(&self, folder: &Path) -> PathBuf {
         match self.home {
             Home::Tree(_) => Path::new("/").join(FOLDER),
@@ -93,7 +93,7 @@ impl Programs {
         }
     }
 
-    /// The user that a server in `folder` runs as: the owner of its data; without any [`UID`], or the installation's own user.
+    /// The user that a server in `folder` runs as: the owner of its data; if there are no data, [`UID`] or the installation's own user.
     pub fn user(&self, folder: &Path) -> io::Result<u32> {
         let owner = std::fs::metadata(folder.join(DATA)).map(|m| m.uid());
         match (owner, &self.home) {
@@ -111,7 +111,7 @@ impl Programs {
         }
     }
 
-    /// A program of the server, to be run with the server's `folder` at hand. It dies with the thread that starts it.
+    /// A program of the server, which can access the server's `folder`. It dies with the thread that starts it.
     pub fn command(&self, program: &str, folder: &Path) -> io::Result<Command> {
         let bin = match &self.home {
             Home::Tree(_) => Path::new("/").join((self.recipe.programs)(self.major)),

@@ -1,28 +1,28 @@
-//! What makes a server of Debian's archive: where it comes from, and which files of its packages it runs with.
+//! The recipe for a server from Debian's archive: its package, and the files that it needs to run.
 
-/// A server's part of Debian's archive. A constant of the file that adds the server.
+/// A server in Debian's archive. A constant in the file that adds the server.
 #[derive(Debug)]
 pub struct Recipe {
     /// Its folder in the cache.
     pub name: &'static str,
     /// For people, without a version: `PostgreSQL`.
     pub title: &'static str,
-    /// What a user does without Debian's archive, for messages.
+    /// What a user can do without Debian's archive, for messages.
     pub instead: &'static str,
-    /// Its package, but for the version: `postgresql` of `postgresql-15`.
+    /// Its package without the version: `postgresql` of `postgresql-15`.
     pub package: &'static str,
-    /// Packages that it needs beside those that its own package names.
+    /// Packages that it needs in addition to its own package's dependencies.
     pub beside: &'static [&'static str],
-    /// Libraries, by the beginning of their packages' names, that it does without.
+    /// Libraries that it does not need, by the prefixes of their packages' names.
     pub without: &'static [&'static str],
-    /// The folder of its programs and that of the libraries that it loads by itself, from the root: `usr/lib/postgresql/15/bin`.
+    /// The folder of its programs, and the folder of the libraries that it loads itself, from the root: `usr/lib/postgresql/15/bin`.
     pub programs: fn(u32) -> String,
     pub plugins: fn(u32) -> String,
-    /// Programs that must be there; the first answers `--version`.
+    /// Programs that must exist; the first answers `--version`.
     pub required: &'static [&'static str],
-    /// Whether a file of a package is kept, given its path's parts in a usr-merged tree. Shared libraries are kept as far as they are needed.
+    /// Whether a file of a package is kept, given its path's parts in a usr-merged tree. Shared libraries are kept if they are needed.
     pub keeps: fn(&[&str], u32) -> bool,
-    /// The user that it runs as where it is installed, and its name in a root of its own.
+    /// The user that an installed server runs as, and its name in a root of its own.
     pub user: &'static str,
 }
 

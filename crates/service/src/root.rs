@@ -1,10 +1,10 @@
-//! A root tree with one server and nothing else, taken from Debian's archive as the machine's own apt reaches it.
+//! A root tree with one server and nothing else, from Debian's archive by way of the machine's own apt.
 //!
 //! ```text
-//! CACHE/NAME/MAJOR.json                  which tree that version means now, and when the archive was last asked
+//! CACHE/NAME/MAJOR.json                  the tree that this version means now, and when the archive was last asked
 //! CACHE/NAME/trees/VERSION-KEY/          root.json, tree/
 //! ```
-//! Invariant: a tree appears whole (by a rename) or not at all, is never changed afterwards, and holds all libraries that its programs need.
+//! Invariant: a tree appears whole (by a rename) or not at all, never changes afterwards, and holds all libraries that its programs need.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,19 +17,19 @@ use super::recipe::Recipe;
 use super::tree;
 use bigiron_archive::{Closure, ClosurePackage, KernelError, Store, hash};
 
-/// Goes into the key of a tree: raised when trees are made differently.
+/// Part of a tree's key; increased when trees are made differently.
 const VERSION: u32 = 1;
-/// Age in seconds up to which a version means the tree that it meant when the archive was last asked.
+/// Up to this age in seconds, a version means the same tree as when the archive was last asked.
 const DAY: u64 = 24 * 3600;
 /// A tree with a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// The folder that is to be the server's `/`.
+    /// The folder that becomes the server's `/`.
     pub dir: PathBuf,
     pub about: TreeInfo,
 }
 
-/// What is known of a tree; kept as `root.json` beside it.
+/// The description of a tree; stored as `root.json` beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeInfo {
     /// The major version, e.g. 15.
@@ -38,9 +38,9 @@ pub struct TreeInfo {
     pub version: String,
     /// The Debian release it comes from.
     pub release: String,
-    /// All packages that something was taken from, `NAME=VERSION`.
+    /// All packages that contributed files, `NAME=VERSION`.
     pub packages: Vec<String>,
-    /// Libraries of the server that are left out because something they need is (the JIT's compiler).
+    /// Libraries of the server that are left out because they need a library that is left out (the JIT compiler).
     pub left_out: Vec<String>,
     /// Hash over names, kinds, modes and contents of all files: the same on every machine.
     pub hash: String,
@@ -48,7 +48,7 @@ pub struct TreeInfo {
     pub bytes: u64,
 }
 
-/// What a major version means now.
+/// The tree that a major version means now.
 #[derive(Serialize, Deserialize)]
 struct Current {
     /// When the archive was last asked, seconds since 1970.
@@ -58,17 +58,17 @@ struct Current {
 }
 
 impl Root {
-    /// Reads what a folder of `trees` says of itself.
+    /// Reads the description in a folder of `trees`.
     fn read(folder: &Path) -> Option<Self> {
         let about = serde_json::from_slice(&fs::read(folder.join("root.json")).ok()?).ok()?;
         Some(Self { dir: folder.join("tree"), about })
     }
 }
 
-/// The tree that a study was `planned` with, by its hash, or, without a plan, that of [`ensure`].
+/// The tree that a study was `planned` with, by its hash; without a plan, that of [`ensure`].
 ///
 /// # Errors
-/// As [`ensure`]; a tree that is no longer kept, and is another one now.
+/// As [`ensure`]; or the planned tree is no longer stored, and a newer one has replaced it.
 pub fn of(
     store: &Store,
     recipe: &Recipe,
@@ -89,11 +89,11 @@ pub fn of(
     Err(ServerError::Replaced { title: recipe.title, planned: hash.to_owned(), now: root.about.version })
 }
 
-/// The tree with a server of this major version: the newest that Debian has, asked once a day; without the archive the one that is here. `note`
-/// gets lines on what is being done.
+/// The tree with a server of this major version: the newest in Debian, checked once a day; without the archive, the stored one. `note` gets lines
+/// about the progress.
 ///
 /// # Errors
-/// A version that Debian does not have (names those that it has), no apt, no network, no room.
+/// Debian does not have the version (the message lists those that it has), or there is no apt, no network or no room.
 pub fn ensure(store: &Store, recipe: &Recipe, major: u32, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
     let title = recipe.title;
     let place = store.dir().join(recipe.name);
@@ -101,7 +101,7 @@ pub fn ensure(store: &Store, recipe: &Recipe, major: u32, note: &dyn Fn(&str)) -
         return Ok(root);
     }
     let guard = store.lock(note)?;
-    // Another process may have been at it until now.
+    // Another process may have completed it in the meantime.
     if let Some(root) = current(&place, major, DAY) {
         return Ok(root);
     }
@@ -175,8 +175,8 @@ fn current(place: &Path, major: u32, max_age: u64) -> Option<Root> {
     Root::read(&place.join("trees").join(current.folder))
 }
 
-/// The server's package first, then what it needs at run time: packages of shared libraries, and of the dependencies of these again. Other
-/// dependencies (perl, debconf) are for installing it.
+/// The server's package first, then its run-time dependencies: packages of shared libraries, and their dependencies in turn. Other dependencies
+/// (perl, debconf) are only for installation.
 fn libraries_and<'a>(closure: &'a Closure, recipe: &Recipe, server: &str) -> Vec<&'a ClosurePackage> {
     let mut found: Vec<&ClosurePackage> =
         [server].iter().chain(recipe.beside).filter_map(|n| closure.part(n)).collect();
@@ -197,7 +197,7 @@ fn libraries_and<'a>(closure: &'a Closure, recipe: &Recipe, server: &str) -> Vec
     found
 }
 
-/// Makes what was staged the folder `target`.
+/// Renames the staged tree to `target`.
 fn keep(staged: tempfile::TempDir, target: &Path, about: &TreeInfo) -> Result<Root, ServerError> {
     let path = staged.path().join("root.json");
     let text = serde_json::to_vec_pretty(about).expect("plain data");
@@ -209,7 +209,7 @@ fn keep(staged: tempfile::TempDir, target: &Path, about: &TreeInfo) -> Result<Ro
     if target.exists() {
         fs::remove_dir_all(target).map_err(doing("Cannot remove", target))?;
     }
-    // Temporary folders are for the owner alone; a tree is like any other of the user's, and is entered by servers that run as somebody else.
+    // Temporary folders are accessible only to their owner; a tree must also be entered by servers that run as another user.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(staged.path(), mode).map_err(doing("Cannot change", staged.path()))?;
     let staged = staged.keep();
@@ -217,7 +217,7 @@ fn keep(staged: tempfile::TempDir, target: &Path, about: &TreeInfo) -> Result<Ro
     Ok(Root { dir: target.join("tree"), about: about.clone() })
 }
 
-/// Writes a file so that it is either old or new, never half.
+/// Writes a file so that it is either old or new, never partial.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), ServerError> {
     let dir = path.parent().expect("a file of the cache");
     let written = fs::create_dir_all(dir).and_then(|()| {

@@ -1,11 +1,11 @@
-//! A server's root for tests: the tree from the user's own cache, fetched if it is not there.
+//! A server's root for tests: the tree from the user's own cache, fetched if it is missing.
 
 use bigiron_archive::Store;
 
 pub use crate::postgres::RECIPE;
 use crate::root;
 
-/// The version that tests use, unless they are about another one.
+/// The version that tests use by default.
 pub const MAJOR: u32 = 15;
 
 pub fn tree() -> root::Root {

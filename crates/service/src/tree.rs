@@ -1,6 +1,6 @@
-//! What of Debian's packages goes into a server's root tree, and where.
+//! Selects files of Debian's packages for a server's root tree, and their places in it.
 //!
-//! Invariant: the tree is usr-merged (`bin`, `lib`, `lib64`, `sbin` are links into `usr`), all its links are relative and none leads out of it.
+//! Invariant: the tree is usr-merged (`bin`, `lib`, `lib64`, `sbin` are links into `usr`), all its links are relative, and none leads out of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,18 +14,18 @@ use super::error::{ServerError, doing};
 use super::recipe::Recipe;
 use bigiron_archive::{LinkEntry, extract, hash};
 
-/// The user and group that servers run as where bigiron may choose: in a user namespace of its own, in a guest, and when bigiron is root. In a
-/// range that neither Debian (60000–64999 on request of a package) nor systemd (60578–61183 unused) gives to anybody, so that no other user of
-/// the machine can reach what belongs to it.
+/// The user and group of servers where bigiron may choose them: in its own user namespace, in a guest, and when bigiron is root. Neither Debian
+/// (60000–64999 on request of a package) nor systemd (60578–61183 unused) assigns a number in this range, so no other user of the machine can access
+/// the server's files.
 pub const UID: u32 = 60_932;
 
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
-/// Where a server's own folder appears in its tree.
+/// The path of a server's own folder in its tree.
 pub const FOLDER: &str = "cluster";
-/// Folders that file systems are mounted on, and those that programs expect.
+/// Mount points, and folders that programs expect.
 const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "etc", "root", FOLDER];
 
-/// Unpacks packages into `dir` and completes the tree. Returns the server's libraries that were left out, each with what it lacks.
+/// Unpacks packages into `dir` and completes the tree. Returns the server's libraries that were left out, each with the library it lacks.
 pub fn build(
     packages: &[PathBuf],
     dir: &Path,
@@ -46,7 +46,7 @@ pub fn build(
     Ok(left_out)
 }
 
-/// Where a file of a package goes; `None` for what a running server does not need.
+/// The place for a file of a package; `None` if a running server does not need it.
 fn place(path: &Path, recipe: &Recipe, major: u32) -> Option<PathBuf> {
     let merged = merged(path);
     let parts: Vec<&str> = merged.iter().map(|p| p.to_str()).collect::<Option<_>>()?;
@@ -59,7 +59,7 @@ fn place(path: &Path, recipe: &Recipe, major: u32) -> Option<PathBuf> {
     wanted.then_some(merged)
 }
 
-/// A path of a package in a usr-merged tree.
+/// The path of a package's file in a usr-merged tree.
 fn merged(path: &Path) -> PathBuf {
     let top = ["bin", "sbin", "lib", "lib64"].iter().any(|d| path.starts_with(d));
     if top { Path::new("usr").join(path) } else { path.to_path_buf() }
@@ -76,7 +76,7 @@ fn link(dir: &Path, at: &Path, item: &LinkEntry) -> Result<(), ServerError> {
         LinkEntry::Same(to) => fs::hard_link(dir.join(to), &path),
         LinkEntry::Link(to) => {
             let to = relative(at, to);
-            // Debian's time zone links may lead to the machine's own zone, which the tree has none of.
+            // Debian's time zone links may lead to the machine's own zone, which the tree does not have.
             let Some(to) = to else { return Ok(()) };
             symlink(to, &path)
         }
@@ -84,18 +84,18 @@ fn link(dir: &Path, at: &Path, item: &LinkEntry) -> Result<(), ServerError> {
     made.map_err(doing("Cannot write", &path))
 }
 
-/// What a link at `at` that points to `to` must hold to stay in the tree; `None` if it cannot.
+/// The target with which a link at `at` to `to` stays in the tree; `None` if it cannot.
 fn relative(at: &Path, to: &Path) -> Option<PathBuf> {
     let depth = at.components().count() - 1;
     let Ok(inside) = to.strip_prefix("/") else {
-        // As many steps up as there are folders above the link, and no more, keep it inside.
+        // At most as many steps up as there are folders above the link keep it inside.
         let up = to.components().filter(|c| *c == Component::ParentDir).count();
         return (up <= depth).then(|| to.to_path_buf());
     };
     Some(std::iter::repeat_n("..", depth).collect::<PathBuf>().join(merged(inside)))
 }
 
-/// Removes libraries that nothing needs, and the server's own libraries that lack something.
+/// Removes libraries that nothing needs, and the server's own libraries that lack a dependency.
 fn prune(dir: &Path, recipe: &Recipe, major: u32) -> anyhow::Result<Vec<String>> {
     let (own, plugins) = (dir.join((recipe.programs)(major)), dir.join((recipe.plugins)(major)));
     let shared = dir.join(LIBRARIES);
@@ -109,7 +109,7 @@ fn prune(dir: &Path, recipe: &Recipe, major: u32) -> anyhow::Result<Vec<String>>
     for program in programs.iter().chain([&dir.join("usr/bin/dash")]) {
         match libraries.closure(program)? {
             Ok(files) => needed.extend(files),
-            Err(name) => anyhow::bail!("`{}` needs `{name}`, which no package brings", program.display()),
+            Err(name) => anyhow::bail!("`{}` needs `{name}`, which no package provides", program.display()),
         }
     }
     let mut left_out = Vec::new();
@@ -125,14 +125,14 @@ fn prune(dir: &Path, recipe: &Recipe, major: u32) -> anyhow::Result<Vec<String>>
             }
         }
     }
-    // What a link that is needed leads to is needed too.
+    // The target of a needed link is needed too.
     let ends = needed.iter().map(fs::canonicalize).collect::<std::io::Result<Vec<_>>>()?;
     needed.extend(ends);
     let top = fs::canonicalize(&shared)?;
     for entry in fs::read_dir(&top)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // Asked for by name at run time: how user names are looked up, before libc could do it by itself.
+        // Loaded by name at run time, for looking up user names before libc could do it alone.
         let by_name = name.starts_with("libnss_files") || name.starts_with("ld-linux");
         if !by_name && !needed.contains(&shared.join(path.file_name().unwrap_or_default())) && !needed.contains(&path) {
             fs::remove_file(&path)?;
@@ -141,7 +141,7 @@ fn prune(dir: &Path, recipe: &Recipe, major: u32) -> anyhow::Result<Vec<String>>
     Ok(left_out)
 }
 
-/// The links, folders and small files that make a folder a root.
+/// Adds the links, folders and small files that make a folder a root.
 fn complete(dir: &Path, recipe: &Recipe) -> Result<(), ServerError> {
     let user = recipe.user;
     let put = |name: &str, text: &str| {
@@ -159,11 +159,11 @@ fn complete(dir: &Path, recipe: &Recipe) -> Result<(), ServerError> {
     put("etc/passwd", &format!("root:x:0:0::/:/bin/sh\n{user}:x:{UID}:{UID}::/{FOLDER}:/bin/sh\n"))?;
     put("etc/group", &format!("root:x:0:\n{user}:x:{UID}:\n"))?;
     put("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")?;
-    // Servers talk to themselves over `localhost`: PostgreSQL 14 and older, for one.
+    // Servers connect to themselves through `localhost`, for example PostgreSQL 14 and older.
     put("etc/hosts", "127.0.0.1 localhost\n")
 }
 
-/// Hash over names, kinds, modes and contents of all that is below `dir`, and the bytes of all files.
+/// Hash over names, kinds, modes and contents of everything below `dir`, and the bytes of all files.
 pub fn contents(dir: &Path) -> Result<(String, u64), ServerError> {
     let mut hasher = Sha256::new();
     let mut bytes = 0;

@@ -1,31 +1,31 @@
-//! Where in an ordered list of kernels a change lies, found by tests that each have an error rate.
+//! The position of a change in an ordered list of kernels, found by tests that each have an error rate.
 //!
-//! The model: kernels before the change have level 0 (the first kernel's), those from it on have level δ, and a pair's log ratio against the
-//! first kernel is normal around its kernel's level with one spread σ. A *position* `j` says that point `j` is the first with δ. δ has a flat
-//! prior, σ has 1/σ (Jeffreys), positions are equally likely at first; both are integrated out, so that the likelihood of a position is
-//! Student's and few pairs do not look like certainty:
+//! The model: kernels before the change have level 0 (the first kernel's), later ones have level δ, and a pair's log ratio against the first kernel
+//! is normal around its kernel's level, with a common spread σ. *Position* `j` means that point `j` is the first with δ. δ has a flat prior, σ has
+//! 1/σ (Jeffreys), and positions are equally likely at first; both parameters are integrated out, so the likelihood of a position is Student's, and
+//! few pairs do not look like certainty:
 //!
 //! `P(position j | data) ∝ n₁^(−1/2) · (S₀ + S₁)^(−(N − 1)/2)`
 //!
-//! with `N` values in all, `n₁` of them from point `j` on, `S₀` the squares before `j` around 0 and `S₁` those from `j` on around their mean
-//! (Box & Tiao, *Bayesian Inference in Statistical Analysis*, 1973, section 2.4: a mean and a spread integrated out). The posterior is calibrated
-//! whenever one looks, so the search may stop as soon as one position has `1 − error`.
-//! Invariant: everything here is a function of the values alone, and neither their unit nor their sign matters.
+//! with `N` values in all, `n₁` of them from point `j` on, `S₀` the sum of squares before `j` around 0 and `S₁` the sum of squares from `j` on around
+//! their mean (Box & Tiao, *Bayesian Inference in Statistical Analysis*, 1973, section 2.4: a mean and a spread integrated out). The posterior is
+//! calibrated at every moment, so the search may stop as soon as one position has `1 − error`.
+//! Invariant: everything here is a function of the values alone; neither their unit nor their sign matters.
 
 use std::ops::RangeInclusive;
 
 use crate::{power, special};
 
-/// Share of δ around 0 and around δ within which a level counts as the one or the other.
+/// A level within this share of δ around 0, or around δ, counts as 0 or as δ.
 pub const TOLERANCE: f64 = 0.25;
 
-/// Level at which a kernel is said to be on neither side, all kernels together (Bonferroni).
+/// Error rate for reporting a kernel on neither side, for all kernels together (Bonferroni).
 const NEITHER: f64 = 0.01;
 
-/// A kernel of the list, by what was seen of it. The first of a list is the baseline, which has no values of its own: its level is 0.
+/// The observations of one kernel of the list. The first of a list is the baseline, which has no values of its own: its level is 0.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Point {
-    /// Log ratios of its pairs, kernel over baseline; none yet if it was not tested.
+    /// Log ratios of its pairs, kernel over baseline; empty if it was not tested yet.
     Values(Vec<f64>),
     /// It cannot be tested.
     Skipped,
@@ -40,18 +40,18 @@ impl Point {
     }
 }
 
-/// What is known of the position of a change.
+/// The posterior distribution of a change's position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Posterior {
     /// P(position `j`) at index `j − 1`.
     positions: Vec<f64>,
-    /// The sum of those before, and at, a point.
+    /// The sum of the positions up to and including a point.
     until: Vec<f64>,
-    /// Whether point `i` can be tested; the two ends have been.
+    /// Whether point `i` can be tested; the two ends have been tested.
     testable: Vec<bool>,
 }
 
-/// A place where the change lies: after point `good`, at `bad` or before it.
+/// A range that contains the change: after point `good`, at or before point `bad`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
     pub good: usize,
@@ -59,28 +59,28 @@ pub struct Span {
     pub probability: f64,
 }
 
-/// Where a kernel lies, relative to the baseline.
+/// The level of a kernel, relative to the baseline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Level {
     pub mean: f64,
-    /// 95 %, Student's with the spread of all kernels pooled.
+    /// 95 %, Student's with the pooled spread of all kernels.
     pub interval: Option<(f64, f64)>,
     pub pairs: usize,
 }
 
 impl Posterior {
-    /// Of a list whose first point is the baseline and whose last shows the change.
+    /// The posterior for a list whose first point is the baseline and whose last shows the change.
     ///
     /// # Panics
-    /// If there are fewer than two points.
+    /// There are fewer than two points.
     pub fn of(points: &[Point]) -> Posterior {
         Self::among(points, &|_| true)
     }
 
-    /// The same where it is known of some positions `j`, from 1, that the change is not there. If that is said of all, it is not believed.
+    /// The posterior if it is known that the change is not at certain positions `j`, counted from 1. If that excludes all positions, it is ignored.
     ///
     /// # Panics
-    /// If there are fewer than two points.
+    /// There are fewer than two points.
     pub fn among(points: &[Point], possible: &dyn Fn(usize) -> bool) -> Posterior {
         assert!(points.len() > 1, "A change lies between two kernels or more");
         let last = points.len() - 1;
@@ -118,14 +118,14 @@ impl Posterior {
         self.until[i].min(1.0)
     }
 
-    /// The point whose test is expected to tell most: with one spread for all, what a test tells grows with the entropy of "does it lie after the
-    /// change", so it is the one whose probability is nearest to one half. `None` if none between the ends can be tested.
+    /// The point whose test is expected to be most informative: with one spread for all, the information grows with the entropy of "does it lie after
+    /// the change", so it is the point whose probability is nearest to one half. `None` if no point between the ends can be tested.
     pub fn next(&self) -> Option<usize> {
         let from_half = |i: &usize| (self.changed(*i) - 0.5).abs();
         (1..self.testable.len() - 1).filter(|i| self.testable[*i]).min_by(|a, b| from_half(a).total_cmp(&from_half(b)))
     }
 
-    /// The likeliest place between two points that can be tested and have nothing between them that can.
+    /// The likeliest place between two testable points with no testable point between them.
     pub fn likeliest(&self) -> Span {
         self.gaps()
             .fold(None, |best: Option<Span>, gap| match best {
@@ -135,7 +135,7 @@ impl Posterior {
             .expect("the ends have a gap between them")
     }
 
-    /// The shortest run of such places that holds the change with probability `mass`, or all.
+    /// The shortest run of such places that contains the change with probability `mass`, or all places.
     pub fn credible(&self, mass: f64) -> Span {
         let gaps: Vec<Span> = self.gaps().collect();
         let join = |run: RangeInclusive<usize>| Span {
@@ -143,7 +143,7 @@ impl Posterior {
             bad: gaps[*run.end()].bad,
             probability: gaps[run].iter().map(|g| g.probability).sum(),
         };
-        // Of every place the shortest run that begins there: where one ends, that of the next place ends or goes on.
+        // For every place, the shortest run that begins there; its end never moves back from one place to the next.
         let (mut end, mut held) = (0, 0.0);
         let mut shortest: Option<RangeInclusive<usize>> = None;
         for start in 0..gaps.len() {
@@ -172,18 +172,18 @@ impl Posterior {
     }
 }
 
-/// Of all values, each with its point, in their order.
+/// For all values, each with its point, in order.
 fn log_likelihood(values: &[(usize, f64)], j: usize, scale: f64) -> f64 {
     let before = values.iter().filter(|(i, _)| *i < j).map(|(_, y)| y * y).sum::<f64>();
     let after: Vec<f64> = values.iter().filter(|(i, _)| *i >= j).map(|(_, y)| *y).collect();
     let mean = after.iter().sum::<f64>() / after.len() as f64;
     let around: f64 = after.iter().map(|y| (y - mean).powi(2)).sum();
-    // A clock without noise gives squares that are all 0; then one millionth of the values' own size is as good as none.
+    // A clock without noise gives squares that are all 0; then a millionth of the values' own size counts as no noise.
     let squares = (before + around).max(scale * 1e-12).max(f64::MIN_POSITIVE);
     -0.5 * (after.len().max(1) as f64).ln() - (values.len() as f64 - 1.0) / 2.0 * squares.ln()
 }
 
-/// The spread of a pair within its kernel, all kernels pooled, and its degrees of freedom.
+/// The spread of a pair within its kernel, pooled over all kernels, and its degrees of freedom.
 fn pooled(points: &[Point]) -> (f64, f64) {
     let squares = |v: &[f64]| power::sd(v).powi(2) * (v.len().max(1) - 1) as f64;
     let degrees: usize = points.iter().map(|p| p.values().len().max(1) - 1).sum();
@@ -191,7 +191,7 @@ fn pooled(points: &[Point]) -> (f64, f64) {
     if degrees == 0 { (f64::NAN, 0.0) } else { ((sum / degrees as f64).sqrt(), degrees as f64) }
 }
 
-/// The level of each point; `None` without values, and for the baseline.
+/// The level of each point; `None` for points without values, and for the baseline.
 pub fn levels(points: &[Point]) -> Vec<Option<Level>> {
     let (sd, degrees) = pooled(points);
     let level = |point: &Point| {
@@ -205,8 +205,8 @@ pub fn levels(points: &[Point]) -> Vec<Option<Level>> {
     points.iter().map(level).collect()
 }
 
-/// The points whose level is neither the baseline's nor the last point's: their intervals, at 1 % for all of them together, come nowhere within a quarter
-/// of δ of 0 or of δ. One such point, and there is more than one change.
+/// The points whose level is neither the baseline's nor the last point's: their intervals, at 1 % for all of them together, do not come within a
+/// quarter of δ of 0 or of δ. One such point means that there is more than one change.
 pub fn neither(points: &[Point]) -> Vec<usize> {
     let Some((Point::Values(last), between)) = points.split_last() else { return Vec::new() };
     let (sd, degrees) = pooled(points);
@@ -219,7 +219,7 @@ pub fn neither(points: &[Point]) -> Vec<usize> {
     let is_neither = |values: &[f64]| {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
-        // A kernel may vary more than the others do.
+        // A kernel may vary more than the others.
         let sd = sd.max(power::sd(values));
         let of_level = t * sd / n.sqrt();
         let of_distance = t * sd * (1.0 / n + 1.0 / last.len() as f64).sqrt();
@@ -241,7 +241,7 @@ mod tests {
         (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos()
     }
 
-    /// What a search over simulated kernels came to: the place, if it was settled, and its pairs.
+    /// The result of a search over simulated kernels: the place, if it was settled, and the number of pairs.
     fn search(levels: &[f64], sd: f64, error: f64, rng: &mut impl Rng) -> (Option<Span>, usize) {
         let last = levels.len() - 1;
         let mut draw =
@@ -279,7 +279,7 @@ mod tests {
                 unsettled += usize::from(found.is_none());
                 pairs += used;
             }
-            // Two standard deviations of what is counted.
+            // Two standard deviations of the count.
             let limit = most + 2.0 * (most * (1.0 - most) / REPEATS as f64).sqrt();
             let share = wrong as f64 / REPEATS as f64;
             println!("δ = {size} σ, error {error}: {share} wrong, {unsettled} unsettled, {} pairs", pairs / REPEATS);

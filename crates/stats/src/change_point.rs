@@ -1,20 +1,20 @@
 //! Change points in a series of groups: E-divisive (Matteson & James 2014, "A nonparametric approach for multiple change point analysis of
-//! multivariate data", JASA 109) with exponent 1, where the values of one group belong together.
+//! multivariate data", JASA 109) with exponent 1, keeping the values of one group together.
 //!
-//! A group is what was measured of one version, so a change can only lie between groups, and the permutation test deals the values of a segment
-//! anew to its groups. Invariant: a pure function of values, design and seed; whatever is added to all values or multiplied into them
-//! (for values that are logarithms: another unit of measurement) changes no result.
+//! A group holds the measurements of one version, so a change can only lie between groups, and the permutation test redistributes the values of a
+//! segment over its groups. Invariant: a pure function of values, design and seed; adding a constant to all values or multiplying them by one (for
+//! logarithms: another unit of measurement) changes no result.
 
 use crate::order::{self, Rng};
 
-/// How change points are looked for.
+/// Parameters of the search for change points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
     /// A change point is kept if its p is at most this.
     pub significance: f64,
     /// Random permutations for each p; its smallest value is 1 / (permutations + 1).
     pub permutations: u32,
-    /// Of the permutations.
+    /// Seed of the permutations.
     pub seed: u64,
 }
 
@@ -29,29 +29,29 @@ impl Default for Search {
 pub struct ChangePoint {
     /// The first group after the change; at least 1.
     pub at: usize,
-    /// Of "there is no further change", when this one was found.
+    /// p of "there is no further change" when this one was found.
     pub p: f64,
 }
 
-/// Fewest values on either side of a change: one alone has no spread to compare with.
+/// Fewest values on either side of a change: one alone has no spread.
 const LEAST: usize = 2;
 
-/// A sum that was made in another order may be smaller by this share and still be the same.
+/// A sum formed in another order may be smaller by this share and still count as equal.
 const SLACK: f64 = 1e-9;
 
 impl Search {
-    /// The change points of a series, in its order. Values that are not finite are no values.
+    /// The change points of a series, in order. Values that are not finite are ignored.
     ///
-    /// Each step finds, in all segments so far, the split with the largest scaled energy distance between the groups before it and a run of groups
-    /// after it (the run need not reach the segment's end, so a change that is taken back later is not masked), and keeps it if few
-    /// permutations of the values within segments have a larger one. The first split that is not kept ends the search: without any change,
-    /// one is reported with a probability of at most `significance`.
+    /// In all segments so far, each step finds the split with the largest scaled energy distance between the groups before it and a run of groups
+    /// after it (the run need not reach the segment's end, so a change that is reverted later is not masked). It keeps the split if few permutations
+    /// of the values within segments have a larger distance. The first split that is not kept ends the search: if there is no change, one is reported
+    /// with a probability of at most `significance`.
     pub fn run(&self, groups: &[Vec<f64>]) -> Vec<ChangePoint> {
         let mut rng = order::rng(self.seed);
         let sizes: Vec<usize> = groups.iter().map(|g| g.iter().filter(|v| v.is_finite()).count()).collect();
         let mut values: Vec<f64> = groups.iter().flatten().copied().filter(|v| v.is_finite()).collect();
         let original = values.clone();
-        // Where each group's values begin.
+        // The index of each group's first value.
         let mut offsets = vec![0];
         offsets.extend(sizes.iter().scan(0, |sum, n| {
             *sum += n;
@@ -161,8 +161,8 @@ impl Distances {
     }
 }
 
-/// The change points that matter: of `points` (first groups after a change, ascending) those that remain when, again and again, the one with the
-/// smallest difference of means between its two neighbouring segments is taken out, as long as that is less than `least`.
+/// The change points that matter: those of `points` (first groups after a change, ascending) that remain after repeatedly removing the one with the
+/// smallest difference of means between its two neighbouring segments, as long as that difference is less than `least`.
 pub fn at_least(groups: &[Vec<f64>], points: &[usize], least: f64) -> Vec<usize> {
     let mut points = points.to_vec();
     loop {
@@ -178,7 +178,7 @@ pub fn at_least(groups: &[Vec<f64>], points: &[usize], least: f64) -> Vec<usize>
     }
 }
 
-/// The values of the two segments that meet at the `index`-th of `points`.
+/// The values of the two segments on either side of the `index`-th of `points`.
 pub fn sides(groups: &[Vec<f64>], points: &[usize], index: usize) -> (Vec<f64>, Vec<f64>) {
     let from = if index == 0 { 0 } else { points[index - 1] };
     let to = points.get(index + 1).copied().unwrap_or(groups.len());
@@ -196,7 +196,7 @@ mod tests {
         Search::default().run(groups).iter().map(|c| c.at).collect()
     }
 
-    /// Groups of four around the given means, with the same small wobble.
+    /// Groups of four values around the given means, with the same small variation.
     fn around(means: &[f64]) -> Vec<Vec<f64>> {
         let wobble = [-0.0011, 0.0007, 0.0013, -0.0009];
         means
@@ -234,7 +234,7 @@ mod tests {
     fn one_step_two_steps_and_none() {
         assert_eq!(at(&around(&[0.0, 0.0, 0.0, 0.05, 0.05, 0.05])), [3]);
         assert_eq!(at(&around(&[0.0, 0.0, 0.05, 0.05, -0.1, -0.1, -0.1])), [2, 4]);
-        // A change that is taken back: the two outer parts are alike, and so are their means.
+        // A change that is reverted: the two outer parts are alike, and so are their means.
         assert_eq!(at(&around(&[0.0, 0.0, 0.0, 0.04, 0.04, 0.0, 0.0, 0.0])), [3, 5]);
         assert_eq!(at(&around(&[0.0; 6])), [0usize; 0]);
         assert_eq!(at(&[vec![0.5; 4], vec![0.5; 4]]), [0usize; 0]);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn two_groups_of_four_are_enough_and_two_of_three_are_not() {
-        // 2 of the 70 ways to deal eight values are as extreme; of 20 ways for six, 2 are: p = .029 and .1.
+        // 2 of the 70 arrangements of eight values are equally extreme, and 2 of 20 for six values: p = .029 and .1.
         assert_eq!(at(&around(&[0.0, 0.05])), [1]);
         let three: Vec<Vec<f64>> = around(&[0.0, 0.05]).iter().map(|g| g[..3].to_vec()).collect();
         assert_eq!(at(&three), [0usize; 0]);
@@ -265,14 +265,15 @@ mod tests {
         assert_eq!(at_least(&groups, &all, 0.02), [2]);
         assert_eq!(at_least(&groups, &all, 0.0), all);
         assert!(at_least(&groups, &all, 1.0).is_empty());
-        // A slow slope of small steps is still one change or two in the end, not none.
+        // A slow slope of small steps is still one or two changes, not none.
         let slope = around(&[0.0, 0.015, 0.03, 0.045]);
         assert!((1..3).contains(&at_least(&slope, &[1, 2, 3], 0.02).len()));
     }
 
     #[test]
     fn false_alarms_stay_at_the_level() {
-        // 400 series of 8 groups of 4 without a change, normal and heavy-tailed. At 5 % 20 are expected, standard deviation 4.4: 34 is beyond three.
+        // 400 series of 8 groups of 4 values without a change, normal and heavy-tailed. At 5 % 20 are expected, with a standard deviation of 4.4: 34
+        // is more than three away.
         for heavy in [false, true] {
             let mut rng = order::rng(41 + u64::from(heavy));
             let mut alarms = 0;

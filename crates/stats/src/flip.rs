@@ -1,17 +1,16 @@
 //! The exact balanced-flip interval and its p: inference for the mean log ratio of pairs run in random, balanced order.
 //!
-//! Had the coin that ordered the pairs fallen otherwise, with the same number of A-then-B pairs, `k` pairs of each order would have
-//! changed places. Under "the mean is θ" such a re-randomisation has a larger mean than the observed one exactly when the mean of
-//! `D − θ` over the pairs that changed places is negative. So the set `T` of the means of `D` over all those subsets (k of one order
-//! and k of the other, k ≥ 1) is all there is to know: the interval cuts off its tails and p counts in them. Taking equally many pairs of
-//! either order makes every member of `T` free of a constant effect of running second.
+//! If the coin that ordered the pairs had fallen differently, with the same number of A-then-B pairs, `k` pairs of each order would have changed
+//! places. Under "the mean is θ", such a re-randomisation has a larger mean than the observed one exactly when the mean of `D − θ` over the pairs
+//! that changed places is negative. The set `T` of the means of `D` over all those subsets (k pairs of one order and k of the other, k ≥ 1) is
+//! therefore sufficient: the interval cuts off its tails, and p counts in them. Because each subset has equally many pairs of either order, no member
+//! of `T` depends on a constant effect of running second.
 //!
 //! Invariant: a value θ is outside `interval(alpha)` exactly when `p(θ) <= alpha` (up to rounding).
 //!
-//! `T` has C(N, h) − 1 members, 2.7 million at 24 pairs, but is never written down: a member is the sum of a subset of one order and one
-//! of the other, so with both lists of subset sums sorted, counting the members up to θ is one merge over 2·2^h sums. That keeps
-//! the exact distribution affordable up to 32 pairs; beyond, seeded Monte-Carlo draws stand in for it, drawn once for all metrics of a
-//! [`Design`].
+//! `T` has C(N, h) − 1 members, 2.7 million at 24 pairs, but is never stored: a member is the sum of a subset of one order and a subset of the other,
+//! so with both lists of subset sums sorted, counting the members up to θ is one merge over 2·2^h sums. That keeps the exact distribution affordable
+//! up to 32 pairs; above that, seeded Monte-Carlo draws replace it, drawn once for all metrics of a [`Design`].
 
 mod drawn;
 mod exact;
@@ -22,10 +21,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use drawn::{Drawn, Draws};
 use exact::Exact;
 
-/// Pairs of one order up to which `T` is exact: 2^16 subset sums per order.
+/// Most pairs of one order for which `T` is exact: 2^16 subset sums per order.
 const EXACT_PER_ORDER: usize = 16;
 
-/// How many pairs ran in either order, with the re-randomisations that were drawn for them where there are too many to count.
+/// The number of pairs in either order, with the drawn re-randomisations if there are too many to count.
 #[derive(Debug)]
 pub struct Design {
     ab: usize,
@@ -34,9 +33,9 @@ pub struct Design {
 }
 
 impl Design {
-    /// `ab`, `ba`: pairs run A-then-B and B-then-A. The numbers may differ, where pairs were lost.
+    /// `ab`, `ba`: pairs run A-then-B and B-then-A. The numbers may differ if pairs were lost.
     ///
-    /// `seed` matters only above 16 pairs of one order (32 pairs in all), where 200,000 re-randomisations are drawn instead of all counted.
+    /// `seed` matters only above 16 pairs of one order (32 pairs in all), where 200,000 re-randomisations are drawn instead of counting all.
     pub fn new(ab: usize, ba: usize, seed: u64) -> Design {
         let is_drawn = ab > 0 && ba > 0 && ab.max(ba) > EXACT_PER_ORDER;
         Design { ab, ba, draws: is_drawn.then(|| Draws::new(ab, ba, seed)) }
@@ -45,7 +44,7 @@ impl Design {
     /// `ab`, `ba`: D = ln(B/A) of the design's pairs. If a value is not finite there is no distribution: no interval, and every p is 1.
     ///
     /// # Panics
-    /// If these are not as many as the design has.
+    /// Their numbers differ from the design's.
     pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
         assert_eq!((ab.len(), ba.len()), (self.ab, self.ba), "A design is of this many pairs of either order");
         let finite = ab.iter().chain(ba).all(|d| d.is_finite());
@@ -66,14 +65,14 @@ impl Design {
     }
 }
 
-/// The designs of one study: the planned one, and those of metrics that lack pairs. Each is drawn when it is first asked for.
+/// The designs of one study: the planned one, and those of metrics that lack pairs. Each is drawn on first use.
 #[derive(Debug)]
 pub struct Designs {
     seed: u64,
     by_size: Mutex<BTreeMap<Size, Arc<OnceLock<Design>>>>,
 }
 
-/// Pairs of either order.
+/// Numbers of pairs in the two orders.
 type Size = (usize, usize);
 
 impl Designs {
@@ -81,10 +80,10 @@ impl Designs {
         Designs { seed, by_size: Mutex::new(BTreeMap::new()) }
     }
 
-    /// [`Design::flip`] of the design with as many pairs as `ab` and `ba` are.
+    /// [`Design::flip`] of the design with the sizes of `ab` and `ba`.
     pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
         let size = (ab.len(), ba.len());
-        // Others may ask for other sizes while one is drawn.
+        // Other threads may request other sizes while one is drawn.
         let design = Arc::clone(self.by_size.lock().unwrap_or_else(PoisonError::into_inner).entry(size).or_default());
         design.get_or_init(|| Design::new(size.0, size.1, self.seed)).flip(ab, ba)
     }
@@ -97,7 +96,7 @@ pub struct Flip {
     sd: f64,
     pairs: usize,
     scale: f64,
-    /// Members of `T`, and the one re-randomisation that changes nothing.
+    /// Number of members of `T`, plus one for the identity.
     rerandomisations: u64,
     set: Set,
 }
@@ -110,18 +109,18 @@ enum Set {
 }
 
 impl Flip {
-    /// [`Design::flip`] of a design of its own.
+    /// [`Design::flip`] of a new design.
     pub fn new(ab: &[f64], ba: &[f64], seed: u64) -> Flip {
         Design::new(ab.len(), ba.len(), seed).flip(ab, ba)
     }
 
-    /// The estimate: the mean over the two orders of the mean of D. With equally many pairs of either order that is the mean of D.
-    /// Where pairs were lost on one side it is still free of an effect of running second, and still the mean of all re-randomisations.
+    /// The estimate: the mean over the two orders of the mean of D. With equally many pairs of either order it is the mean of D. If pairs were lost
+    /// on one side it is still free of an effect of running second, and still the mean of all re-randomisations.
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Standard deviation of D around the mean of its order: the noise that the interval sees. 0 if there are fewer than 3 pairs.
+    /// Standard deviation of D around the mean of its order: the noise in the interval. 0 if there are fewer than 3 pairs.
     pub fn sd(&self) -> f64 {
         self.sd
     }
@@ -130,14 +129,14 @@ impl Flip {
         self.pairs
     }
 
-    /// C(N, h): the re-randomisations counted, the observed one included.
+    /// C(N, h): the number of re-randomisations, including the observed one.
     pub fn rerandomisations(&self) -> u64 {
         self.rerandomisations
     }
 
-    /// The interval of confidence `1 − alpha`; none if the design has too few re-randomisations for it.
+    /// The interval with confidence `1 − alpha`; `None` if the design has too few re-randomisations.
     pub fn interval(&self, alpha: f64) -> Option<(f64, f64)> {
-        // The addend keeps a product that is a whole number from falling below it by rounding.
+        // The addend keeps a product that is a whole number from being rounded below it.
         let k = (alpha / 2.0 * self.rerandomisations as f64 + 1e-9).floor();
         if k < 1.0 {
             return None;
@@ -163,12 +162,12 @@ impl Flip {
         (self.set.len() - below + 1) as f64 / self.rerandomisations as f64
     }
 
-    /// The smallest two-sided p that this design can give.
+    /// The smallest two-sided p possible in this design.
     pub fn smallest_p(&self) -> f64 {
         (2.0 / self.rerandomisations as f64).min(1.0)
     }
 
-    /// Members of `T` that would equal θ in exact arithmetic must count as equal: rounding may not turn a tie into evidence.
+    /// Members of `T` that would equal θ in exact arithmetic must count as equal: rounding must not turn a tie into evidence.
     fn slack(&self, theta: f64) -> f64 {
         64.0 * f64::EPSILON * self.scale.max(theta.abs())
     }
@@ -182,7 +181,7 @@ impl Set {
         }
     }
 
-    /// Members at most `x`.
+    /// Number of members that are at most `x`.
     fn count_le(&self, x: f64) -> u64 {
         match self {
             Set::Exact(exact) => exact.count_le(x),
@@ -209,7 +208,7 @@ pub(crate) fn balanced_mean(ab: &[f64], ba: &[f64]) -> f64 {
     }
 }
 
-/// Standard deviation around the means of the two orders, with one degree of freedom less for each order there is.
+/// Standard deviation around the means of the two orders, with one degree of freedom less for each non-empty order.
 pub(crate) fn within_order_sd(ab: &[f64], ba: &[f64]) -> f64 {
     let squares = |d: &[f64]| {
         let mean = d.iter().sum::<f64>() / d.len() as f64;
@@ -228,7 +227,7 @@ mod tests {
     use super::*;
 
     fn sample(n: usize) -> Vec<f64> {
-        // Irregular, without ties.
+        // Irregular and without ties.
         (0..n).map(|i| ((i * i * 7 + 3 * i) % 23) as f64 / 100.0 - 0.1 + i as f64 * 1e-4).collect()
     }
 
@@ -247,7 +246,7 @@ mod tests {
         assert_eq!(three.interval(0.05), None);
         assert!(three.interval(0.10).is_some());
         assert_eq!(three.smallest_p(), 0.1);
-        // One order missing: nothing could have fallen otherwise.
+        // With one order missing, there is no other outcome of the coin.
         let one_order = Flip::new(&sample(8), &[], 0);
         assert_eq!((one_order.interval(0.10), one_order.p(0.0)), (None, 1.0));
         assert!(one_order.mean().is_finite());
@@ -270,7 +269,7 @@ mod tests {
             let nth = |set: &Set| set.nth((share * set.len() as f64) as u64);
             let at = nth(&drawn);
             let found = exact.count_le(at) as f64 / exact.len() as f64;
-            // Four standard errors of a share among 200,000 draws, and one member of the exact set.
+            // Four standard errors of a share of 200,000 draws, and one member of the exact set.
             let allowed = 4.0 * (share * (1.0 - share) / drawn::DRAWS as f64).sqrt() + 1.0 / exact.len() as f64;
             assert!((found - share).abs() <= allowed, "{found} instead of {share}");
         }
@@ -301,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_constant_effect_is_no_evidence_against_itself_in_a_large_design() {
-        // Every member of `T` is .1 in exact arithmetic: a tie, however sums of a hundred are rounded.
+        // In exact arithmetic every member of `T` is .1: a tie, however the sums of a hundred values are rounded.
         let flip = Flip::new(&[0.1; 100], &[0.1; 100], 0);
         assert_eq!((flip.p(0.1), flip.p_greater(0.1), flip.p_less(0.1)), (1.0, 1.0, 1.0));
         assert_eq!(flip.p(0.11), flip.smallest_p());

@@ -1,6 +1,6 @@
-//! The A/A gate: the same kernel as A and B through the whole pipeline must differ in nothing.
+//! The A/A gate: the same kernel as A and B through the whole pipeline must show no difference.
 //!
-//! Invariant: the gate judges the machine, never a kernel: it takes comparisons of an arm with itself only.
+//! Invariant: the gate judges the machine, never a kernel: it accepts only comparisons of an arm with itself.
 
 use crate::{location, multiplicity};
 
@@ -21,10 +21,10 @@ pub fn passes(lines: &[Line]) -> bool {
     multiplicity::holm(&p).iter().all(|&p| p > 0.05) && lines.iter().all(|line| line.mean.abs() < line.margin / 2.0)
 }
 
-/// What many A/A sessions say about the pipeline.
+/// The result of many A/A sessions about the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
-    /// Share of 95 % intervals that exclude no change; .05 or less is right.
+    /// Share of 95 % intervals that exclude no change; it should be at most .05.
     pub false_positives: f64,
     /// Clopper–Pearson, 95 %.
     pub interval: (f64, f64),
@@ -33,7 +33,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Of `lines` A/A comparisons, `above` with an interval wholly above 0 and `below` wholly below. `None` without comparisons.
+    /// For `lines` A/A comparisons, of which `above` have an interval wholly above 0 and `below` wholly below. `None` without comparisons.
     pub fn of(lines: u64, above: u64, below: u64) -> Option<Calibration> {
         (lines > 0).then(|| Calibration {
             false_positives: (above + below) as f64 / lines as f64,
@@ -51,7 +51,7 @@ mod tests {
     fn a_session_passes_only_if_nothing_differs_and_nothing_is_far_off() {
         let line = Line { p: 0.4, mean: 0.002, margin: 0.02 };
         assert!(passes(&[line; 4]));
-        // One p of .02 among four survives no adjustment; alone it does.
+        // One p of .02 among four survives no adjustment, but a single one does.
         assert!(passes(&[line, line, line, Line { p: 0.02, ..line }]));
         assert!(!passes(&[Line { p: 0.02, ..line }]));
         assert!(!passes(&[line, Line { mean: -0.010, ..line }]));

@@ -1,9 +1,9 @@
-//! The statistics of bigiron: what a set of pairs says about two arms, and how sure that is.
+//! The statistics of bigiron: what a set of pairs says about two arms, and with what certainty.
 //!
-//! Invariant: every function here is a pure function of its arguments. Nothing reads a file or a clock, and randomness comes in as a
-//! seed or a generator, so that a report made again years later carries the same numbers.
+//! Invariant: every function here is a pure function of its arguments. Nothing reads a file or a clock, and randomness comes from a seed or generator
+//! passed in, so a report made again years later contains the same numbers.
 //!
-//! Effects are differences of natural logarithms, `ln(B/A)`, unless said otherwise.
+//! Effects are differences of natural logarithms, `ln(B/A)`, unless stated otherwise.
 
 pub mod bisect;
 pub mod change_point;

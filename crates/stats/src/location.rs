@@ -1,6 +1,6 @@
-//! Where a sample lies, by means that do not trust every value: medians, Hodges–Lehmann, Theil–Sen; and intervals for counts.
+//! Robust location of a sample: medians, Hodges–Lehmann, Theil–Sen; and intervals for counts.
 //!
-//! Invariant: an empty sample gives NaN, never a number that could be taken for a result.
+//! Invariant: an empty sample gives NaN, never a number that could be mistaken for a result.
 
 use crate::{power, special};
 
@@ -23,8 +23,8 @@ fn median_of(x: &mut [f64]) -> f64 {
     lower + (upper - lower) / 2.0
 }
 
-/// Hodges–Lehmann: the median of the means of all pairs of values, each value paired with itself too. A cross-check of a mean: far
-/// apart, a few trials carry the result.
+/// Hodges–Lehmann: the median of the means of all pairs of values, including each value with itself. A cross-check for a mean: if they are far apart,
+/// a few trials determine the result.
 pub fn hodges_lehmann(x: &[f64]) -> f64 {
     let mut walsh: Vec<f64> =
         (0..x.len()).flat_map(|i| (i..x.len()).map(move |j| (i, j))).map(|(i, j)| (x[i] + x[j]) / 2.0).collect();
@@ -40,7 +40,7 @@ pub fn theil_sen(y: &[f64]) -> f64 {
     median_of(&mut slopes)
 }
 
-/// Student's interval of confidence `1 − alpha` for the mean; what the flip interval is compared with. NaN for fewer than two values.
+/// Student's interval with confidence `1 − alpha` for the mean, for comparison with the flip interval. NaN for fewer than two values.
 pub fn t_interval(x: &[f64], alpha: f64) -> (f64, f64) {
     if x.len() < 2 {
         return (f64::NAN, f64::NAN);
@@ -51,7 +51,7 @@ pub fn t_interval(x: &[f64], alpha: f64) -> (f64, f64) {
     (mean - half, mean + half)
 }
 
-/// How far a series of windows moved while it was measured, relative to its mean.
+/// How far a series of windows moved during the measurement, relative to its mean.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Drift {
     /// |Theil–Sen slope| × length / mean
@@ -61,7 +61,7 @@ pub struct Drift {
 }
 
 impl Drift {
-    /// Of the windows of one run, in order. NaN for fewer than four windows.
+    /// The drift of the windows of one run, in order. NaN for fewer than four windows.
     pub fn of(windows: &[f64]) -> Drift {
         if windows.len() < 4 {
             return Drift { trend: f64::NAN, halves: f64::NAN };
@@ -82,10 +82,10 @@ impl Drift {
     }
 }
 
-/// Clopper–Pearson: the exact interval of confidence `1 − alpha` for a share of which `k` of `n` were seen.
+/// Clopper–Pearson: the exact interval with confidence `1 − alpha` for a share observed as `k` of `n`.
 ///
 /// # Panics
-/// If `k > n`.
+/// `k > n`.
 pub fn clopper_pearson(k: u64, n: u64, alpha: f64) -> (f64, f64) {
     assert!(k <= n, "{k} of {n} is not a share");
     let (seen, not_seen) = (k as f64, (n - k) as f64);
@@ -94,12 +94,12 @@ pub fn clopper_pearson(k: u64, n: u64, alpha: f64) -> (f64, f64) {
     (low, high)
 }
 
-/// Two-sided sign test: the p of `positive` against `negative` under a fair coin. Findings that all point one way are the
-/// fingerprint of a false-positive machine.
+/// Two-sided sign test: the p of `positive` against `negative` under a fair coin. Findings that all point in one direction are typical of systematic
+/// false positives.
 pub fn sign_test(positive: u64, negative: u64) -> f64 {
     let n = positive + negative;
     let fewer = positive.min(negative);
-    // Terms of the binomial as logarithms: n may be in the thousands.
+    // Terms of the binomial as logarithms, because n may be in the thousands.
     let ln_half = 0.5_f64.ln() * n as f64;
     let mut ln_choose = 0.0_f64;
     let mut tail = ln_half.exp();

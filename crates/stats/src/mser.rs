@@ -1,14 +1,14 @@
-//! MSER-5: where the warm-up of a series ends.
+//! MSER-5: the end of a series' warm-up.
 //!
-//! Invariant: the cut is chosen from the series alone and lies in its first half, so a series that never settles is not cut down to
-//! a remnant that looks settled.
+//! Invariant: the cut is chosen from the series alone and lies in its first half, so a series that never settles is not reduced to a remnant that
+//! looks settled.
 
 /// Observations per batch, the "5" of the name.
 const BATCH: usize = 5;
 
-/// The number of leading observations to leave out: the cut that makes the standard error of the mean of the rest smallest, over
-/// batches of five (White, Cobb & Spratt 2000). `None` if the series is too short to say (fewer than 4 batches), or if the
-/// minimum lies at the end of the first half: the series had not settled.
+/// The number of leading observations to leave out: the cut that minimises the standard error of the mean of the rest, over batches of five (White,
+/// Cobb & Spratt 2000). `None` if the series is too short (fewer than 4 batches), or if the minimum lies at the end of the first half: the series had
+/// not settled.
 pub fn mser5(x: &[f64]) -> Option<usize> {
     let batches: Vec<f64> = x.chunks_exact(BATCH).map(|b| b.iter().sum::<f64>() / BATCH as f64).collect();
     if batches.len() < 4 {

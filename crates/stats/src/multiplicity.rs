@@ -1,9 +1,9 @@
-//! Many comparisons at once: Holm for what a study promised to judge, Benjamini–Hochberg for what it only looked at.
+//! Many comparisons at once: Holm for the metrics that a study promised to judge, Benjamini–Hochberg for exploratory ones.
 //!
-//! Invariant: an adjusted p is never smaller than the p, and the order of the comparisons by p is kept.
+//! Invariant: an adjusted p is never smaller than the p, and the order of the comparisons by p stays the same.
 
-/// Holm's step-down adjustment: rejecting where the result is at most α keeps the chance of any false rejection at α or less, whatever
-/// the dependence (Holm 1979). Same order as the input.
+/// Holm's step-down adjustment: rejecting results of at most α keeps the probability of any false rejection at or below α, for any dependence (Holm
+/// 1979). Same order as the input.
 pub fn holm(p: &[f64]) -> Vec<f64> {
     let ascending = ranked(p);
     let mut adjusted = vec![0.0; p.len()];
@@ -15,8 +15,8 @@ pub fn holm(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// Benjamini–Hochberg's step-up adjustment (q values): flagging where the result is at most q keeps the expected share of false
-/// flags at q or less for independent or positively dependent comparisons (Benjamini & Hochberg 1995). Same order as the input.
+/// Benjamini–Hochberg's step-up adjustment (q values): flagging results of at most q keeps the expected share of false flags at or below q for
+/// independent or positively dependent comparisons (Benjamini & Hochberg 1995). Same order as the input.
 pub fn benjamini_hochberg(p: &[f64]) -> Vec<f64> {
     let ascending = ranked(p);
     let mut adjusted = vec![0.0; p.len()];

@@ -1,13 +1,13 @@
-//! The order of arms within pairs: random, balanced, and repeatable from a seed.
+//! The order of arms within pairs: random, balanced, and reproducible from a seed.
 //!
-//! Invariant: for every two arms, each runs before the other in exactly half of the pairs, and which half is uniformly random. The
-//! flip test's p is exact because of that.
+//! Invariant: for every two arms, each runs before the other in exactly half of the pairs, and which half is uniformly random. This makes the flip
+//! test's p exact.
 
 pub use rand_chacha::ChaCha12Rng;
 pub use rand_chacha::rand_core::Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// The generator of everything random in a study. The same seed gives the same numbers on every machine.
+/// The generator for everything random in a study. The same seed gives the same numbers on every machine.
 pub fn rng(seed: u64) -> ChaCha12Rng {
     ChaCha12Rng::seed_from_u64(seed)
 }
@@ -32,10 +32,10 @@ pub fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
 
 /// For each of `pairs` pairs (an even number) of `arms` arms: the order in which the arms run, as indices of arms.
 ///
-/// Half of the orders are random permutations, the other half their reverses; all are then shuffled.
+/// Half of the orders are random permutations, the other half their reverses; then all are shuffled.
 ///
 /// # Panics
-/// If `pairs` is odd: no order is balanced then. A plan refuses that before.
+/// `pairs` is odd, so that no order is balanced. A plan refuses that earlier.
 pub fn balanced_orders(pairs: u32, arms: usize, rng: &mut impl Rng) -> Vec<Vec<usize>> {
     assert!(pairs.is_multiple_of(2), "An odd number of pairs ({pairs}) cannot be balanced");
     let mut orders = Vec::with_capacity(pairs as usize);
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_schedule_of_a_seed_never_changes() {
-        // Plans store seeds: this order is part of the format.
+        // Plans store seeds, so this order is part of the format.
         let orders: Vec<usize> = balanced_orders(8, 2, &mut rng(7)).iter().map(|order| order[0]).collect();
         assert_eq!(orders, [0, 1, 1, 1, 0, 0, 0, 1]);
     }

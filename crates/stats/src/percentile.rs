@@ -1,14 +1,14 @@
-//! How many operations a latency percentile needs before it may be printed.
+//! The number of operations that a latency percentile needs before it may be printed.
 //!
-//! Invariant: the rule depends on the percentile alone, not on the data, so it is known before the first boot.
+//! Invariant: the rule depends only on the percentile, not on the data, so it is known before the first boot.
 
-/// Operations in one boot from which the percentile `q` (.999 for p99.9) is reported: ten times the number at which the sample's
+/// The number of operations in one boot from which the percentile `q` (.999 for p99.9) is reported: ten times the number at which the sample's
 /// maximum lies beyond it with 97.5 % confidence. 36,880 for p99.9.
 ///
 /// # Panics
-/// If `q` is not between 0 and 1.
+/// `q` is not between 0 and 1.
 pub fn operations_for(q: f64) -> u64 {
-    assert!(q > 0.0 && q < 1.0, "{q} is not a percentile: between 0 and 1 is right");
+    assert!(q > 0.0 && q < 1.0, "{q} is not a percentile; it must be between 0 and 1");
     10 * (0.025_f64.ln() / q.ln()).ceil() as u64
 }
 

@@ -1,8 +1,8 @@
-//! A warning for intervals that may be too narrow: B changed the shape of the distribution, not only its place.
+//! A warning for intervals that may be too narrow: B changed the shape of the distribution, not only its location.
 //!
-//! The flip interval is exact where B shifts the distribution. Where only B has a long tail, a nominal 95 % interval covers less
-//! (`cargo xtask sim`: 89–93 %). That the differences are skewed is hard to see in ten pairs; that one arm varies more than the
-//! other is not. Invariant: the flag never changes a verdict, it only warns.
+//! The flip interval is exact if B only shifts the distribution. If only B has a long tail, a nominal 95 % interval covers less (`cargo xtask sim`:
+//! 89–93 %). Skewness of the differences is hard to see in ten pairs, but it is easy to see that one arm varies more than the other. Invariant: the
+//! flag never changes a verdict, it only warns.
 
 use crate::flip::Flip;
 use crate::location;
@@ -10,11 +10,11 @@ use crate::location;
 /// Level of the test behind the flag.
 pub const FLAG_LEVEL: f64 = 0.05;
 
-/// Two-sided p of "both arms vary alike", from (ln A, ln B) of the pairs run A-then-B and B-then-A.
+/// Two-sided p of "both arms vary equally", from (ln A, ln B) of the pairs run A-then-B and B-then-A.
 ///
-/// The flip test of `(D − its median) · (S − its median)` with D = ln B − ln A, S = ln A + ln B and medians by order: B varies more where
-/// large differences go with large sums. Exchanging the arms of a pair turns the sign, and a wandering machine moves S only. Medians,
-/// because one outlier in a mean pulls all other pairs to its own side. `flip` makes the flip test of two orders' values.
+/// The flip test of `(D − its median) · (S − its median)` with D = ln B − ln A, S = ln A + ln B and medians by order: B varies more if large
+/// differences go with large sums. Exchanging the arms of a pair reverses the sign, and drift of the machine only moves S. Medians are used because
+/// one outlier in a mean would shift all other pairs to one side. `flip` makes the flip test of the values of two orders.
 pub fn spread_p(ab: &[(f64, f64)], ba: &[(f64, f64)], flip: impl FnOnce(&[f64], &[f64]) -> Flip) -> f64 {
     flip(&products(ab), &products(ba)).p(0.0)
 }
@@ -26,7 +26,7 @@ fn products(pairs: &[(f64, f64)]) -> Vec<f64> {
     differences.iter().zip(&sums).map(|(d, s)| (d - difference) * (s - sum)).collect()
 }
 
-/// Whether to warn: the spreads of the arms differ at [`FLAG_LEVEL`]. Arguments as for [`spread_p`].
+/// Whether to warn: the spreads of the arms differ at [`FLAG_LEVEL`]. Same arguments as [`spread_p`].
 pub fn flagged(ab: &[(f64, f64)], ba: &[(f64, f64)], flip: impl FnOnce(&[f64], &[f64]) -> Flip) -> bool {
     spread_p(ab, ba, flip) <= FLAG_LEVEL
 }

@@ -1,6 +1,6 @@
-//! Quantiles of the distributions that intervals need, by bisection of their distribution functions.
+//! Quantiles of the distributions that intervals need, by bisection of the distribution functions.
 //!
-//! Invariant: bisection runs until two neighbouring numbers remain, so a quantile is as exact as the distribution function is.
+//! Invariant: bisection runs until two neighbouring numbers remain, so a quantile is as exact as its distribution function.
 
 use special::Beta as _;
 

@@ -1,12 +1,12 @@
-//! Stein's two-stage procedure: an interval of a width that was asked for, with the coverage that it says.
+//! Stein's two-stage procedure: an interval of a requested width with its nominal coverage.
 //!
-//! A first stage estimates the noise, the second is sized by it, and the interval uses the first stage's noise and all pairs' mean
-//! (Stein 1945). Invariant: the size depends on the first stage's *spread* alone, never on its mean: that is what keeps stopping
-//! from being a search for significance.
+//! A first stage estimates the noise, this determines the size of the second stage, and the interval uses the first stage's noise and the mean of all
+//! pairs (Stein 1945). Invariant: the size depends only on the first stage's *spread*, never on its mean, so stopping cannot become a search for
+//! significance.
 
 use crate::{flip, special};
 
-/// The first stage, seen by its spread only.
+/// The first stage, reduced to its spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stein {
     pairs: u32,
@@ -26,10 +26,10 @@ impl Stein {
         Some(Stein { pairs, sd: flip::within_order_sd(ab, ba), degrees: pairs - 2 })
     }
 
-    /// Pairs in both stages together, an even number, for an interval of `± half_width` (log scale) at confidence `1 − alpha`.
+    /// Total pairs of both stages, an even number, for an interval of `± half_width` (log scale) with confidence `1 − alpha`.
     ///
     /// # Panics
-    /// If `half_width` is not positive.
+    /// `half_width` is not positive.
     pub fn total_pairs(&self, half_width: f64, alpha: f64) -> u32 {
         assert!(half_width > 0.0, "The half width must be positive, not {half_width}");
         let needed = (self.sd * self.t(alpha) / half_width).powi(2).ceil();
@@ -40,7 +40,7 @@ impl Stein {
     /// The interval from D of all pairs of both stages.
     pub fn interval(&self, ab: &[f64], ba: &[f64], alpha: f64) -> (f64, f64) {
         let mean = flip::balanced_mean(ab, ba);
-        // Var of the balanced mean; s²/N where the orders are balanced.
+        // Variance of the balanced mean; s²/N if the orders are balanced.
         let share = (1.0 / ab.len() as f64 + 1.0 / ba.len() as f64) / 4.0;
         let half = self.t(alpha) * self.sd * share.sqrt();
         (mean - half, mean + half)

@@ -1,7 +1,7 @@
-//! The t interval of a mean, for designs that are too small for the flip interval.
+//! The t interval of a mean, for designs too small for the flip interval.
 //!
-//! A screening of fewer than 8 pairs has no 95 % flip interval at all. Student's interval exists from two pairs on, at the price of an
-//! assumption: that the log ratios are normal. Under a clock that has no noise of its own this is a small price; to avoid it costs pairs.
+//! A screening of fewer than 8 pairs has no 95 % flip interval at all. Student's interval exists from two pairs on, but assumes that the log ratios
+//! are normal. Under a clock without noise of its own this assumption costs little; avoiding it costs pairs.
 //! Invariant: a value θ is outside `interval(alpha)` exactly when `p(θ) <= alpha` (up to rounding).
 
 use crate::power;
@@ -12,13 +12,13 @@ use crate::special;
 pub struct Student {
     mean: f64,
     sd: f64,
-    /// Of the mean.
+    /// Standard error of the mean.
     standard_error: f64,
     degrees: f64,
 }
 
 impl Student {
-    /// The mean of `values`. With fewer than two, or with one that is not finite, there is no interval and every p is 1.
+    /// The mean of `values`. If there are fewer than two, or one is not finite, there is no interval and every p is 1.
     pub fn new(values: &[f64]) -> Student {
         let n = values.len() as f64;
         let sd = power::sd(values);
@@ -54,7 +54,7 @@ impl Student {
         self.sd
     }
 
-    /// The interval of confidence `1 − alpha`; none without a degree of freedom.
+    /// The interval with confidence `1 − alpha`; `None` without a degree of freedom.
     pub fn interval(&self, alpha: f64) -> Option<(f64, f64)> {
         if !self.is_usable() {
             return None;
@@ -87,13 +87,13 @@ impl Student {
         (t(0.975) + t(0.8)) * self.standard_error
     }
 
-    /// P of a mean that lies `above` or more over the true one.
+    /// P of a mean that exceeds the true one by at least `above`.
     fn tail(&self, above: f64) -> f64 {
         if !self.is_usable() {
             return 1.0;
         }
         if self.standard_error == 0.0 {
-            // What never varies is known: only at the value itself is nothing shown.
+            // A value that never varies is known exactly: every other value is rejected.
             return if above > 0.0 { 0.0 } else { 1.0 };
         }
         special::t_tail(above / self.standard_error, self.degrees)

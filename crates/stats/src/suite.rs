@@ -1,6 +1,6 @@
-//! Several primary metrics in one study: which claims survive together, and whether nothing regressed.
+//! Several primary metrics in one study: which claims survive together, and whether any workload regressed.
 //!
-//! Invariant: adjustment only ever takes a claim away; it never makes one.
+//! Invariant: adjustment only withdraws claims; it never adds one.
 
 use crate::{Tails, Verdict, multiplicity};
 
@@ -8,14 +8,14 @@ use crate::{Tails, Verdict, multiplicity};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adjusted {
     pub verdict: Verdict,
-    /// What the line would have said alone.
+    /// The line's verdict on its own.
     pub unadjusted: Verdict,
     /// Holm-adjusted p of the line's claim; 1 where it claims nothing.
     pub p: f64,
 }
 
-/// Two-sided p of what a verdict claims: against the margin for `better` and `worse`, against 0 for `slightly-better` and `slightly-worse`,
-/// 1 for the others. `tails` are in improvement orientation, as the verdict is.
+/// Two-sided p of a verdict's claim: against the margin for `better` and `worse`, against 0 for `slightly-better` and `slightly-worse`, 1 for the
+/// others. `tails` have improvement orientation, like the verdict.
 pub fn claim_p(tails: &impl Tails, verdict: Verdict, margin: f64) -> f64 {
     let one_sided = match verdict {
         Verdict::Better => tails.p_greater(margin),
@@ -27,7 +27,7 @@ pub fn claim_p(tails: &impl Tails, verdict: Verdict, margin: f64) -> f64 {
     (2.0 * one_sided).min(1.0)
 }
 
-/// Holm over the primaries, given as (verdict, p of its claim): a claim whose adjusted p is above `alpha` becomes `inconclusive`.
+/// Holm over the primaries, given as (verdict, p of its claim): a claim with an adjusted p above `alpha` becomes `inconclusive`.
 pub fn adjust(lines: &[(Verdict, f64)], alpha: f64) -> Vec<Adjusted> {
     let p: Vec<f64> = lines.iter().map(|line| line.1).collect();
     let adjusted = multiplicity::holm(&p);
@@ -42,17 +42,17 @@ pub fn adjust(lines: &[(Verdict, f64)], alpha: f64) -> Vec<Adjusted> {
         .collect()
 }
 
-/// "No workload regressed": every primary's *unadjusted* verdict is `same` or on the better side. An intersection–union test: each
-/// line must pass at 5 %, and then all of them do, without correction (Berger 1982). False without lines.
+/// "No workload regressed": every primary's *unadjusted* verdict is `same` or on the better side. This is an intersection–union test: each line must
+/// pass at 5 %, and then all of them do, without correction (Berger 1982). False without lines.
 pub fn no_regression(unadjusted: &[Verdict]) -> bool {
     !unadjusted.is_empty()
         && unadjusted.iter().all(|v| matches!(v, Verdict::Same | Verdict::SlightlyBetter | Verdict::Better))
 }
 
-/// Share of void pairs above which a session is `invalid`.
+/// With a larger share of void pairs a session is `invalid`.
 pub const VOID_LIMIT: f64 = 0.25;
 
-/// Whether `void` of `planned` pairs leave a session that cannot be used.
+/// Whether `void` of `planned` pairs make a session unusable.
 pub fn too_many_void(void: u32, planned: u32) -> bool {
     f64::from(void) > VOID_LIMIT * f64::from(planned)
 }

@@ -1,4 +1,4 @@
-//! What every test of a mean can say: how unlikely the data are if the mean lay on the other side of a value.
+//! The common part of every test of a mean: how unlikely the data are if the mean lies on the other side of a value.
 //!
 //! Invariant: for a given value the two sides are complements up to the probability of the data themselves.
 

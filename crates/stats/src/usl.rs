@@ -1,7 +1,7 @@
 //! The Universal Scalability Law: how throughput grows with load, and why it stops growing.
 //!
 //! N. J. Gunther, "Guerrilla Capacity Planning" (Springer 2007), chapter 6: X(N) = λ·N / (1 + σ·(N−1) + κ·N·(N−1)).
-//! λ is the throughput of one, σ the share that only one at a time can do (contention), κ what each pair costs (coherency).
+//! λ is the throughput at load 1, σ the share of work that is serial (contention), κ the cost of each pair (coherency).
 
 /// A fitted curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,16 +9,16 @@ pub struct Usl {
     pub lambda: f64,
     pub sigma: f64,
     pub kappa: f64,
-    /// Root of the mean square of the points' relative residuals.
+    /// Root mean square of the points' relative residuals.
     pub residual: f64,
 }
 
 impl Usl {
-    /// The curve through `points` (load, throughput): the least squares of relative residuals, with λ > 0 and σ, κ ≥ 0. `None` with fewer than
-    /// three different loads, or if one is below 1 or a throughput is not above 0.
+    /// The curve through `points` (load, throughput): the least squares of relative residuals, with λ > 0 and σ, κ ≥ 0. `None` with fewer than three
+    /// distinct loads, or if a load is below 1 or a throughput is not above 0.
     ///
-    /// N/X is linear in 1/λ, σ/λ and κ/λ: N/X = 1/λ + σ/λ·(N−1) + κ/λ·N·(N−1). Each equation is divided by its left-hand side, so that a
-    /// residual is relative. Where the best curve has a negative σ or κ, the best of those that have it at 0 is taken.
+    /// N/X is linear in 1/λ, σ/λ and κ/λ: N/X = 1/λ + σ/λ·(N−1) + κ/λ·N·(N−1). Each equation is divided by its left-hand side, so that residuals are
+    /// relative. If the best curve has a negative σ or κ, the best curve with it at 0 is used.
     pub fn fit(points: &[(f64, f64)]) -> Option<Usl> {
         let good = |(n, x): &(f64, f64)| *n >= 1.0 && *x > 0.0 && n.is_finite() && x.is_finite();
         let mut loads: Vec<f64> = points.iter().map(|(n, _)| *n).collect();
@@ -34,7 +34,7 @@ impl Usl {
                 [weight, (n - 1.0) * weight, n * (n - 1.0) * weight]
             })
             .collect();
-        // The terms besides 1/λ that may be other than 0; a convex problem has its best point at one of these.
+        // The terms other than 1/λ that may be non-zero; a convex problem has its optimum at one of these subsets.
         let subsets: [&[usize]; 4] = [&[0, 1, 2], &[0, 1], &[0, 2], &[0]];
         let candidates = subsets.into_iter().filter_map(|terms| {
             let solution = least_squares(&rows, terms)?;
@@ -51,7 +51,7 @@ impl Usl {
         self.lambda * n / (1.0 + self.sigma * (n - 1.0) + self.kappa * n * (n - 1.0))
     }
 
-    /// The load of the highest throughput, √((1−σ)/κ), at least 1; infinite without a κ, unless all is serial.
+    /// The load with the highest throughput, √((1−σ)/κ), at least 1; infinite if κ is 0, unless all work is serial.
     pub fn peak(&self) -> f64 {
         match (1.0 - self.sigma).max(0.0) {
             0.0 => 1.0,
@@ -65,8 +65,8 @@ fn squares(rows: &[[f64; 3]], solution: &[f64; 3]) -> f64 {
     rows.iter().map(|row| (1.0 - row.iter().zip(solution).map(|(r, s)| r * s).sum::<f64>()).powi(2)).sum()
 }
 
-/// The solution of row·s = 1 with the least squares that uses `terms` only: the normal equations, by elimination with pivots. Columns are
-/// scaled to length 1 first, for N·(N−1) grows to a million times 1.
+/// The least-squares solution of row·s = 1 that uses only `terms`: the normal equations, by elimination with pivots. Columns are first scaled to
+/// length 1, because N·(N−1) may be a million times larger than 1.
 fn least_squares(rows: &[[f64; 3]], terms: &[usize]) -> Option<[f64; 3]> {
     let size = terms.len();
     let scales: Vec<f64> = terms.iter().map(|t| rows.iter().map(|r| r[*t] * r[*t]).sum::<f64>().sqrt()).collect();
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn parameters_are_never_negative() {
-        // More than linear: the best line has a negative σ.
+        // Growth is more than linear: the best line has a negative σ.
         let usl = Usl::fit(&[(1.0, 1.0), (2.0, 2.3), (4.0, 5.5), (8.0, 12.0)]).unwrap();
         assert_eq!((usl.sigma, usl.kappa), (0.0, 0.0));
         assert!(usl.lambda > 1.0 && usl.residual > 0.1);
-        // It rises again after a fall: no κ, but contention.
+        // Throughput rises again after a fall: no κ, but contention.
         let usl = Usl::fit(&[(1.0, 1.0), (2.0, 1.0), (4.0, 1.5), (8.0, 3.0)]).unwrap();
         assert!(usl.sigma >= 0.0 && usl.kappa >= 0.0);
     }

@@ -1,16 +1,16 @@
-//! From two intervals and a margin to one word.
+//! From two intervals and a margin to one verdict.
 //!
-//! Invariant: effects are in *improvement* orientation on the log scale: positive is better. Who calls negates metrics where lower is
-//! better; mirrored intervals give mirrored verdicts.
+//! Invariant: effects have *improvement* orientation on the log scale: positive is better. The caller negates metrics where lower is better; mirrored
+//! intervals give mirrored verdicts.
 
 use std::{fmt, str::FromStr};
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The 95 % interval lies wholly beyond the margin.
     Better,
-    /// The 95 % interval excludes no change, but neither beyond the margin nor inside it is shown.
+    /// The 95 % interval excludes no change, but is neither wholly beyond the margin nor inside it.
     SlightlyBetter,
     /// The 90 % interval lies inside the margins: two one-sided tests at 5 % each.
     Same,
@@ -18,7 +18,7 @@ pub enum Verdict {
     Worse,
     /// The data do not settle it.
     Inconclusive,
-    /// The session cannot be used: too many void pairs, or the machine failed its own A/A check.
+    /// The session is unusable: too many void pairs, or the machine failed its own A/A check.
     Invalid,
 }
 
@@ -86,8 +86,8 @@ impl FromStr for Verdict {
 
 /// The verdict of one line before any adjustment for the number of lines.
 ///
-/// `ci95`, `ci90`: intervals of the improvement on the log scale, `None` where the design was too small for one. `margin`: the
-/// smallest change that matters, log scale, not negative.
+/// `ci95`, `ci90`: intervals of the improvement on the log scale, `None` if the design was too small for one. `margin`: the smallest change that
+/// matters, on the log scale, not negative.
 pub fn verdict(ci95: Option<(f64, f64)>, ci90: Option<(f64, f64)>, margin: f64) -> Verdict {
     let inside = ci90.is_some_and(|(low, high)| -margin < low && high < margin);
     match ci95 {
@@ -114,7 +114,7 @@ mod tests {
         let m = 0.02;
         let cases = [
             ((0.021, 0.050), (0.025, 0.045), Verdict::Better),
-            // Touching the margin is not beyond it.
+            // Touching the margin does not count as beyond it.
             ((0.020, 0.050), (0.025, 0.045), Verdict::SlightlyBetter),
             ((0.001, 0.030), (0.005, 0.025), Verdict::SlightlyBetter),
             ((0.001, 0.015), (0.002, 0.014), Verdict::Same),
@@ -124,7 +124,7 @@ mod tests {
             ((0.000, 0.030), (0.001, 0.029), Verdict::Inconclusive),
             ((-0.030, -0.001), (-0.025, -0.005), Verdict::SlightlyWorse),
             ((-0.050, -0.021), (-0.045, -0.025), Verdict::Worse),
-            // What an exact clock gives when nothing changed.
+            // The result of an exact clock when nothing changed.
             ((0.0, 0.0), (0.0, 0.0), Verdict::Same),
         ];
         for (ci95, ci90, expected) in cases {

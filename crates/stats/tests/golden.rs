@@ -1,4 +1,4 @@
-//! Against numpy and scipy: `golden.py` wrote the numbers, by other algorithms where there are any.
+//! Comparison with numpy and scipy: `golden.py` computed the numbers, with other algorithms where they exist.
 
 use bigiron_stats::{Flip, location, mser, multiplicity, power, stein::Stein};
 use serde::Deserialize;

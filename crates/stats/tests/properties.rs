@@ -1,4 +1,4 @@
-//! What must hold for all data, not only for the data that someone thought of.
+//! Properties that must hold for all data, not only for hand-picked examples.
 
 use bigiron_stats::{Flip, Verdict, multiplicity, order, verdict};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ fn differences(sizes: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = 
     prop::collection::vec(-0.5..0.5_f64, sizes)
 }
 
-/// Equally many of both orders.
+/// Equally many values of both orders.
 fn balanced() -> impl Strategy<Value = (Vec<f64>, Vec<f64>)> {
     (4..=7_usize).prop_flat_map(|h| (differences(h..=h), differences(h..=h)))
 }
@@ -49,7 +49,7 @@ proptest! {
     #[test]
     fn exchanging_the_arms_mirrors_everything((ab, ba) in balanced(), theta in -0.5..0.5_f64) {
         let flip = Flip::new(&ab, &ba, 0);
-        // What ran A-then-B runs B-then-A once A is called B.
+        // A pair run A-then-B becomes B-then-A when the arms are exchanged.
         let mirrored = Flip::new(&map(&ba, |x| -x), &map(&ab, |x| -x), 0);
         let (low, high) = flip.interval(0.05).unwrap();
         let (mirrored_low, mirrored_high) = mirrored.interval(0.05).unwrap();
@@ -100,7 +100,7 @@ proptest! {
         let said = verdict(Some(ci95), Some(ci90), margin);
         prop_assert_eq!(verdict(mirror(ci95), mirror(ci90), margin), said.mirror());
         prop_assert_eq!(said.name().parse::<Verdict>(), Ok(said));
-        // No verdict contradicts the interval it comes from.
+        // No verdict contradicts its interval.
         match said {
             Verdict::Better => prop_assert!(ci95.0 > margin),
             Verdict::SlightlyBetter => prop_assert!(ci95.0 > 0.0 && ci95.0 <= margin),

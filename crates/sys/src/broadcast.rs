@@ -1,7 +1,7 @@
-//! Waking all who wait for the same thing with one system call.
+//! Wakes all waiters for the same condition with one system call.
 //!
-//! Invariant: a sleeper is never forgotten, and a call costs no system call if nobody sleeps. Only the first sleeper since the last call
-//! and the caller change the word, so that many waiters do not contend for its cache line.
+//! Invariant: a sleeper is never forgotten, and a call needs no system call if nobody sleeps. Only the first sleeper since the last call and the
+//! caller change the word, so many waiters do not contend for its cache line.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -23,7 +23,7 @@ shared_struct! {
 }
 
 impl Broadcast {
-    /// Sleeps until `done` says so; `done` must become true only ahead of a call.
+    /// Sleeps until `done` returns true; `done` must become true only before a call.
     pub fn wait_until(&self, done: impl Fn() -> bool) {
         loop {
             let word = self.word.load(Acquire);
@@ -38,7 +38,7 @@ impl Broadcast {
         }
     }
 
-    /// Wakes everybody who sleeps.
+    /// Wakes all sleepers.
     pub fn call(&self) {
         let next = |word: u32| Some((word | ASLEEP).wrapping_add(1));
         let before = self.word.fetch_update(AcqRel, Acquire, next).expect("there always is a next one");
@@ -68,7 +68,7 @@ mod tests {
                 fork_child(|| {
                     for i in 1..=ROUNDS {
                         there.wait_until(|| round.load(SeqCst) >= i);
-                        // One of them, whichever is last, calls at a time.
+                        // Only one of them calls at a time: the one that finishes last.
                         if done.fetch_add(1, SeqCst) + 1 == i * PROCESSES {
                             back.call();
                         }

@@ -3,13 +3,13 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Makes the kernel kill the child when the thread that starts it ends, so that not even `kill -9` of bigiron leaves a VM behind;
-/// and gives it a process group of its own, so that a Ctrl-C at the terminal reaches bigiron alone, which ends its children itself.
+/// Makes the kernel kill the child when the thread that starts it ends, so that even `kill -9` of bigiron leaves no VM behind. The child gets a
+/// process group of its own, so that Ctrl-C at the terminal reaches only bigiron, which then ends its children.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     told_of_death(command, libc::SIGKILL)
 }
 
-/// The same with SIGTERM, for a child that ends its own children and clears up when it is told to.
+/// Like [`die_with_parent`] but with SIGTERM, for a child that ends its own children and cleans up when asked to.
 pub fn end_with_parent(command: &mut Command) -> &mut Command {
     told_of_death(command, libc::SIGTERM)
 }
@@ -22,7 +22,7 @@ fn told_of_death(command: &mut Command, signal: libc::c_int) -> &mut Command {
             if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            // The parent may have died before prctl: then no signal would ever come.
+            // The parent may have died before prctl; then the signal would never arrive.
             if libc::getppid() as u32 != parent {
                 libc::_exit(127);
             }

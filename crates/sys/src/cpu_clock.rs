@@ -1,6 +1,6 @@
-//! The CPU time of a process or thread, and the time that a thread was ready to run without a CPU.
+//! The CPU time of a process or thread, and the time for which a thread was ready to run without a CPU.
 //!
-//! Invariant: it is the scheduler's own count (nanoseconds), not the tick-sampled user and system time of /proc.
+//! Invariant: times are the scheduler's own count (nanoseconds), not the tick-sampled user and system time of /proc.
 
 use std::fs::File;
 use std::io;
@@ -32,18 +32,18 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// CPU time of a thread, all of it and by what it was for.
+/// CPU time of a thread, in total and divided into user and system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCpu {
     /// The scheduler's count.
     pub total: Duration,
-    /// How the kernel divides it (`getrusage`): exact, or by samples of its tick, as the kernel was built.
+    /// The kernel's division (`getrusage`): exact, or sampled at ticks, depending on the kernel's configuration.
     pub user: Duration,
     pub system: Duration,
 }
 
 impl ThreadCpu {
-    /// What the calling thread has used so far.
+    /// The time used so far by the calling thread.
     pub fn now() -> Self {
         // SAFETY: all zeros is a value of this plain structure.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -53,7 +53,7 @@ impl ThreadCpu {
         Self { total: thread_cpu_time(), user: time(usage.ru_utime), system: time(usage.ru_stime) }
     }
 
-    /// What was used since `earlier`.
+    /// The time used since `earlier`.
     pub fn since(&self, earlier: Self) -> Self {
         Self {
             total: self.total.saturating_sub(earlier.total),
@@ -62,25 +62,25 @@ impl ThreadCpu {
         }
     }
 
-    /// What two threads have used.
+    /// The sum of the times of two threads.
     pub fn plus(&self, other: Self) -> Self {
         Self { total: self.total + other.total, user: self.user + other.user, system: self.system + other.system }
     }
 }
 
-/// How long one thread has been ready to run without a CPU.
+/// The time for which one thread has been ready to run without a CPU.
 pub struct RunDelay {
     schedstat: File,
 }
 
 impl RunDelay {
-    /// The calling thread's; `None` where the kernel does not count it (built without `CONFIG_SCHED_INFO`).
+    /// The calling thread's; `None` if the kernel does not count it (built without `CONFIG_SCHED_INFO`).
     pub fn of_this_thread() -> Option<Self> {
         let delay = Self { schedstat: File::open("/proc/thread-self/schedstat").ok()? };
         delay.read().map(|_| delay)
     }
 
-    /// Nanoseconds so far, up to when the thread last got a CPU.
+    /// Nanoseconds so far, until the thread last got a CPU.
     pub fn read(&self) -> Option<u64> {
         let mut text = [0; 96];
         let n = self.schedstat.read_at(&mut text, 0).ok()?;
@@ -88,8 +88,8 @@ impl RunDelay {
     }
 }
 
-/// The second of the three numbers of /proc/PID/schedstat (time on CPU, run delay, time slices). All three are 0 if the kernel
-/// does not count them: a thread that reads this has had at least one time slice.
+/// The second of the three numbers of /proc/PID/schedstat (time on CPU, run delay, time slices). If the kernel does not count them, all three are 0:
+/// a thread that reads this has had at least one time slice.
 fn run_delay(text: &str) -> Option<u64> {
     let mut words = text.split_ascii_whitespace().map(str::parse);
     let (_, delay, slices) = (words.next()?.ok()?, words.next()?.ok()?, words.next()?.ok()?);
@@ -119,7 +119,7 @@ mod tests {
         while thread_cpu_time() < before.total + Duration::from_millis(30) {}
         let used = ThreadCpu::now().since(before);
         assert!(used.total >= Duration::from_millis(30));
-        // The parts may be samples of a tick of 10 ms.
+        // User and system time may be sampled at a tick of 10 ms.
         assert!(used.user + used.system >= Duration::from_millis(10), "{used:?}");
         assert_eq!(used.plus(used).total, used.total * 2);
     }

@@ -1,4 +1,4 @@
-//! Lists of CPUs as the kernel writes them.
+//! Lists of CPUs in the kernel's format.
 
 /// The CPUs of a list such as `0,2-3`, sorted; `None` if it is not a list of one or more.
 pub fn parse(text: &str) -> Option<Vec<u32>> {

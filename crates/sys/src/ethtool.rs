@@ -1,18 +1,18 @@
-//! Offloads of a network device, read and set as ethtool does it.
+//! Offloads of a network device, read and set by the ioctls of ethtool.
 
 use std::io;
 use std::os::fd::AsRawFd;
 
 use super::net::named;
 
-/// What a device, or the kernel on its behalf, can spare the protocols.
+/// Work that a device, or the kernel on its behalf, takes over from the protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// TCP segmentation offload: the device cuts what TCP sends into packets.
+    /// TCP segmentation offload: the device splits TCP's data into packets.
     Tso,
-    /// Generic segmentation offload: the kernel does it, as late as it can.
+    /// Generic segmentation offload: the kernel splits the data, as late as possible.
     Gso,
-    /// Generic receive offload: packets of one stream are put together before the protocols see them.
+    /// Generic receive offload: packets of one stream are merged before the protocols see them.
     Gro,
 }
 
@@ -35,7 +35,7 @@ pub fn is_on(device: &str, offload: Offload) -> io::Result<bool> {
     Ok(value(device, offload.commands().0, 0)? != 0)
 }
 
-/// Switches `offload`. What the device cannot have is refused or passed over: the caller reads it back. Needs CAP_NET_ADMIN.
+/// Switches `offload`. The kernel may refuse or ignore an offload that the device lacks; the caller reads the state back. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
 /// Those of the ioctl, e.g. `EOPNOTSUPP`.

@@ -1,8 +1,8 @@
-//! A family of processes: a head that forks the others and waits for them, all of them in one process group. Many heads can fork
-//! side by side, and a child of one costs its grandparent neither a file descriptor nor a wait.
+//! A process family: a head that forks its children and waits for them, all in one process group. Many heads can fork side by side, and a grandparent
+//! spends neither a file descriptor nor a wait on a head's child.
 //!
-//! Invariant: once a [`ProcessFamily`] has been dropped none of its processes exists, not even as a zombie; and if the process that
-//! founded it is killed, the kernel kills the head, and with it all the others.
+//! Invariant: after a [`ProcessFamily`] is dropped none of its processes exists, not even as a zombie; and if the process that created it is killed,
+//! the kernel kills the head, and with it all the others.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 
 use super::process::{Exit, fork_child};
 
-/// A family, as its founder sees it. Dropping it kills and reaps every process of it.
+/// A family, as its creator sees it. Dropping it kills and reaps all its processes.
 #[derive(Debug)]
 pub struct ProcessFamily {
     head: Pid,
@@ -29,9 +29,9 @@ pub struct Children {
 }
 
 impl ProcessFamily {
-    /// Forks the head of a family, which runs `body` and exits with the status it returns (101 if it panics). What
-    /// [`fork_child`] asks of its caller holds here too. The caller becomes the reaper of its orphaned descendants
-    /// (`PR_SET_CHILD_SUBREAPER`), so that children whose head was killed are reaped as well.
+    /// Forks the head of a family, which runs `body` and exits with the status it returns (101 if it panics). The requirements of [`fork_child`]
+    /// apply. The caller becomes the reaper of its orphaned descendants (`PR_SET_CHILD_SUBREAPER`), so that the children of a killed head are reaped
+    /// as well.
     pub fn fork_head(body: impl FnOnce(&mut Children) -> i32) -> io::Result<Self> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let child = fork_child(|| match rustix::process::setpgid(None, None) {
@@ -39,7 +39,7 @@ impl ProcessFamily {
             Err(_) => 1,
         })?;
         let head = child.pid();
-        // Also from here: the group must exist before anybody might want to kill it. It may already have ended.
+        // Set here as well, because the group must exist before anyone may want to kill it. The head may already have ended.
         match rustix::process::setpgid(Some(head), Some(head)) {
             Ok(()) | Err(Errno::SRCH | Errno::ACCESS) => {}
             Err(e) => return Err(e.into()),
@@ -54,13 +54,13 @@ impl ProcessFamily {
         self.head
     }
 
-    /// Kills every process of the family, without waiting for their ends.
+    /// Kills every process of the family, without waiting for them to end.
     pub fn kill(&self) {
-        // Not reaped yet, so its number, which is the group's, is nobody else's. Fails only if all have ended.
+        // The head is not reaped yet, so its number, which is also the group's, is still in use. Fails only if all have ended.
         let _ = rustix::process::kill_process_group(self.head, Signal::KILL);
     }
 
-    /// Waits for the head to end. To be called when its children have.
+    /// Waits for the head to end. Call it after the head's children have ended.
     pub fn wait(mut self) -> io::Result<Exit> {
         loop {
             match rustix::process::waitpid(Some(self.head), WaitOptions::empty()) {
@@ -87,7 +87,7 @@ impl Drop for ProcessFamily {
             return;
         }
         self.kill();
-        // Its children become ours before it can be waited for, so "no child" means that none is left.
+        // The head's children become ours before it can be waited for, so "no child" means that none is left.
         while matches!(rustix::process::waitpgid(self.head, WaitOptions::empty()), Ok(_) | Err(Errno::INTR)) {}
     }
 }
@@ -106,7 +106,7 @@ impl Children {
         self.end(WaitOptions::empty())
     }
 
-    /// The same without waiting: `None` as well while none has ended.
+    /// Like [`Children::next_end`] without waiting: also `None` while none has ended.
     pub fn try_next_end(&mut self) -> io::Result<Option<(usize, Exit)>> {
         self.end(WaitOptions::NOHANG)
     }
@@ -146,7 +146,7 @@ mod tests {
         rustix::process::test_kill_process(pid) != Err(Errno::SRCH)
     }
 
-    /// Founds a family of `n` sleepers and returns it with their process numbers.
+    /// Creates a family of `n` sleepers and returns it with their process numbers.
     fn sleepers(segment: &Segment, n: usize) -> (ProcessFamily, Vec<u32>) {
         let pids = segment.many::<AtomicU32>(n);
         let family = ProcessFamily::fork_head(|children| {
@@ -222,7 +222,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         drop(founder);
-        // Killed by the kernel one after the other: not at once, but soon. They are this process's to reap now.
+        // The kernel kills them one after the other, not all at once. This process must now reap them.
         while told.iter().any(|p| exists(p.load(SeqCst))) {
             for p in told {
                 let _ = rustix::process::waitpid(Pid::from_raw(p.load(SeqCst) as i32), WaitOptions::NOHANG);

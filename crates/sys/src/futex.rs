@@ -30,8 +30,8 @@ impl Scope {
     }
 }
 
-/// Sleeps while `word` is `expected`, until woken or `timeout` has passed. Returns at once if the value differs; returns
-/// early if a signal arrives. `Ok(false)` says that the time was up.
+/// Sleeps while `word` is `expected`, until woken or `timeout` has passed. Returns at once if the value differs; returns early if a signal arrives.
+/// `Ok(false)` means that the time-out passed.
 pub fn wait(word: &AtomicU32, expected: u32, scope: Scope, timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = match timeout {
         Some(t) => Some(Timespec::try_from(t).map_err(|_| io::ErrorKind::InvalidInput)?),
@@ -44,8 +44,8 @@ pub fn wait(word: &AtomicU32, expected: u32, scope: Scope, timeout: Option<Durat
     }
 }
 
-/// Sleeps while `word` is `expected`, until woken or the monotonic clock says `deadline`, in nanoseconds: no drift, however often
-/// the sleep is taken up again. Otherwise as [`wait`].
+/// Sleeps while `word` is `expected`, until woken or the monotonic clock reaches `deadline`, in nanoseconds: no drift, however often the sleep is
+/// resumed. Otherwise like [`wait`].
 pub fn wait_deadline(word: &AtomicU32, expected: u32, scope: Scope, deadline: u64) -> io::Result<bool> {
     let deadline = Timespec::try_from(Duration::from_nanos(deadline)).map_err(|_| io::ErrorKind::InvalidInput)?;
     // Unlike FUTEX_WAIT, FUTEX_WAIT_BITSET takes an absolute time.

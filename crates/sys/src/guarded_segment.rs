@@ -1,11 +1,11 @@
-//! A System V segment and a System V semaphore that guards it: what databases shared memory with before there was anything else.
+//! A System V segment and the System V semaphore that guards it: the oldest way in which databases share memory.
 //!
-//! Invariant: both are this value's alone (no key); the segment is removed as soon as it is attached, the semaphore when the value is dropped.
+//! Invariant: both are private to this value (no key); the segment is removed as soon as it is attached, the semaphore when the value is dropped.
 
 use std::io;
 use std::ptr::NonNull;
 
-/// A segment that is reached with its semaphore held.
+/// A segment that is accessed while its semaphore is held.
 pub struct GuardedSegment {
     base: NonNull<u8>,
     bytes: usize,
@@ -17,10 +17,10 @@ fn check(result: i32) -> io::Result<i32> {
 }
 
 impl GuardedSegment {
-    /// A segment of this many bytes, all zero, and a free semaphore. A process that is killed leaves the semaphore behind.
+    /// A segment of this many bytes, all zero, and a free semaphore. A killed process leaves the semaphore behind.
     ///
     /// # Errors
-    /// `ENOSPC`: as many segments or semaphores as the machine may have (sysctl `kernel.shmmni`, `kernel.sem`) are in use.
+    /// `ENOSPC`: the machine's limit of segments or semaphores (sysctl `kernel.shmmni`, `kernel.sem`) is reached.
     pub fn new(bytes: usize) -> io::Result<Self> {
         // SAFETY: makes a new segment, no existing memory is touched.
         let segment = check(unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) })?;
@@ -38,7 +38,7 @@ impl GuardedSegment {
         Ok(exchange)
     }
 
-    /// Copies `bytes` to the segment's beginning while the semaphore is held.
+    /// Copies `bytes` to the beginning of the segment while holding the semaphore.
     pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         assert!(bytes.len() <= self.bytes, "{} bytes in {}", bytes.len(), self.bytes);
         self.add(-1)?;
@@ -47,7 +47,7 @@ impl GuardedSegment {
         self.add(1)
     }
 
-    /// Fills `bytes` from the segment's beginning while the semaphore is held.
+    /// Fills `bytes` from the beginning of the segment while holding the semaphore.
     pub fn get(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         assert!(bytes.len() <= self.bytes, "{} bytes of {}", bytes.len(), self.bytes);
         self.add(-1)?;

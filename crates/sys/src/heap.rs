@@ -1,7 +1,7 @@
-//! A heap of its own, as C programs have one: Doug Lea's allocator, which keeps what is given back up to a limit, where musl's returns it to the
-//! kernel at once.
+//! A separate heap, like that of C programs: Doug Lea's allocator, which keeps freed memory up to a limit, whereas musl's returns it to the kernel at
+//! once.
 //!
-//! Invariant: a piece lives no longer than its heap, and only what was written to it can be read.
+//! Invariant: a piece lives no longer than its heap, and only bytes that were written can be read.
 
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -9,37 +9,37 @@ use std::ptr::NonNull;
 
 use dlmalloc::Dlmalloc;
 
-/// Free memory at its end that a heap keeps; the rest goes back to the kernel. glibc's M_TRIM_THRESHOLD and M_TOP_PAD (mallopt(3)).
+/// Free memory that a heap keeps at its end; the rest goes back to the kernel. glibc's M_TRIM_THRESHOLD and M_TOP_PAD (mallopt(3)).
 const KEPT: usize = 128 << 10;
 
-/// For one thread; all that it took from the kernel goes back with it.
+/// A heap for one thread; dropping it returns all its memory to the kernel.
 pub struct Heap(RefCell<Dlmalloc>);
 
 impl Default for Heap {
     fn default() -> Self {
         let mut heap = Dlmalloc::new();
-        // Taken from the kernel in steps as large as what is kept.
+        // Memory is taken from the kernel in steps of the size that is kept.
         assert!(heap.set_granularity(KEPT), "a power of two");
         Self(RefCell::new(heap))
     }
 }
 
 impl Heap {
-    /// `size` bytes of which nothing is known; `None` if the kernel has no more.
+    /// `size` uninitialised bytes; `None` if the kernel has no more.
     pub fn piece(&self, size: usize) -> Option<Allocation<'_>> {
         // SAFETY: any size is accepted; the piece is given back once, by its `Drop`, to this heap, which outlives it.
         let start = NonNull::new(unsafe { self.0.borrow_mut().c_malloc(size) })?;
         Some(Allocation { heap: self, start, size, written: 0 })
     }
 
-    /// `size` zeros; `None` if the kernel has no more.
+    /// `size` zeroed bytes; `None` if the kernel has no more.
     pub fn zeros(&self, size: usize) -> Option<Allocation<'_>> {
         // SAFETY: as above; the alignment is one that every piece has.
         let start = NonNull::new(unsafe { self.0.borrow_mut().calloc(size, 1) })?;
         Some(Allocation { heap: self, start, size, written: size })
     }
 
-    /// Gives free memory beyond what is kept back to the kernel; whether there was any.
+    /// Returns free memory beyond the kept amount to the kernel, and tells whether there was any.
     pub fn trim(&self) -> bool {
         // SAFETY: only touches memory that no piece lies in.
         unsafe { self.0.borrow_mut().trim(KEPT) }
@@ -53,7 +53,7 @@ impl Drop for Heap {
     }
 }
 
-/// Memory of a heap, given back when it is dropped. As a slice it is what was written so far.
+/// Memory of a heap, freed when dropped. Its slice contains the bytes written so far.
 pub struct Allocation<'h> {
     heap: &'h Heap,
     start: NonNull<u8>,
@@ -62,7 +62,7 @@ pub struct Allocation<'h> {
 }
 
 impl Allocation<'_> {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub fn size(&self) -> usize {
         self.size
     }

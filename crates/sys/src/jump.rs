@@ -1,11 +1,11 @@
 //! Jumps out of nested calls to a mark set before them, as `setjmp` and `longjmp` of C do, on x86-64.
 //!
-//! Invariant: the calls jumped out of are this file's own, which hold nothing that would have to be dropped.
+//! Invariant: only calls of this file are jumped out of, and they own nothing that must be dropped.
 
 use std::arch::naked_asm;
 use std::hint::black_box;
 
-/// What the System V ABI says survives a call: rbx, rbp, r12 to r15, the stack pointer, and where to go on.
+/// The registers that survive a call in the System V ABI: rbx, rbp, r12 to r15, the stack pointer, and the return address.
 #[repr(C)]
 #[derive(Default)]
 struct JumpBuffer([u64; 8]);
@@ -39,10 +39,10 @@ unsafe extern "C" fn mark_and_call(
     )
 }
 
-/// Goes on where [`mark_and_call`] has set `mark`, which then returns 1.
+/// Returns from the [`mark_and_call`] that set `mark`, with the value 1.
 ///
 /// # Safety
-/// That call has not returned, and no frame between it and this one has anything to be dropped.
+/// That call has not returned, and no frame between it and this one owns anything that must be dropped.
 #[unsafe(naked)]
 unsafe extern "C" fn jump(mark: *const JumpBuffer) -> ! {
     naked_asm!(
@@ -58,7 +58,7 @@ unsafe extern "C" fn jump(mark: *const JumpBuffer) -> ! {
     )
 }
 
-/// Calls itself until `left` is 0, then jumps out of all those calls.
+/// Calls itself until `left` is 0, then jumps out of all these calls.
 ///
 /// # Safety
 /// `mark` was set by a [`mark_and_call`] that has not returned.
@@ -70,11 +70,11 @@ unsafe extern "C" fn descend(mark: *const JumpBuffer, left: u64) {
     }
     // SAFETY: the caller's promise, passed on.
     unsafe { descend(mark, left - 1) };
-    // Never reached, but it keeps the call above from being a jump.
+    // Never reached; it keeps the call above from becoming a tail call.
     black_box(left);
 }
 
-/// Sets a mark and jumps to it out of `depth` nested calls, `times` times. Returns how often the mark was jumped to.
+/// Sets a mark and jumps to it out of `depth` nested calls, `times` times. Returns the number of jumps to the mark.
 pub fn jumps(times: u64, depth: u64) -> u64 {
     let mut mark = JumpBuffer::default();
     // SAFETY: the mark is a local of ours, and `descend` jumps to it while `mark_and_call` has not returned.
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn each_jump_comes_back() {
-        // Values that live across the jump are where they were.
+        // Values that live across the jump are unchanged.
         let kept: Vec<u64> = (0..100).collect();
         assert_eq!(jumps(7, 10), 7);
         assert_eq!(jumps(1, 0), 1);

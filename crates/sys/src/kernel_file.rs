@@ -1,4 +1,4 @@
-//! Files of /proc and /sys, read and written as the kernel wants it.
+//! Files of /proc and /sys, read and written as the kernel requires.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -11,13 +11,13 @@ pub fn below(root: &Path, path: &Path) -> PathBuf {
 
 /// The whole text of a file of the kernel.
 pub fn read(path: &Path) -> io::Result<String> {
-    // Not read_to_string on the path: the kernel's files have no useful length.
+    // Not `fs::read_to_string`: the kernel's files have no useful length.
     let mut text = String::new();
     fs::File::open(path)?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Writes into a file of the kernel, which must be there, in one call.
+/// Writes to an existing file of the kernel in one call.
 pub fn write(path: &Path, value: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
     match file.write(format!("{value}\n").as_bytes())? {

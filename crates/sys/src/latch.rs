@@ -1,7 +1,7 @@
-//! Latches and events in memory that processes share: short exclusion, and sleeping until something has changed.
+//! Latches and events in memory that processes share: short mutual exclusion, and sleeping until a condition changes.
 //!
-//! Invariant: nothing here spins. A process that cannot go on sleeps in the kernel on a futex until another wakes it,
-//! and who lets others go on wakes no more of them than can.
+//! Invariant: nothing here spins. A blocked process sleeps in the kernel on a futex until another wakes it, and no more processes are woken than can
+//! proceed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU32;
@@ -12,7 +12,7 @@ use crate::futex;
 use crate::futex::Scope;
 use crate::segment::shared_struct;
 
-/// What somebody sleeps for.
+/// What a process sleeps for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contended {
     /// A [`Latch`].
@@ -21,12 +21,12 @@ pub enum Contended {
     Frame,
 }
 
-/// Is told that somebody has to sleep, and does so by calling the function it is given.
+/// Called when a process must sleep; it sleeps by calling the function passed to it.
 pub type Observer = fn(Contended, &mut dyn FnMut());
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
-/// Has `observer` called around every sleep for a latch from now on. The first one stays.
+/// Sets `observer`, which is then called for every sleep on a latch. Only the first observer is used.
 pub fn observe(observer: Observer) {
     let _ = OBSERVER.set(observer);
 }
@@ -39,8 +39,7 @@ fn contended(what: Contended, mut sleep: impl FnMut()) {
 }
 
 shared_struct! {
-    /// Something that others wait for. The waiter takes a ticket, looks whether it has to wait, and waits with the ticket: a
-    /// signal in between is never lost.
+    /// An event to wait for. The waiter takes a ticket, checks the condition, and waits with the ticket: a signal in between is never lost.
     pub struct EventCount {
         generation: AtomicU32,
         waiters: AtomicU32,
@@ -48,19 +47,19 @@ shared_struct! {
 }
 
 impl EventCount {
-    /// What [`EventCount::wait`] needs; to be taken before looking at what is waited for.
+    /// The ticket for [`EventCount::wait`]; take it before checking the condition.
     pub fn ticket(&self) -> u32 {
         self.generation.load(SeqCst)
     }
 
-    /// Sleeps until a signal that is younger than the ticket. May return early.
+    /// Sleeps until a signal later than the ticket. May return early.
     pub fn wait(&self, ticket: u32) {
         self.waiters.fetch_add(1, SeqCst);
         sleep(&self.generation, ticket);
         self.waiters.fetch_sub(1, SeqCst);
     }
 
-    /// The same, no longer than until the monotonic clock says `deadline`, in nanoseconds.
+    /// Like [`EventCount::wait`], but only until the monotonic clock reaches `deadline`, in nanoseconds.
     pub fn wait_deadline(&self, ticket: u32, deadline: u64) {
         self.waiters.fetch_add(1, SeqCst);
         let woken = futex::wait_deadline(&self.generation, ticket, Scope::Shared, deadline);
@@ -68,7 +67,7 @@ impl EventCount {
         woken.expect("a mapped and aligned word can be waited on");
     }
 
-    /// Sleeps until `done` says so; `done` must become true only ahead of a signal.
+    /// Sleeps until `done` returns true; `done` must become true only before a signal.
     pub fn wait_until(&self, done: impl Fn() -> bool) {
         loop {
             let ticket = self.ticket();
@@ -87,13 +86,13 @@ impl EventCount {
         self.waiters.fetch_sub(1, SeqCst);
     }
 
-    /// Wakes all waiters. Costs no system call without any.
+    /// Wakes all waiters. Needs no system call if there are none.
     pub fn signal(&self) {
         self.signal_some(u32::MAX >> 1);
     }
 
-    /// Wakes at most `count` of those who wait, longest waiting first: for when no more of them could go on. The others sleep on,
-    /// so somebody has to signal again for as long as [`EventCount::waiting`] says that there are any.
+    /// Wakes at most `count` waiters, longest waiting first, for an event that lets no more of them proceed. The others sleep on, so a process must
+    /// signal again as long as [`EventCount::waiting`] is not 0.
     pub fn signal_some(&self, count: u32) {
         self.generation.fetch_add(1, SeqCst);
         if self.waiters.load(SeqCst) > 0 {
@@ -101,14 +100,14 @@ impl EventCount {
         }
     }
 
-    /// How many wait right now.
+    /// Number of processes waiting now.
     pub fn waiting(&self) -> u32 {
         self.waiters.load(SeqCst)
     }
 }
 
 shared_struct! {
-    /// A mutual exclusion: 0 free, 1 held, 2 held and somebody may be waiting (U. Drepper, "Futexes are tricky", mutex 2).
+    /// A mutual exclusion: 0 free, 1 held, 2 held with possible waiters (U. Drepper, "Futexes are tricky", mutex 2).
     pub struct Latch {
         word: AtomicU32,
     }
@@ -158,15 +157,15 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A writer has the frame or waits for its readers to leave; the other bits count the readers.
+/// Set if a writer has the frame or waits for its readers to leave; the other bits count the readers.
 const WRITER: u32 = 1 << 31;
 
 shared_struct! {
-    /// Many readers or one writer. A writer waits for the readers that came before it and for no others: who comes later queues up
-    /// at the gate, which lets them in one after the other, so that nobody is woken in vain.
+    /// Many readers or one writer. A writer waits only for the readers that came before it: later processes queue at the gate, which admits them one
+    /// after the other, so nobody is woken in vain.
     pub(super) struct RwLatch {
         state: AtomicU32,
-        /// Held by the writer from before it waits for readers until it is done, so the `WRITER` bit is set only while it is held.
+        /// The writer holds the gate from before it waits for readers until it is done, so `WRITER` is set only while the gate is held.
         gate: Latch,
         /// The writer sleeps here until the last reader has left.
         drained: EventCount,
@@ -270,7 +269,7 @@ mod tests {
         assert_eq!(child.wait().unwrap(), Exit::Status(0));
     }
 
-    /// Sleeps in small steps until `condition`: what a test looks at has no event of its own.
+    /// Sleeps in small steps until `condition` is true, for conditions without an event.
     fn until(condition: impl Fn() -> bool) {
         while !condition() {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -302,7 +301,7 @@ mod tests {
                 })
                 .unwrap()
             });
-            // Both are at the gate, or have got past the writer.
+            // Both are at the gate, or have passed the writer.
             until(|| latch.gate.word.load(SeqCst) == 2 || order.load(SeqCst) > 0);
             latch.unlock_shared();
             for child in readers.into_iter().chain([writer]) {
@@ -325,7 +324,7 @@ mod tests {
                     while stop.load(SeqCst) == 0 {
                         latch.lock_shared();
                         let seen = inside.load(SeqCst);
-                        // With eight of them somebody is inside at any time, unless a writer keeps them out.
+                        // With eight readers, at least one is inside at any time unless a writer keeps them out.
                         std::thread::yield_now();
                         let same = inside.load(SeqCst) == seen;
                         latch.unlock_shared();
@@ -367,7 +366,7 @@ mod tests {
                 .unwrap()
             })
             .collect();
-        // Counted as waiting is not yet asleep: a late process sees the new generation, looks once more, and may take the token.
+        // A waiting process may not be asleep yet: it sees the new generation, checks once more, and may take the token.
         until(|| event.waiting() == 10);
         for left in (0..10).rev() {
             tokens.store(1, SeqCst);
@@ -378,7 +377,7 @@ mod tests {
         for c in children {
             assert_eq!(c.wait().unwrap(), Exit::Status(0));
         }
-        // Woken all together they would have looked 10 + 10 + 9 + … + 1 = 65 times.
+        // If all were woken together, they would check 10 + 10 + 9 + … + 1 = 65 times.
         assert!(looked.load(SeqCst) < 40, "{}", looked.load(SeqCst));
     }
 
@@ -395,7 +394,7 @@ mod tests {
                 fork_child(|| {
                     there.fetch_add(1, SeqCst);
                     latch.lock_exclusive();
-                    // The frame is held across a sleep, as while a block is read into it.
+                    // The frame is held across a sleep, as it is while a block is read into it.
                     std::thread::sleep(std::time::Duration::from_micros(100));
                     latch.unlock_exclusive();
                     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
@@ -411,7 +410,7 @@ mod tests {
         for c in children {
             assert_eq!(c.wait().unwrap(), Exit::Status(0));
         }
-        // One or two each to get in and one for the sleep. Woken all at every turn they would wake each other some thousand times.
+        // Each needs one or two switches to get in and one for the sleep. If all were woken each time, there would be thousands.
         let all: u64 = switches.iter().map(|s| s.load(SeqCst)).sum();
         assert!(all < 6 * PROCESSES as u64, "{all} switches");
     }
@@ -421,7 +420,7 @@ mod tests {
         static SEEN: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
         let segment = Segment::new(4096).unwrap();
         let (latch, frame, gate) = (segment.one::<Latch>(), segment.one::<RwLatch>(), segment.one::<EventCount>());
-        // In a process of its own: an observer is there for good.
+        // In a separate process, because an observer is permanent.
         let observed = fork_child(|| {
             observe(|what, sleep| {
                 SEEN[what as usize].fetch_add(1, SeqCst);

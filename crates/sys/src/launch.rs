@@ -1,7 +1,7 @@
-//! Starting a program and taking stock of what it used, which rustix has no safe forms of: `clone3` into a control group, `wait4`.
+//! Starts a program and accounts for its resource use, with calls that rustix does not offer safely: `clone3` into a control group, `wait4`.
 //!
-//! Invariant: the program gets standard input from nowhere, the two outputs given, no other descriptor of ours, the default signal
-//! dispositions and a process group of its own; and the kernel kills it when the thread that started it ends.
+//! Invariant: the program gets an empty standard input, the two given outputs, no other descriptor of this process, default signal dispositions and a
+//! process group of its own; and the kernel kills it when the thread that started it ends.
 
 use std::ffi::CString;
 use std::io;
@@ -11,9 +11,9 @@ use rustix::process::{Pid, PidfdFlags};
 
 use super::process::Exit;
 
-/// A program to be started, everything allocated before.
+/// A program to start; everything is allocated in advance.
 pub struct Program {
-    /// Where it lies; no search is made.
+    /// Its path; there is no search.
     pub path: CString,
     pub argv: Vec<CString>,
     /// `NAME=VALUE`.
@@ -21,32 +21,32 @@ pub struct Program {
     pub dir: CString,
 }
 
-/// A program that runs, as its parent sees it. It is reaped by [`reap`], by its number or with all children.
+/// A running program, as its parent sees it. It is reaped by [`reap`], by its number or with all children.
 pub struct RunningProgram {
     pub pid: Pid,
     /// Becomes readable when it ends.
     pub end: OwnedFd,
 }
 
-/// What a process and the descendants that it has waited for used.
+/// The resources used by a process and by the descendants that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time.
     pub user_ns: u64,
     pub system_ns: u64,
-    /// The most memory that any one process of them had resident.
+    /// The largest resident memory of any of these processes.
     pub max_rss_bytes: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
-    /// From and to block devices.
+    /// Bytes read from and written to block devices.
     pub read_bytes: u64,
     pub written_bytes: u64,
 }
 
 impl Usage {
-    /// Both together.
+    /// The sum of both.
     pub fn and(self, other: Usage) -> Usage {
         Usage {
             user_ns: self.user_ns + other.user_ns,
@@ -62,7 +62,7 @@ impl Usage {
     }
 
     fn of(usage: &libc::rusage) -> Usage {
-        /// What the kernel counts block I/O in, getrusage(2).
+        /// The unit of block I/O in getrusage(2).
         const SECTOR: u64 = 512;
         let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
         let count = |n: libc::c_long| n.max(0) as u64;
@@ -80,7 +80,7 @@ impl Usage {
     }
 }
 
-/// What all children of this process that were waited for have used, and theirs.
+/// The resources used by all children of this process that were waited for, and by their waited-for descendants.
 pub fn children_usage() -> Usage {
     // SAFETY: a structure of integers, for which all zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -89,13 +89,14 @@ pub fn children_usage() -> Usage {
     Usage::of(&usage)
 }
 
-/// CPU time in nanoseconds, user and system, of all children of this process that were waited for, and of theirs.
+/// CPU time in nanoseconds, user and system, of all children of this process that were waited for, and of their waited-for descendants.
 pub fn children_cpu_ns() -> u64 {
     let usage = children_usage();
     usage.user_ns + usage.system_ns
 }
 
-/// Forks a process that outlives the thread that forked it, in a session of its own: one that is to tidy up after its parent's death. It runs `body` and exits with the status it returns (101 if it panics). To be called from a single-threaded process.
+/// Forks a process that outlives the thread that forked it, in a session of its own: one that is to tidy up after its parent's death. It runs `body`
+/// and exits with the status it returns (101 if it panics). To be called from a single-threaded process.
 pub fn fork_guard(body: impl FnOnce() -> i32) -> io::Result<Pid> {
     // SAFETY: fork copies this thread alone, and the caller has no other. The child never returns from here.
     match unsafe { libc::fork() } {
@@ -110,10 +111,10 @@ pub fn fork_guard(body: impl FnOnce() -> i32) -> io::Result<Pid> {
 }
 
 impl Program {
-    /// Starts it with these outputs, in the control group that the descriptor (of its folder) stands for.
+    /// Starts it with these outputs, in the control group whose folder the descriptor refers to.
     ///
     /// # Errors
-    /// The system has no process left, or the program or its folder cannot be used: then as `execve` and `chdir` say.
+    /// The system has no process left, or the program or its folder cannot be used; then the error is that of `execve` or `chdir`.
     pub fn start(
         &self,
         stdout: BorrowedFd<'_>,
@@ -139,7 +140,7 @@ impl Program {
         };
         drop(failed_in);
         let mut error = [0; 4];
-        // Ends without a byte when the program has been executed.
+        // The read ends without a byte when the program has been executed.
         if let Ok(4) = rustix::io::retry_on_intr(|| rustix::io::read(&failed, &mut error)) {
             reap(Some(pid))?;
             return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)));
@@ -149,13 +150,13 @@ impl Program {
     }
 }
 
-/// Where a child that cannot become its program says why.
+/// The descriptor on which a child reports why it cannot execute its program.
 const FAILED: libc::c_int = 3;
 
 /// Of `linux/sched.h`, since 5.7.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// `fork`, into a control group if one is given: a process that moves there later would wait for the kernel's grace periods.
+/// `fork`, into a control group if one is given: moving the process later would wait for a grace period of the kernel.
 fn clone_into(cgroup: Option<BorrowedFd<'_>>) -> io::Result<libc::pid_t> {
     let Some(cgroup) = cgroup else {
         // SAFETY: the caller's child makes system calls only, until it executes or exits.
@@ -172,7 +173,7 @@ fn clone_into(cgroup: Option<BorrowedFd<'_>>) -> io::Result<libc::pid_t> {
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid as libc::pid_t) }
 }
 
-/// In the child: sets up what the program gets and executes it. Returns the error number if that fails.
+/// In the child: sets up the program's environment and executes it. Returns the error number if that fails.
 fn become_program(
     path: &CString,
     argv: &[*const libc::c_char],
@@ -187,9 +188,9 @@ fn become_program(
         if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::getppid() != parent {
             super::process::exit_now(127);
         }
-        // Not a session: the kernel's autogroups would put each run behind all others that wait for a CPU.
+        // Not a session: the kernel's autogroups would put each run behind all other processes that wait for a CPU.
         libc::setpgid(0, 0);
-        // Above all targets first, so that none is overwritten before it was copied.
+        // First to numbers above all targets, so that none is overwritten before it is copied.
         let mut high = [0; 4];
         for (to, from) in high.iter_mut().zip(fds) {
             *to = libc::fcntl(from, libc::F_DUPFD_CLOEXEC, 16);
@@ -218,7 +219,7 @@ fn become_program(
     last()
 }
 
-/// Waits for a child (any, if none is given) to end and reaps it: which, how it ended and what it used.
+/// Waits for a child (any child, if none is given) to end and reaps it; returns its number, exit and resource use.
 ///
 /// # Errors
 /// `ECHILD` if there is no such child.
@@ -230,7 +231,7 @@ pub fn reap(child: Option<Pid>) -> io::Result<(Pid, Exit, Usage)> {
     }
 }
 
-/// The same without waiting: `None` while no such child has ended.
+/// [`reap`] without waiting: `None` while no such child has ended.
 ///
 /// # Errors
 /// As [`reap`].

@@ -1,5 +1,5 @@
-//! The only unsafe code: system calls that rustix has no safe form of, shared memory, port I/O. Above it, load generation ([`load`]) and
-//! network namespaces ([`network`]).
+//! The only unsafe code: system calls without a safe form in rustix, shared memory, port I/O. Above it, load generation ([`load`]) and network
+//! namespaces ([`network`]).
 
 pub mod async_io;
 pub mod broadcast;

@@ -1,7 +1,7 @@
-//! Memory mappings whose page faults are to be measured.
+//! Memory mappings for measuring page faults.
 //!
-//! Invariant: the bytes are only ever read and written one at a time through volatile accesses, so no reference to memory that
-//! the kernel may take away or protect ever exists.
+//! Invariant: bytes are only read and written one at a time through volatile accesses, so there is never a reference to memory that the kernel may
+//! take away or protect.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,16 +10,16 @@ use std::ptr::NonNull;
 /// Bytes of a page on x86-64.
 pub const PAGE: usize = 4096;
 
-/// What an anonymous mapping is backed by.
+/// What backs an anonymous mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Zeroed pages of this process alone.
+    /// Zeroed pages private to this process.
     Private,
     /// Pages of a nameless shared-memory file.
     Shared,
 }
 
-/// A mapping none of whose pages is populated when it is made. Unmapped when dropped.
+/// A mapping without populated pages at first. Unmapped when dropped.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -37,7 +37,7 @@ impl Mapping {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE, sharing | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// The first `len` bytes of a file, shared, for reading. Reading behind the file's end is a bus error.
+    /// The first `len` bytes of a file, shared, for reading. Reading beyond the file's end is a bus error.
     pub fn file(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         Self::map(len, libc::PROT_READ, libc::MAP_SHARED, fd.as_raw_fd())
     }
@@ -52,7 +52,7 @@ impl Mapping {
         Ok(Self { base, len, writable: protection & libc::PROT_WRITE != 0 })
     }
 
-    /// Asks for small pages, so that each touched page is a fault of its own. A kernel without huge pages has nothing to refuse.
+    /// Disables huge pages, so that each touched page is a separate fault. A kernel without huge pages cannot refuse.
     pub fn no_huge_pages(&self) -> io::Result<()> {
         // SAFETY: advice on this value's own mapping; changes no content.
         match unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_NOHUGEPAGE) } {
@@ -64,8 +64,7 @@ impl Mapping {
         }
     }
 
-    /// Takes the right to write away from all pages. The next write to each is a protection fault; see
-    /// [`WriteFaults`](super::signal::WriteFaults).
+    /// Makes all pages read-only. The next write to each is a protection fault; see [`WriteFaults`](super::signal::WriteFaults).
     pub fn protect(&self) -> io::Result<()> {
         // SAFETY: this value's own mapping, to which no reference exists.
         match unsafe { libc::mprotect(self.base.as_ptr().cast(), self.len, libc::PROT_READ) } {

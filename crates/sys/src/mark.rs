@@ -1,7 +1,7 @@
-//! Marks in the instruction stream: what the exact profile's plugin looks for (crates/profile), and nothing to anybody else. Where samples are taken
-//! instead, a mark is also written down with its time.
+//! Marks in the instruction stream, which the exact profile's plugin looks for (crates/profile); they have no other effect. If samples are taken
+//! instead, a mark is also recorded with its time.
 //!
-//! Invariant: unless [`arm`] was called a mark is a NOP, a load and a jump not taken, the same in every trial.
+//! Invariant: unless [`arm`] was called, a mark is a NOP, a load and a jump not taken, the same in every trial.
 
 use std::arch::asm;
 use std::io;
@@ -16,16 +16,16 @@ const BEGIN: u64 = u64::from_le_bytes(Mark::Begin.instruction());
 const END: u64 = u64::from_le_bytes(Mark::End.instruction());
 const CUT: u64 = u64::from_le_bytes(Mark::Cut.instruction());
 
-/// What is measured begins here.
+/// Begins a measured span.
 #[inline(always)]
 pub fn begin() {
-    // Outside of what is counted, here as at the end.
+    // Outside the counted span, as at the end.
     stamp(Mark::Begin);
     // SAFETY: a NOP; it is not moved over accesses to memory.
     unsafe { asm!(".quad {}", const BEGIN, options(nostack, preserves_flags)) };
 }
 
-/// What is measured ends here; another span may begin.
+/// Ends a measured span; another may begin.
 #[inline(always)]
 pub fn end() {
     // SAFETY: as above.
@@ -33,7 +33,7 @@ pub fn end() {
     stamp(Mark::End);
 }
 
-/// What the spans since the last cut have measured is one window.
+/// Ends a window, which consists of the spans since the last cut.
 #[inline(always)]
 pub fn cut() {
     // SAFETY: as above.
@@ -41,16 +41,16 @@ pub fn cut() {
     stamp(Mark::Cut);
 }
 
-/// Marks that are written down, at most: half a million spans, in memory that is not there before it is touched.
+/// Most recorded marks: half a million spans, in memory that is populated only when touched.
 const MOST: usize = 1 << 20;
 
-/// Where marks are written down: a count, then words of a time in nanoseconds times four and the mark.
+/// The recorded marks: a count, then one word each, the time in nanoseconds times four plus the mark.
 static STAMPS: AtomicPtr<SharedMemory> = AtomicPtr::new(std::ptr::null_mut());
 
-/// From now on marks are written down, by this process and all that it forks.
+/// From now on, this process and all processes that it forks record their marks.
 ///
 /// # Errors
-/// If there is no memory for them.
+/// There is no memory for them.
 pub fn arm() -> io::Result<()> {
     let stamps = Box::leak(Box::new(SharedMemory::new(8 * (1 + MOST))?));
     STAMPS.store(stamps, Ordering::Release);
@@ -77,7 +77,7 @@ fn write(stamps: *const SharedMemory, mark: Mark) {
     }
 }
 
-/// What was marked since [`arm`], with the nanoseconds of `CLOCK_MONOTONIC`, in order; `None` if there were too many, or none are written down.
+/// The marks since [`arm`], with the nanoseconds of `CLOCK_MONOTONIC`, in order; `None` if there were too many or none are recorded.
 pub fn written() -> Option<Vec<(Mark, u64)>> {
     let stamps = STAMPS.load(Ordering::Acquire);
     // SAFETY: null, or leaked in `arm`.
@@ -95,7 +95,7 @@ pub fn written() -> Option<Vec<(Mark, u64)>> {
 mod tests {
     use super::*;
 
-    /// Whether the machine code of this program has `mark` in it: what was translated otherwise would never be found.
+    /// Whether this program's machine code contains `mark`: a different encoding would never be found.
     fn has(mark: Mark) -> bool {
         let program = std::fs::read("/proc/self/exe").unwrap();
         program.windows(8).any(|bytes| bytes == mark.instruction())
@@ -109,7 +109,7 @@ mod tests {
         assert!([Mark::Begin, Mark::End, Mark::Cut].into_iter().all(has));
     }
 
-    /// In a process of its own: the marks of other tests are written down by nobody.
+    /// In a separate process, so that the marks of other tests are not recorded.
     #[test]
     fn marks_of_forked_children_are_written_down_in_order() {
         let child = crate::process::fork_child(|| {

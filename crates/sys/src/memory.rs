@@ -1,7 +1,7 @@
-//! Kinds of memory that processes can share, and how each is asked of the kernel.
+//! Kinds of memory that processes can share, and how each is obtained from the kernel.
 //!
-//! Invariant: nothing outlives the processes that have it mapped, however they end: no name, no key, no file is left behind,
-//! but a file that the caller gave and keeps.
+//! Invariant: nothing outlives the processes that have it mapped, however they end: no name, no key and no file is left behind, except a file that
+//! the caller provides and keeps.
 
 use std::fmt;
 use std::io;
@@ -10,15 +10,15 @@ use std::ptr::NonNull;
 
 /// Bytes of a base page on x86-64.
 pub const BASE_PAGE: u64 = 4096;
-/// Bytes of a transparent huge page on x86-64: what one entry of the second level of the page table maps.
+/// Bytes of a transparent huge page on x86-64: the memory mapped by one entry of the second level of the page table.
 pub const PMD_PAGE: u64 = 2 << 20;
 
-/// What kind of memory a shared segment is.
+/// The kind of memory of a shared segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Anonymous shared mapping of base pages.
     Mmap,
-    /// The same with `MADV_HUGEPAGE`.
+    /// An anonymous shared mapping with `MADV_HUGEPAGE`.
     Thp,
     /// System V shared memory of base pages.
     Sysv,
@@ -31,7 +31,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    /// Bytes of the pages that the kernel has to set aside beforehand, if it has to.
+    /// The size of the pages that the kernel must reserve in advance, if any.
     pub fn reserved_page(self) -> Option<u64> {
         match self {
             Memory::Mmap | Memory::Thp | Memory::Sysv => None,
@@ -39,7 +39,7 @@ impl Memory {
         }
     }
 
-    /// Bytes of memory that one entry of a page table is to map.
+    /// The bytes that one page table entry is meant to map.
     pub fn page(self) -> u64 {
         match self {
             Memory::Mmap | Memory::Sysv => BASE_PAGE,
@@ -62,7 +62,7 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Bytes of a page as people write them, such as `2M`.
+/// A page size as people write it, such as `2M`.
 pub struct PageSize(pub u64);
 
 impl fmt::Display for PageSize {
@@ -75,22 +75,21 @@ impl fmt::Display for PageSize {
     }
 }
 
-/// A mapping as the kernel gave it.
+/// A mapping obtained from the kernel.
 #[derive(Debug)]
 pub(super) struct Mapped {
     pub base: NonNull<u8>,
     pub len: usize,
-    /// Attached by `shmat`, so to be detached by `shmdt`.
+    /// Attached by `shmat`, so it must be detached by `shmdt`.
     attached: bool,
 }
 
 impl Mapped {
-    /// At least `len` zeroed bytes of `memory`, readable and writable, rounded up to whole pages. `file` is the file on a
-    /// hugetlbfs, whose length is set; for the other kinds there is none.
+    /// At least `len` zeroed bytes of `memory`, readable and writable, rounded up to whole pages. `file` is the file on a hugetlbfs, whose length is
+    /// set; the other kinds need none.
     ///
     /// # Errors
-    /// What the kernel says: `ENOMEM` (for `shmget` also `ENOSPC`) if not enough huge pages are free, `EINVAL` if it has none of
-    /// that size.
+    /// The kernel's error: `ENOMEM` (for `shmget` also `ENOSPC`) if not enough huge pages are free, `EINVAL` if there are none of that size.
     pub fn new(memory: Memory, len: usize, file: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let len = len.next_multiple_of(memory.page() as usize);
         let mapped = match memory {
@@ -102,9 +101,9 @@ impl Mapped {
             Memory::Hugetlbfs(_) => Self::file(len, file.ok_or(io::ErrorKind::InvalidInput)?)?,
         };
         match memory {
-            // A machine may be set to use huge pages wherever it can: then these are not what was asked for.
+            // A machine may be configured to use huge pages wherever possible, which was not requested here.
             Memory::Mmap | Memory::Sysv => match mapped.advise(libc::MADV_NOHUGEPAGE) {
-                // A kernel without transparent huge pages has nothing to refuse.
+                // A kernel without transparent huge pages cannot refuse.
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
                 other => other?,
             },
@@ -118,7 +117,7 @@ impl Mapped {
         Self::map(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// The first `len` bytes of a file that is to outlive who maps it; it is made that long.
+    /// The first `len` bytes of a file that outlives its mappings; the file is extended to that length.
     pub fn of_file(len: usize, file: BorrowedFd<'_>) -> io::Result<Self> {
         rustix::fs::ftruncate(file, len as u64)?;
         Self::map(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, 0, file.as_raw_fd())
@@ -139,7 +138,7 @@ impl Mapped {
         Ok(Self { base, len, attached: false })
     }
 
-    /// An anonymous mapping that begins at a multiple of a huge page: anywhere else the kernel could use none at its edges.
+    /// An anonymous mapping aligned to a huge page: otherwise the kernel could not use huge pages at its edges.
     fn aligned(len: usize) -> io::Result<Self> {
         let page = PMD_PAGE as usize;
         let mut room = Self::map(std::ptr::null_mut(), len + page, libc::PROT_NONE, libc::MAP_ANONYMOUS, -1)?;
@@ -149,7 +148,7 @@ impl Mapped {
         let base = unsafe { start.add(before) };
         let flags = libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         let mapped = Self::map(base.cast(), len, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
-        // From here on the room is what is left of it before and behind the new mapping.
+        // From here on `room` is the part before the new mapping, and the part behind it is unmapped.
         room.len = before;
         // SAFETY: within the room (see above).
         let behind = unsafe { base.add(len) };
@@ -168,7 +167,7 @@ impl Mapped {
         // SAFETY: attaches the new segment at an address of the kernel's choice.
         let base = unsafe { libc::shmat(id, std::ptr::null(), 0) };
         let attached = if base as isize == -1 { Err(io::Error::last_os_error()) } else { Ok(base) };
-        // Removed at once: it lives on for as long as somebody has it attached, and no longer, even after SIGKILL.
+        // Removed at once: it lives only while a process has it attached, even after SIGKILL.
         // SAFETY: the segment made above; IPC_RMID takes no buffer.
         if unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) } < 0 {
             return Err(io::Error::last_os_error());
@@ -201,7 +200,7 @@ impl Drop for Mapped {
     }
 }
 
-/// The page's size as mmap and shmget want it: its binary logarithm, shifted.
+/// The page's size in the format of mmap and shmget: its binary logarithm, shifted.
 fn size_flag(page: u64, shift: i32) -> i32 {
     (page.trailing_zeros() as i32) << shift
 }
@@ -230,12 +229,12 @@ mod tests {
         let ours = || {
             let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
             let pid = std::process::id().to_string();
-            // Columns: key, shmid, perms, size, cpid (who made it), …
+            // Columns: key, shmid, perms, size, cpid (the creator), …
             table.lines().filter(|l| l.split_whitespace().nth(4) == Some(&pid)).map(str::to_owned).collect::<Vec<_>>()
         };
         let mapped = Mapped::new(Memory::Sysv, 3 * 1234 * 4096, None).unwrap();
         let segment = ours().into_iter().find(|l| l.contains(" 15163392 ")).expect("is attached");
-        // The third column: 1000 (SHM_DEST) tells that it goes when the last process detaches.
+        // The third column: 1000 (SHM_DEST) shows that the segment disappears when the last process detaches.
         assert_eq!(segment.split_whitespace().nth(2), Some("1600"), "{segment}");
         drop(mapped);
         assert!(!ours().iter().any(|l| l.contains(" 15163392 ")));

@@ -1,31 +1,31 @@
-//! The NUMA memory policy of a thread, which what it starts inherits.
+//! The NUMA memory policy of a thread, which its children inherit.
 //!
-//! Invariant: what is read back is what the kernel keeps, not what was asked for.
+//! Invariant: the value read back is what the kernel stores, not what was requested.
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// Where pages come from (set_mempolicy(2)).
+/// The nodes that pages come from (set_mempolicy(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The kernel's own: the node of the CPU that touches a page first, and balancing may move it.
+    /// The kernel's default: the node of the CPU that touches a page first; balancing may move the page.
     Default,
-    /// One node, others when it is full.
+    /// One node; others when it is full.
     Preferred,
-    /// These nodes and no others.
+    /// Only these nodes.
     Bind,
     /// These nodes in turn.
     Interleave,
-    /// The node of the CPU that touches a page first; balancing leaves it there.
+    /// The node of the CPU that touches a page first; balancing leaves the page there.
     Local,
-    /// These nodes in turn, each as often as its weight says.
+    /// These nodes in turn, each as often as its weight.
     WeightedInterleave,
 }
 
 impl Mode {
-    /// `linux/mempolicy.h`; libc does not have the last one everywhere.
+    /// From `linux/mempolicy.h`; not every libc has the last one.
     fn number(self) -> i32 {
         match self {
             Mode::Default => libc::MPOL_DEFAULT,
@@ -39,13 +39,13 @@ impl Mode {
 }
 
 const BITS: usize = u64::BITS as usize;
-/// Nodes that x86-64 kernels can have (`CONFIG_NODES_SHIFT` is 10 at most).
+/// Most nodes of x86-64 kernels (`CONFIG_NODES_SHIFT` is at most 10).
 pub const NODES: usize = 1024;
 
 /// Sets the policy of this thread.
 ///
 /// # Errors
-/// `InvalidInput` for a mode that this kernel has not, or nodes without memory; `PermissionDenied` where a container forbids it.
+/// `InvalidInput` for a mode that this kernel does not have, or nodes without memory; `PermissionDenied` where a container forbids it.
 pub fn set(mode: Mode, nodes: &[u32]) -> io::Result<()> {
     let mut mask = [0_u64; NODES / BITS];
     for node in nodes {
@@ -66,7 +66,7 @@ pub fn set(mode: Mode, nodes: &[u32]) -> io::Result<()> {
 /// Those of get_mempolicy(2).
 pub fn is(mode: Mode, nodes: &[u32]) -> io::Result<bool> {
     let (number, got) = get()?;
-    // Kernels before 5.14 keep `local` as a preference for no node in particular.
+    // Kernels before 5.14 store `local` as a preference for no particular node.
     let local = mode == Mode::Local && number == libc::MPOL_PREFERRED && got.is_empty();
     Ok(local || number == mode.number() && got == nodes)
 }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::testing::skipped;
 
-    /// Of a thread of its own, which ends with the test.
+    /// Runs `test` in a separate thread, so that its policy ends with the test.
     fn alone<T: Send>(test: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(test).join().unwrap())
     }
@@ -109,7 +109,7 @@ mod tests {
                 [(Mode::Interleave, &[0][..]), (Mode::Bind, &[0]), (Mode::Preferred, &[0]), (Mode::Local, &[])]
             {
                 match set(mode, nodes) {
-                    // A container may leave it to those with CAP_SYS_NICE.
+                    // A container may restrict it to processes with CAP_SYS_NICE.
                     Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                         return skipped("policies of memory", e);
                     }

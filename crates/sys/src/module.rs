@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Loads the (uncompressed) module in `file` with `parameters`. A module that is already there is no error.
+/// Loads the (uncompressed) module in `file` with `parameters`. A module that is already loaded is not an error.
 ///
 /// # Errors
 /// Those of finit_module(2).

@@ -1,4 +1,4 @@
-//! What is mounted where.
+//! The mount table.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +8,15 @@ use std::path::Path;
 pub struct Mount {
     /// The type of the file system.
     pub kind: String,
-    /// What was mounted: a device's path, or whatever the file system calls itself.
+    /// The mounted source: a device's path, or the file system's own name.
     pub source: String,
 }
 
-/// The mount that `path` lies on.
+/// The mount that contains `path`.
 pub fn of(path: &Path) -> Option<Mount> {
     let at = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    // proc(5): … root, mount point (octal escapes), options, then ` - `, type and source. A later line lies on top of an earlier one.
+    // proc(5): … root, mount point (octal escapes), options, then ` - `, type and source. A later line covers an earlier one.
     let parsed = mounts.lines().filter_map(|line| {
         let (left, right) = line.split_once(" - ")?;
         let point = left.split(' ').nth(4)?.replace("\\040", " ");

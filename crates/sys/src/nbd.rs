@@ -1,4 +1,4 @@
-//! A network block device (nbd) whose server is a process of the same machine.
+//! A network block device (nbd) whose server is a process on the same machine.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -18,7 +18,7 @@ fn ioctl(device: BorrowedFd<'_>, request: u32, value: u64) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes `device` (a `/dev/nbdN`) one of `blocks` blocks of `block_bytes`, whose requests go over `socket`, a stream.
+/// Makes `device` (a `/dev/nbdN`) a device of `blocks` blocks of `block_bytes`, whose requests go over the stream `socket`.
 ///
 /// # Errors
 /// Those of the ioctls, e.g. `EBUSY` for a device in use.
@@ -28,7 +28,7 @@ pub fn connect(device: BorrowedFd<'_>, socket: BorrowedFd<'_>, block_bytes: u64,
     ioctl(device, SET_SOCK, socket.as_raw_fd() as u64)
 }
 
-/// Keeps the device in service; returns when its socket is shut.
+/// Serves the device until its socket is shut down.
 ///
 /// # Errors
 /// Those of the ioctl.

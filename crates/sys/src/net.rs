@@ -14,7 +14,7 @@ pub fn interface_up(name: &str) -> io::Result<()> {
     ask(libc::SIOCSIFFLAGS as _, &request)
 }
 
-/// Gives the interface `address` in a network of this many bits. Needs CAP_NET_ADMIN.
+/// Gives the interface `address` in a network with a prefix of this many bits. Needs CAP_NET_ADMIN.
 ///
 /// # Errors
 /// Those of the ioctls, e.g. `ENODEV`.
@@ -52,12 +52,11 @@ fn ask(number: libc::Ioctl, request: &libc::ifreq) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Moves this process, which must be single-threaded, into a network of its own that consists of a loopback interface, up:
-/// nobody but its later children reaches what listens there. Without the right to (CAP_SYS_ADMIN) it becomes the owner of a
-/// user namespace first.
+/// Moves this process, which must be single-threaded, into a new network with only a loopback interface, up: only its later children can reach a
+/// server there. Without CAP_SYS_ADMIN, it first becomes the owner of a user namespace.
 ///
 /// # Errors
-/// Those of `unshare`, e.g. `EPERM` where user namespaces are switched off, and of bringing the interface up.
+/// Those of `unshare`, e.g. `EPERM` where user namespaces are disabled, and of bringing the interface up.
 pub fn own_loopback() -> io::Result<()> {
     use rustix::thread::UnshareFlags;
     // SAFETY: neither flag unshares the file table, on which the safety of file descriptors rests.

@@ -1,6 +1,6 @@
 //! Network namespaces, held by file descriptors.
 //!
-//! Invariant: a namespace is there as long as somebody holds it or lives in it, and no longer: it has no name that could be left behind.
+//! Invariant: a namespace exists as long as a process holds it or lives in it, and no longer: it has no name that could be left behind.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-/// Where the namespace of the calling thread is found.
+/// The namespace of the calling thread.
 const HERE: &str = "/proc/thread-self/ns/net";
 
 /// A network namespace.
@@ -18,19 +18,19 @@ const HERE: &str = "/proc/thread-self/ns/net";
 pub struct Namespace(OwnedFd);
 
 impl Namespace {
-    /// A new one: nothing is in it but a loopback interface, down. Needs CAP_SYS_ADMIN.
+    /// A new namespace that contains only a loopback interface, down. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// Those of `unshare`, e.g. `EPERM`.
     pub fn new() -> io::Result<Self> {
-        // A thread of its own goes there and ends; this one stays where it is.
+        // A separate thread enters it and ends; this one stays where it is.
         aside(|| {
             unshare(UnshareFlags::NEWNET)?;
             Self::here()
         })
     }
 
-    /// The one that the calling thread is in.
+    /// The namespace of the calling thread.
     ///
     /// # Errors
     /// /proc is not mounted.
@@ -38,7 +38,7 @@ impl Namespace {
         Self::open(Path::new(HERE))
     }
 
-    /// The one that a file of /proc stands for: `/proc/PID/ns/net`, or `/proc/PID/fd/N` of a process that holds it.
+    /// The namespace of a file of /proc: `/proc/PID/ns/net`, or `/proc/PID/fd/N` of a process that holds it.
     ///
     /// # Errors
     /// Those of `open`.
@@ -46,12 +46,12 @@ impl Namespace {
         Ok(Self(File::open(path)?.into()))
     }
 
-    /// Where other processes of this user can open it, as long as this one holds it.
+    /// The path at which other processes of this user can open it, as long as this process holds it.
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
 
-    /// Moves the calling thread there, and what it starts from then on. Needs CAP_SYS_ADMIN.
+    /// Moves the calling thread, and everything that it starts from then on, into the namespace. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// Those of `setns`.
@@ -59,18 +59,18 @@ impl Namespace {
         Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// Does `work` there, with /sys and /proc/sys/net as they are there, in a thread of its own. Needs CAP_SYS_ADMIN.
+    /// Does `work` in the namespace, with its /sys and /proc/sys/net, in a separate thread. Needs CAP_SYS_ADMIN.
     ///
     /// # Errors
     /// Those of `setns` and `mount`.
     pub fn visit<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         aside(|| {
-            // What is mounted here is seen by this thread alone. sysfs shows the network of the process that mounts it.
+            // Only this thread sees these mounts. sysfs shows the network of the process that mounts it.
             unshare(UnshareFlags::NEWNS)?;
             mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
             self.enter()?;
             match mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None) {
-                // That of this very network is mounted there already.
+                // The sysfs of this network is mounted there already.
                 Err(rustix::io::Errno::BUSY) | Ok(()) => Ok(work()),
                 Err(e) => Err(e.into()),
             }
@@ -89,7 +89,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(unsafe { rustix::thread::unshare_unsafe(flags) }?)
 }
 
-/// Runs `work` in a thread of its own and waits for it.
+/// Runs `work` in a separate thread and waits for it.
 fn aside<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
@@ -124,10 +124,10 @@ mod tests {
         assert_eq!(devices.iter().filter(|name| **name == *"lo").count(), 1, "{devices:?}");
         assert!(devices.iter().all(|name| !name.to_string_lossy().starts_with("eth")), "{devices:?}");
         assert_eq!(inode(Path::new(HERE)), before);
-        // Where it shows this network already, /sys is left as it is.
+        // If /sys shows this network already, it stays as it is.
         let own = Namespace::here().unwrap().visit(|| inode(Path::new(HERE))).unwrap();
         assert_eq!(own, before);
-        // Another process finds it by its path.
+        // Another process opens it by its path.
         let again = Namespace::open(&there.path()).unwrap();
         assert_eq!(again.visit(|| inode(Path::new(HERE))).unwrap(), inside);
     }

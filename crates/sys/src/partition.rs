@@ -1,4 +1,4 @@
-//! Partitions that the kernel is told of, without a table on the disk.
+//! Partitions announced to the kernel without a partition table on the disk.
 
 use std::ffi::{c_char, c_int, c_longlong, c_void};
 use std::io;
@@ -25,7 +25,7 @@ struct Partition {
     volume_name: [c_char; 64],
 }
 
-/// Gives `disk` a partition of that number, `length` bytes from `start` on; both in whole blocks of the disk.
+/// Adds a partition with this number to `disk`, `length` bytes from `start` on; both must be multiples of the disk's block size.
 ///
 /// # Errors
 /// Those of the ioctl, e.g. `EBUSY` for one that overlaps another.

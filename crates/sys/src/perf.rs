@@ -1,6 +1,6 @@
-//! Samples of what CPUs execute, and the kernel's own events: `perf_event_open`, one ring buffer for each CPU.
+//! Samples of executed code, and the kernel's own events: `perf_event_open`, one ring buffer for each CPU.
 //!
-//! Invariant: what is taken from a ring was written whole by the kernel before it was taken, and is taken once.
+//! Invariant: records are taken from a ring only after the kernel has written them completely, and only once.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,16 +9,16 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// What makes a CPU take a sample.
+/// What triggers a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// So many cycles, counted by the CPU itself; none pass while it halts. Sampled by an interrupt that nothing masks.
+    /// A number of cycles, counted by the CPU itself; none pass while it halts. The sampling interrupt cannot be masked.
     Cycles,
-    /// So many nanoseconds, by a timer of the kernel's. A sample waits for where interrupts are allowed.
+    /// A number of nanoseconds, by a kernel timer. A sample is delayed while interrupts are disabled.
     CpuClock,
 }
 
-/// The members of `perf_event_attr` up to its fifth version (linux/perf_event.h, 4.8): the kernel takes those that it does not find as 0.
+/// The members of `perf_event_attr` up to its fifth version (linux/perf_event.h, 4.8): the kernel treats missing members as 0.
 #[repr(C)]
 #[derive(Default)]
 struct Attr {
@@ -49,10 +49,10 @@ const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
 
-/// `sample_type` of every event here: instruction pointer, process and thread, time, CPU and call chain, which is also their order in a record.
+/// The `sample_type` of every event here: instruction pointer, process and thread, time, CPU and call chain, which is also their order in a record.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 5;
 
-/// What tracepoints add to it at the end: their own fields.
+/// Added at the end for tracepoints: their own fields.
 const RAW: u64 = 1 << 10;
 
 const DISABLED: u64 = 1;
@@ -73,17 +73,17 @@ const DISABLE: u64 = 0x2401;
 const SET_OUTPUT: u64 = 0x2405;
 const SET_FILTER: u64 = 0x4008_2406;
 
-/// Where `perf_event_mmap_page` has `data_head` and `data_tail`.
+/// The offsets of `data_head` and `data_tail` in `perf_event_mmap_page`.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 
 const PAGE: usize = 4096;
 
-/// Bytes of a ring: with its first page less than the 516 KiB that a user may lock for each CPU (`kernel.perf_event_mlock_kb`), and a second's worth
-/// of the deepest call chains.
+/// Bytes of a ring: with its first page, less than the 516 KiB that a user may lock for each CPU (`kernel.perf_event_mlock_kb`), and enough for a
+/// second of the deepest call chains.
 const DATA: usize = 64 * PAGE;
 
-/// Kernel functions of a tracepoint's call chain.
+/// Most kernel functions in a tracepoint's call chain.
 const DEPTH: u16 = 16;
 
 /// One of the kernel's own events.
@@ -91,9 +91,9 @@ const DEPTH: u16 = 16;
 pub struct Tracepoint<'a> {
     /// Its number in tracefs.
     pub id: u64,
-    /// Whether kernel functions that led to it are recorded.
+    /// Whether its kernel call chain is recorded.
     pub stack: bool,
-    /// What of its fields must hold for it to be recorded, in tracefs' language.
+    /// The condition on its fields under which it is recorded, in the language of tracefs.
     pub filter: Option<&'a CStr>,
 }
 
@@ -118,14 +118,14 @@ fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Cycles for each nanosecond that the calling thread runs, counted while `busy` works; an error if the CPU does not count them for us.
+/// Cycles for each nanosecond that the calling thread runs, counted while `busy` works; an error if the CPU cannot count them.
 pub fn cycles_per_ns(busy: impl FnOnce()) -> io::Result<f64> {
     let (kind, config) = Trigger::Cycles.event();
     let count = |kind, config| {
         let attr = Attr { kind, config, size: size_of::<Attr>() as u32, ..Attr::default() };
         open(&attr, 0, -1)
     };
-    // The second is the time that the thread has run.
+    // The second event is the thread's running time.
     let events = [count(kind, config)?, count(SOFTWARE, 1)?];
     busy();
     let mut values = [0.0; 2];
@@ -143,7 +143,7 @@ pub fn cycles_per_ns(busy: impl FnOnce()) -> io::Result<f64> {
 /// The samples of one CPU.
 #[derive(Debug)]
 pub struct Ring {
-    /// The first is the ring's own; the others write to it too.
+    /// The first event owns the ring; the others write to it too.
     events: Vec<OwnedFd>,
     base: NonNull<u8>,
     /// Bytes of data, a power of two.
@@ -155,11 +155,11 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Samples of all processes on `cpu`, one every `period` of `trigger`, with times of `CLOCK_MONOTONIC`; none is taken until
-    /// [`Ring::enable`]. Processes that are forked and programs that are mapped meanwhile are told of as well.
+    /// Samples of all processes on `cpu`, one every `period` of `trigger`, with times of `CLOCK_MONOTONIC`; sampling starts with [`Ring::enable`].
+    /// New processes and mappings are recorded as well.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` if this process may not look into others, `ENOENT` or `EOPNOTSUPP` if the machine has no such trigger.
+    /// `EACCES` or `EPERM` if this process may not observe others, `ENOENT` or `EOPNOTSUPP` if the machine does not have the trigger.
     pub fn new(trigger: Trigger, period: u64, cpu: u32) -> io::Result<Self> {
         let (kind, config) = trigger.event();
         let attr = Attr {
@@ -169,7 +169,7 @@ impl Ring {
             sample_period: period,
             sample_type: SAMPLE_TYPE,
             flags: DISABLED | MMAP | MMAP2 | COMM | COMM_EXEC | TASK | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID,
-            // Nobody waits for the ring: it is looked at from time to time.
+            // Nobody waits for the ring: it is read from time to time.
             wakeup_watermark: DATA as u32,
             clockid: libc::CLOCK_MONOTONIC,
             ..Attr::default()
@@ -177,11 +177,11 @@ impl Ring {
         Self::map(open(&attr, -1, cpu as i32)?, DATA)
     }
 
-    /// What happens of `points` on `cpu`, in any process: samples with their fields, in the order in which they happened, and processes that are
-    /// forked as [`Ring::new`] has it. The ring has `data` bytes, a power of two and whole pages.
+    /// The events of `points` on `cpu`, in any process: samples with their fields, in order, and new processes as in [`Ring::new`]. The ring has
+    /// `data` bytes, a power of two and whole pages.
     ///
     /// # Errors
-    /// As [`Ring::new`], and `EINVAL` for a filter that the kernel does not understand or an empty list.
+    /// As [`Ring::new`], and `EINVAL` for an invalid filter or an empty list.
     pub fn of_tracepoints(points: &[Tracepoint<'_>], cpu: u32, data: usize) -> io::Result<Self> {
         let mut ring: Option<Self> = None;
         for point in points {
@@ -233,7 +233,7 @@ impl Ring {
         self.events.iter().try_for_each(|event| control(event, DISABLE, 0))
     }
 
-    /// Appends what has been written since the last time: whole records.
+    /// Appends the whole records that were written since the last call.
     pub fn take(&mut self, to: &mut Vec<u8>) {
         let head = self.position(HEAD).load(Ordering::Acquire);
         for piece in pieces(self.tail, head, self.data).into_iter().filter(|piece| !piece.is_empty()) {
@@ -246,7 +246,7 @@ impl Ring {
                 std::ptr::copy_nonoverlapping(from, to[at..].as_mut_ptr(), piece.len());
             }
         }
-        // All has been read before the kernel may write there again.
+        // Everything has been read before the kernel may write there again.
         fence(Ordering::SeqCst);
         self.tail = head;
         self.position(TAIL).store(head, Ordering::Release);
@@ -273,7 +273,7 @@ fn control(event: &OwnedFd, request: u64, argument: usize) -> io::Result<()> {
     }
 }
 
-/// Where the bytes from `tail` to `head`, which count for ever, lie in a ring of `size` bytes: up to its end, and from its begin.
+/// The places of the bytes from `tail` to `head` (which only grow) in a ring of `size` bytes: up to its end, and from its beginning.
 fn pieces(tail: u64, head: u64, size: usize) -> [Range<usize>; 2] {
     let len = (head.saturating_sub(tail) as usize).min(size);
     let start = (tail % size as u64) as usize;
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Only where this process may: elsewhere the error says so.
+    /// Samples only if this process may; otherwise the error says so.
     #[test]
     fn a_ring_has_samples_or_says_that_it_may_not() {
         match Ring::new(Trigger::CpuClock, 1_000_000, 0) {

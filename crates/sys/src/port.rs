@@ -1,10 +1,10 @@
-//! x86 port I/O from user space: the guest's way to talk to QEMU's debug devices without a driver.
+//! x86 port I/O from user space: the way for a guest to talk to QEMU's debug devices without a driver.
 
 use std::arch::asm;
 use std::io;
 
-/// Writes `bytes` to `port`, one `outb` each. The permission is held only meanwhile: a process with an I/O bitmap pays for it at
-/// every context switch, and its children inherit it.
+/// Writes `bytes` to `port`, one `outb` each. The permission is held only during the call: a process with an I/O bitmap pays for it at every context
+/// switch, and its children inherit it.
 ///
 /// # Errors
 /// `EPERM` without CAP_SYS_RAWIO; the kernel's `ioperm` errors.

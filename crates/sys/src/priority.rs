@@ -1,18 +1,18 @@
-//! What a process gets ahead of others.
+//! The priority of a process over others.
 
 use std::io;
 
-/// Priority among real-time processes: above nothing else that is real-time.
+/// Priority among real-time processes: the lowest.
 const PRIORITY: libc::c_int = 1;
 
 /// `PR_SET_IO_FLUSHER` of `linux/prctl.h`.
 const IO_FLUSHER: libc::c_int = 57;
 
-/// Makes this process one that devices depend on: it runs as soon as it can (SCHED_FIFO, also its later threads), its memory is never swapped,
-/// and when memory is short it does not wait for the devices that wait for it (PR_SET_IO_FLUSHER, from Linux 5.6 on).
+/// Makes this process one on which devices depend: it runs as soon as it can (SCHED_FIFO, also its later threads), its memory is never swapped, and
+/// when memory is short it does not wait for the devices that wait for it (PR_SET_IO_FLUSHER, since Linux 5.6).
 ///
 /// # Errors
-/// Without the right to (root, or CAP_SYS_NICE, CAP_IPC_LOCK and CAP_SYS_RESOURCE).
+/// Missing permission (root, or CAP_SYS_NICE, CAP_IPC_LOCK and CAP_SYS_RESOURCE).
 pub fn serve_devices() -> io::Result<()> {
     before_all_others()?;
     rustix::mm::mlockall(
@@ -26,12 +26,12 @@ pub fn serve_devices() -> io::Result<()> {
     Ok(())
 }
 
-/// Has this thread, and those it starts, run as soon as they can and until they sleep (SCHED_FIFO).
+/// Makes this thread, and those that it starts, run as soon as they can and until they sleep (SCHED_FIFO).
 ///
 /// # Errors
-/// Without the right to (root, or CAP_SYS_NICE).
+/// Missing permission (root, or CAP_SYS_NICE).
 pub fn before_all_others() -> io::Result<()> {
-    // Its layout is Linux's own; musl's sched_param has more fields behind it.
+    // The kernel's layout; musl's sched_param has additional fields.
     #[repr(C)]
     struct Parameter {
         priority: libc::c_int,

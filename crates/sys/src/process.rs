@@ -1,4 +1,4 @@
-//! Child processes made by `fork`, which rustix has no safe form of.
+//! Child processes made by `fork`, which has no safe form in rustix.
 //!
 //! Invariant: a [`Child`] is reaped exactly once: by [`Child::wait`], by [`Child::try_wait`], or (killed first) when dropped.
 
@@ -58,7 +58,7 @@ impl Child {
         }
     }
 
-    /// How the child ended, or `None` if it still runs. Not to be called again once it has ended.
+    /// How the child ended, or `None` if it still runs. Must not be called again after it has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<Exit>> {
         self.reap(WaitOptions::NOHANG)
     }
@@ -71,7 +71,7 @@ impl Child {
         Ok(rustix::process::kill_process(self.pid, signal)?)
     }
 
-    /// Lets the child go its own way: the caller reaps it by other means, by its number or with all children.
+    /// Releases the child: the caller reaps it by other means, by its number or with all children.
     pub(super) fn leave(mut self) {
         self.reaped = true;
     }
@@ -87,7 +87,7 @@ impl Child {
             }
             Ok(None) | Err(rustix::io::Errno::INTR) => Ok(None),
             Err(e) => {
-                // ECHILD: somebody else has reaped it; its number may already be another process's.
+                // ECHILD: another caller has reaped it; its number may already belong to another process.
                 self.reaped = true;
                 Err(e.into())
             }
@@ -106,13 +106,11 @@ impl Drop for Child {
     }
 }
 
-/// Forks a child that runs `body` and exits with the status it returns (101 if it panics), without running any destructor or
-/// exit handler of the parent's. The child is killed when the thread that forked it ends, so a killed parent leaves no
-/// processes behind.
+/// Forks a child that runs `body` and exits with the status it returns (101 if it panics), without running any destructor or exit handler of the
+/// parent. The child is killed when the thread that forked it ends, so a killed parent leaves no processes behind.
 ///
-/// `body` should not print: a lock of the standard streams that another thread held at the fork stays held in the child. To be
-/// called from a single-threaded process, or (as the tests do) for a body that takes no lock but the allocator's, which musl
-/// hands over a fork in a usable state.
+/// `body` should not print: a lock of the standard streams that another thread held at the fork stays held in the child. Call it from a
+/// single-threaded process, or (as the tests do) with a body that takes no lock except the allocator's, which musl keeps usable across a fork.
 pub fn fork_child(body: impl FnOnce() -> i32) -> io::Result<Child> {
     let parent = rustix::process::getpid();
     fork(|| {
@@ -125,14 +123,14 @@ pub fn fork_child(body: impl FnOnce() -> i32) -> io::Result<Child> {
     })
 }
 
-/// Ends the process at once, all its threads included, without running any destructor or exit handler: for children made by
-/// [`fork_child`], which share what those would touch with their parent.
+/// Ends the process at once, with all its threads, without running any destructor: for children made by [`fork_child`], whose destructors would touch
+/// what they share with their parent.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: ends the process without running anything.
     unsafe { libc::_exit(status) }
 }
 
-/// Forks a child that does nothing but exit with status 0: what the cost of `fork` is measured with.
+/// Forks a child that only exits with status 0: for measuring the cost of `fork`.
 pub fn fork_exit() -> io::Result<Child> {
     fork(|| 0)
 }
@@ -148,14 +146,14 @@ fn fork(body: impl FnOnce() -> i32) -> io::Result<Child> {
     }
 }
 
-/// A program with its arguments, laid out for `execve` beforehand so that starting it costs nothing but the system calls.
+/// A program with its arguments, prepared for `execve` so that starting it costs only the system calls.
 pub struct Program {
     path: CString,
     argv: Vec<CString>,
 }
 
 impl Program {
-    /// `path` with `args` after its own name and an empty environment.
+    /// `path` with `args` after its own name, and an empty environment.
     pub fn new(path: &Path, args: &[&str]) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let mut argv = vec![path.clone()];

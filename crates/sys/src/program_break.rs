@@ -1,48 +1,48 @@
-//! The program break, moved to and fro: the oldest way to get memory.
+//! Moves the program break up and down: the oldest way to get memory.
 //!
-//! Invariant: between the first move and the last nothing is allocated and no other thread runs, and the break ends where it began; what an
+//! Invariant: between the first move and the last nothing is allocated and no other thread runs, and the break ends where it began; memory that an
 //! allocator keeps below it is never touched.
 
 use std::fs;
 use std::io;
 
-/// Bytes that the break moves up by at a time.
+/// Bytes by which the break moves up in one step.
 pub const PIECE: usize = 4096;
-/// Pieces given back at once, then taken again one by one.
+/// Pieces given back in one step, then taken again one by one.
 pub const PIECES: usize = 16;
-/// Bytes from one write to the next where pages are to be touched.
+/// Distance between writes in pages to be touched.
 const STRIDE: usize = 128;
-/// What is added to the break first, so that what is given back is never anybody else's.
+/// Added to the break first, so that only this memory is given back.
 const ROOM: usize = 1 << 20;
 
-/// What [`exercise`] has done.
+/// The result of [`exercise`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moves {
-    /// Times that the break was moved and found where it was to be, without the first and the last.
+    /// Successful moves of the break, without the first and the last.
     pub moves: u64,
     /// Bytes written and read back.
     pub touched: u64,
 }
 
-/// Takes 1 MiB, then `rounds` times gives [`PIECES`] pieces back and takes them again one after the other, writing to each (if it is to `touch`
-/// them) every 128 bytes; in the end everything is given back.
+/// Takes 1 MiB, then `rounds` times gives [`PIECES`] pieces back and takes them again one after the other, writing to each every 128 bytes if `touch`
+/// is set; finally gives everything back.
 ///
 /// # Errors
-/// Memory that the kernel does not give; a process with threads, which could allocate meanwhile.
+/// The kernel does not give the memory, or the process has several threads, which could allocate in the meantime.
 pub fn exercise(rounds: u64, touch: bool) -> io::Result<Moves> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
-            "Only a process of one thread can move its program break",
+            "Only a single-threaded process can move its program break",
         ));
     }
     let start = set(0)?;
     let result = up_and_down(start, rounds, touch);
     set(start)?;
-    result.map_err(|e| io::Error::new(e.kind(), "The kernel has not moved the program break to where it was to be"))
+    result.map_err(|e| io::Error::new(e.kind(), "The kernel did not move the program break to the requested address"))
 }
 
-/// Allocates nothing.
+/// Does not allocate.
 fn up_and_down(start: usize, rounds: u64, touch: bool) -> io::Result<Moves> {
     let top = start + ROOM;
     set(top)?;
@@ -62,7 +62,7 @@ fn up_and_down(start: usize, rounds: u64, touch: bool) -> io::Result<Moves> {
     Ok(done)
 }
 
-/// Moves the break to `address` (0 leaves it) and returns where it is.
+/// Moves the break to `address` (0 leaves it) and returns its position.
 fn set(address: usize) -> io::Result<usize> {
     // SAFETY: the callers move it between where it was and 1 MiB above, while nobody else moves it (single-threaded, nothing is allocated):
     // below `start` nothing is unmapped.
@@ -70,12 +70,12 @@ fn set(address: usize) -> io::Result<usize> {
     if address == 0 || is == address {
         Ok(is)
     } else {
-        // Without words: they would be allocated.
+        // Without a text, which would have to be allocated.
         Err(io::ErrorKind::OutOfMemory.into())
     }
 }
 
-/// Writes to the piece at `start` and counts what is there then.
+/// Writes to the piece at `start` and counts the bytes read back.
 fn write(start: usize) -> u64 {
     let mut found = 0;
     for at in (start..start + PIECE).step_by(STRIDE) {
@@ -100,7 +100,7 @@ mod tests {
             let before = set(0).unwrap();
             let plain = exercise(3, false).unwrap();
             let touched = exercise(3, true).unwrap();
-            // The allocator goes on as if nothing had been.
+            // The allocator still works.
             let kept: Vec<u64> = (0..100_000).collect();
             let right = plain == Moves { moves: 51, touched: 0 }
                 && touched == Moves { moves: 51, touched: 3 * 16 * 32 }

@@ -1,9 +1,9 @@
-//! Locks of a part of a file (`fcntl`), which rustix has no form of.
+//! Locks on a part of a file (`fcntl`), which rustix does not offer.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Locks this many bytes for writing, waiting until nobody else has locked any of them; or unlocks them. They belong to the process.
+/// Locks this many bytes for writing, waiting until no other process has locked any of them; or unlocks them. The locks belong to the process.
 ///
 /// # Errors
 /// Those of `fcntl`.

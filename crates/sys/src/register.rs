@@ -1,4 +1,4 @@
-//! Arithmetic that is done one operation at a time: values kept in a register of which the compiler knows nothing.
+//! Arithmetic that is done one operation at a time: values kept in a register and opaque to the compiler.
 //!
 //! Invariant: nothing here reads or writes memory.
 
@@ -6,8 +6,7 @@ use std::arch::asm;
 
 /// A number that fits a register.
 pub trait Register: Copy {
-    /// The same number, in a register, of which the compiler does not know any more what it is: what was computed is computed, what follows
-    /// cannot be folded into it.
+    /// The same number in a register, opaque to the compiler: earlier computations are carried out, and later ones cannot be folded into it.
     fn opaque(self) -> Self;
 }
 
@@ -30,8 +29,8 @@ register!(i16, reg, "/* {0:x} */"; i32, reg, "/* {0:e} */"; i64, reg, "/* {0:r} 
 pub trait Division: Register {
     const ONE: Self;
 
-    /// `rounds` times twelve divisions, each waiting for the one before: of `start` and of two ones, by the ones. Gives the three back, in
-    /// that order, as they were.
+    /// `rounds` times twelve divisions, each depending on the one before: of `start` and of two ones, by the ones. Returns the three unchanged, in
+    /// that order.
     fn chain(start: Self, rounds: u64) -> [Self; 3];
 }
 

@@ -1,7 +1,7 @@
-//! A child process in a root and name spaces of its own, as an unprivileged user, whether root or an ordinary user starts it.
+//! A child process with its own root and namespaces, as an unprivileged user, whether root or an ordinary user starts it.
 //!
-//! Invariant: what is mounted for the child is seen by nobody else and gone with it; the program never runs as root, and the kernel kills it when
-//! the thread that started it ends.
+//! Invariant: nobody else sees the child's mounts, which disappear with it; the program never runs as root, and the kernel kills it when the thread
+//! that started it ends.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -10,24 +10,23 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Nodes of `/dev` that the child sees; what the machine lacks, it lacks too.
+/// Nodes of `/dev` that the child sees, if the machine has them.
 const NODES: [&CStr; 5] = [c"null", c"zero", c"full", c"random", c"urandom"];
 
-/// What a child is put into.
+/// The environment of a child.
 #[derive(Clone, Debug)]
 pub struct Sandbox<'a> {
-    /// The folder that becomes `/`, with the folders `dev`, `proc` and `tmp`; `None` leaves the machine's root as it is.
+    /// The folder that becomes `/`, with the folders `dev`, `proc` and `tmp`; `None` keeps the machine's root.
     pub root: Option<&'a Path>,
-    /// A folder, and where in `root` it appears, without a leading `/`.
+    /// A folder, and its path in `root`, without a leading `/`.
     pub folder: (&'a Path, &'a str),
-    /// The user and group the program runs as. An ordinary user appears as these inside; root becomes them.
+    /// The user and group of the program. An ordinary user is mapped to them; root switches to them.
     pub user: u32,
-    /// Whether only the user is mapped, with nothing mounted and no root entered: how an ordinary user makes a file system whose files belong
-    /// to others.
+    /// Whether to map only the user, without mounts or another root: this is how an ordinary user makes a file system whose files belong to others.
     pub mapped_only: bool,
 }
 
-/// All that is needed between fork and exec, allocated before.
+/// Everything needed between fork and exec, allocated in advance.
 struct Prepared {
     parent: libc::pid_t,
     privileged: bool,
@@ -45,7 +44,7 @@ struct Prepared {
 }
 
 /// Puts the child of `command` into `sandbox`. It gets a process group of its own and dies with the thread that starts it, like those of
-/// [`super::child::die_with_parent`]. What fails in there fails `spawn`.
+/// [`super::child::die_with_parent`]. A failure inside makes `spawn` fail.
 ///
 /// # Errors
 /// A path with a zero byte.
@@ -94,11 +93,11 @@ fn enter(p: &Prepared) -> io::Result<()> {
             drop_privileges(p)?;
         }
     }
-    // Last: a change of user clears it.
+    // Last, because a change of user clears it.
     // SAFETY: plain system calls without pointers.
     unsafe {
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        // The parent may have died before: then no signal would ever come.
+        // The parent may have died before; then the signal would never arrive.
         if libc::getppid() != p.parent {
             libc::_exit(127);
         }
@@ -107,11 +106,11 @@ fn enter(p: &Prepared) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an ordinary user the sandbox's user in a user name space of its own, where it may mount.
+/// Makes an ordinary user the sandbox's user in a new user namespace, in which it may mount.
 fn map_user(p: &Prepared) -> io::Result<()> {
     // SAFETY: takes no pointer.
     check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
-    // A kernel without this file has no need of it: it knows no setgroups in name spaces.
+    // A kernel without this file has no setgroups in namespaces and does not need it.
     let _ = write(c"/proc/self/setgroups", c"deny");
     write(c"/proc/self/uid_map", &p.uid_map)?;
     write(c"/proc/self/gid_map", &p.gid_map)
@@ -141,7 +140,7 @@ fn mount_all(p: &Prepared) -> io::Result<()> {
     const PLAIN: libc::c_ulong = libc::MS_NOSUID;
     // SAFETY: takes no pointer.
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
-    // System V shared memory goes with the last process. A kernel built without these name spaces keeps some bytes after a SIGKILL.
+    // System V shared memory disappears with the last process. A kernel without IPC namespaces keeps some bytes after a SIGKILL.
     // SAFETY: takes no pointer.
     let _ = unsafe { libc::unshare(libc::CLONE_NEWIPC) };
     mount(c"none", c"/", c"", libc::MS_REC | libc::MS_PRIVATE, c"")?;
@@ -158,7 +157,7 @@ fn mount_all(p: &Prepared) -> io::Result<()> {
         }
         mount(from, to, c"", libc::MS_BIND, c"")?;
     }
-    // POSIX shared memory of the server lives here, and ends with it.
+    // The server's POSIX shared memory is here and ends with it.
     // SAFETY: the string ends with a zero byte.
     unsafe {
         check(libc::mkdir(p.shm.as_ptr(), 0o1777))?;

@@ -1,7 +1,7 @@
-//! One piece of anonymous memory that a family of processes shares, carved into typed parts before they are forked.
+//! Anonymous memory that a family of processes shares, carved into typed parts before they are forked.
 //!
-//! Invariant: no two carved parts overlap. Parts are atomics, or bytes that are reached through their own latch only, so a
-//! reference to plain bytes never meets a writer in another process.
+//! Invariant: no two carved parts overlap. Parts are atomics, or bytes that are accessed only through their own latch, so a reference to plain bytes
+//! never meets a writer in another process.
 
 use std::cell::Cell;
 use std::io;
@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU8;
 use crate::latch::{Held, Latch, RwLatch};
 use crate::shared_memory::{Shared, SharedMemory};
 
-/// Declares a struct of atomics that may live in a [`Segment`]. It must be free of padding; the compiler checks.
+/// Declares a struct of atomics that may be in a [`Segment`]. It must have no padding; the compiler checks.
 #[macro_export]
 macro_rules! shared_struct {
     ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$fmeta:meta])* $fvis:vis $field:ident: $type:ty,)* }) => {
@@ -29,12 +29,12 @@ macro_rules! shared_struct {
 }
 pub use shared_struct;
 
-/// Bytes of a cache line: parts begin on one, so that unrelated parts do not share it.
+/// Bytes of a cache line: each part begins on one, so that unrelated parts do not share it.
 const LINE: usize = 64;
-/// Bytes of a page: byte areas begin on one, as direct I/O wants them.
+/// Bytes of a page: byte areas begin on one, as direct I/O requires.
 pub const PAGE: usize = 4096;
 
-/// A shared mapping and how much of it has been given away.
+/// A shared mapping and the number of bytes carved from it.
 pub struct Segment {
     memory: SharedMemory,
     used: Cell<usize>,
@@ -46,17 +46,17 @@ impl Segment {
         Ok(Self::of(SharedMemory::new(len)?))
     }
 
-    /// All of `memory`.
+    /// A segment of all of `memory`.
     pub fn of(memory: SharedMemory) -> Self {
         Self { memory, used: Cell::new(0) }
     }
 
-    /// The memory that it is made of.
+    /// The underlying memory.
     pub fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
-    /// Bytes given away so far.
+    /// Bytes carved so far.
     pub fn used(&self) -> usize {
         self.used.get()
     }
@@ -68,7 +68,7 @@ impl Segment {
         part
     }
 
-    /// A new part holding one zeroed `T`. Panics if the segment is used up, as all of these do.
+    /// A new part holding one zeroed `T`. Panics if the segment is full, as do the functions below.
     pub fn one<T: Shared>(&self) -> &T {
         &self.many(1)[0]
     }
@@ -89,7 +89,7 @@ impl Segment {
     }
 }
 
-/// Bytes that one process at a time can reach.
+/// Bytes that one process at a time can access.
 pub struct LatchedBytes<'s> {
     latch: &'s Latch,
     bytes: &'s [AtomicU8],
@@ -144,19 +144,19 @@ impl Frames<'_> {
         self.latches.len()
     }
 
-    /// The frame's bytes for reading; waits while a writer has them, or has come first.
+    /// The frame's bytes for reading; waits while a writer has them or waits for them.
     pub fn shared(&self, frame: usize) -> SharedFrame<'_> {
         self.latches[frame].lock_shared();
         SharedFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
     }
 
-    /// The frame's bytes for writing; waits while anybody else has them.
+    /// The frame's bytes for writing; waits while any other process has them.
     pub fn exclusive(&self, frame: usize) -> ExclusiveFrame<'_> {
         self.latches[frame].lock_exclusive();
         ExclusiveFrame { latch: &self.latches[frame], bytes: self.bytes_of(frame) }
     }
 
-    /// Bytes of segment that `count` frames of `size` bytes take.
+    /// Bytes that `count` frames of `size` bytes need of a segment.
     pub fn bytes(count: usize, size: usize) -> usize {
         count * (size_of::<RwLatch>() + size) + LINE + PAGE
     }

@@ -1,11 +1,11 @@
-//! `select` on descriptors that are borrowed meanwhile, which rustix has no safe form of.
+//! `select` on borrowed descriptors, which has no safe form in rustix.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::event::{FdSetElement, Timespec, fd_set_insert, fd_set_num_elements, select};
 
-/// A set of descriptors to `select` on for reading.
+/// A set of descriptors for `select` on reading.
 pub struct ReadSet<'fd> {
     _fds: Vec<BorrowedFd<'fd>>,
     wanted: Vec<FdSetElement>,
@@ -23,7 +23,7 @@ impl<'fd> ReadSet<'fd> {
         Self { ready: wanted.clone(), _fds: fds, wanted, bound }
     }
 
-    /// How many are readable now; does not wait.
+    /// Number of descriptors readable now; does not wait.
     pub fn poll(&mut self) -> io::Result<usize> {
         self.ready.copy_from_slice(&self.wanted);
         let now = Timespec::default();

@@ -1,7 +1,7 @@
-//! Memory that a process shares with the children it forks.
+//! Memory that a process shares with the children that it forks.
 //!
-//! Invariant: only types with interior mutability that other processes may change at any time (atomics) are ever borrowed from
-//! it; plain bytes are copied in and out, or read and written by the kernel.
+//! Invariant: only types with interior mutability that other processes may change at any time (atomics) are borrowed from it; plain bytes are copied
+//! in and out, or read and written by the kernel.
 
 use std::io;
 use std::ops::Range;
@@ -44,27 +44,25 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// `len` bytes of zeroes in an anonymous mapping of base pages. Pages come into being when first touched; see
-    /// [`SharedMemory::touch`].
+    /// `len` zeroed bytes in an anonymous mapping of base pages. Pages are populated when first touched; see [`SharedMemory::touch`].
     pub fn new(len: usize) -> io::Result<Self> {
         Self::of(Memory::Mmap, len, None)
     }
 
-    /// `len` bytes of zeroes of another kind; `file` is the open file on a hugetlbfs that [`Memory::Hugetlbfs`] needs.
+    /// `len` zeroed bytes of another kind; `file` is the open file on a hugetlbfs that [`Memory::Hugetlbfs`] needs.
     ///
     /// # Errors
-    /// What the kernel says: `ENOMEM` (System V: also `ENOSPC`) if not enough huge pages are free, `EINVAL` if it has none of that
-    /// size.
+    /// The kernel's error: `ENOMEM` (System V: also `ENOSPC`) if not enough huge pages are free, `EINVAL` if there are none of that size.
     pub fn of(memory: Memory, len: usize, file: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         Ok(Self { mapped: Mapped::new(memory, len, file)?, len })
     }
 
-    /// The first `len` bytes of a file, which is made that long. What is stored there outlives every process that has mapped it.
+    /// The first `len` bytes of a file, which is extended to that length. Its content outlives every process that has mapped it.
     pub fn of_file(len: usize, file: BorrowedFd<'_>) -> io::Result<Self> {
         Ok(Self { mapped: Mapped::of_file(len, file)?, len })
     }
 
-    /// The addresses that are mapped, up to the end of the last page: where the kernel's accounts of this process show it.
+    /// The mapped addresses up to the end of the last page, as in the kernel's files about this process.
     pub fn addresses(&self) -> Range<u64> {
         let start = self.mapped.base.as_ptr() as u64;
         start..start + self.mapped.len as u64
@@ -92,15 +90,14 @@ impl SharedMemory {
         unsafe { std::slice::from_raw_parts(start.cast(), count) }
     }
 
-    /// Faults every page in by reading it for this process (a child has its own page table).
+    /// Faults in every page by reading it in this process (a child has its own page table).
     pub fn touch(&self) {
         for offset in (0..self.len).step_by(4096) {
             self.at::<AtomicU8>(offset).load(Ordering::Relaxed);
         }
     }
 
-    /// Copies `bytes` to `offset`; both are multiples of 8 bytes. Each 8-byte word is stored whole; keeping others away from the
-    /// rest meanwhile is up to a lock of the caller's.
+    /// Copies `bytes` to `offset`; both are multiples of 8 bytes. Each 8-byte word is stored whole; a lock of the caller's must protect the rest.
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
         assert!(bytes.len().is_multiple_of(8), "{} bytes are not whole words", bytes.len());
         let words = self.slice::<AtomicU64>(offset, bytes.len() / 8);
@@ -109,7 +106,7 @@ impl SharedMemory {
         }
     }
 
-    /// Copies from `offset` to `bytes`, as [`SharedMemory::copy_in`] does the other way.
+    /// Copies from `offset` to `bytes`, the inverse of [`SharedMemory::copy_in`].
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
         assert!(bytes.len().is_multiple_of(8), "{} bytes are not whole words", bytes.len());
         let words = self.slice::<AtomicU64>(offset, bytes.len() / 8);
@@ -118,7 +115,7 @@ impl SharedMemory {
         }
     }
 
-    /// `pread` into `range` of this memory; page-aligned ranges are fit for direct I/O. Returns the bytes read.
+    /// `pread` into `range` of this memory; page-aligned ranges are suitable for direct I/O. Returns the bytes read.
     pub fn pread(&self, fd: BorrowedFd<'_>, range: Range<usize>, offset: u64) -> io::Result<usize> {
         let start = self.range(range.start, range.len());
         // SAFETY: the kernel writes within the range (checked); nothing but atomics is ever borrowed from it.

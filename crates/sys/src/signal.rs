@@ -1,7 +1,6 @@
 //! Signal handlers for measuring signals and protection faults.
 //!
-//! Invariant: one of these handlers is installed at a time in the whole process (a lock is held meanwhile), and the action that
-//! was there before comes back when it is dropped.
+//! Invariant: one of these handlers at a time is installed in the whole process (under a lock), and dropping it restores the previous action.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,7 +13,7 @@ static HANDLED: AtomicU64 = AtomicU64::new(0);
 static GUARDED_START: AtomicUsize = AtomicUsize::new(0);
 static GUARDED_LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// An installed action; the former one comes back when dropped.
+/// An installed action; dropping it restores the previous one.
 struct InstalledAction {
     signal: i32,
     former: libc::sigaction,
@@ -75,7 +74,7 @@ impl SignalCounter {
         }
     }
 
-    /// Sends the signal to this very thread (of the process and thread numbers given); it is handled before this returns.
+    /// Sends the signal to this thread (given its process and thread numbers); it is handled before this returns.
     pub fn raise(&self, pid: rustix::process::Pid, thread: rustix::process::Pid) -> io::Result<()> {
         let (pid, thread) = (pid.as_raw_nonzero().get(), thread.as_raw_nonzero().get());
         // SAFETY: no memory is passed.
@@ -85,7 +84,7 @@ impl SignalCounter {
         }
     }
 
-    /// Signals handled since it was installed.
+    /// Signals handled since installation.
     pub fn handled(&self) -> u64 {
         HANDLED.load(Ordering::Relaxed)
     }
@@ -102,7 +101,7 @@ extern "C" fn make_writable(signal: i32, info: *mut libc::siginfo_t, _: *mut lib
             return;
         }
     }
-    // Not a fault to be measured: with the default action the instruction faults again and ends the process, as it should.
+    // Not a measured fault: with the default action the instruction faults again and ends the process, as it should.
     // SAFETY: signal is async-signal-safe.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
@@ -127,7 +126,7 @@ impl<'m> WriteFaults<'m> {
         self.mapping
     }
 
-    /// Faults handled since it was installed.
+    /// Faults handled since installation.
     pub fn handled(&self) -> u64 {
         HANDLED.load(Ordering::Relaxed)
     }

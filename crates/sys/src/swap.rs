@@ -9,7 +9,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-/// Begins to swap on `path`, which has a swap header.
+/// Starts swapping to `path`, which has a swap header.
 ///
 /// # Errors
 /// Those of swapon(2).
@@ -22,10 +22,10 @@ pub fn on(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Stops swapping on `path`; what is there comes back to memory first.
+/// Stops swapping to `path`; its content is first moved back to memory.
 ///
 /// # Errors
-/// Those of swapoff(2); `InvalidInput` if nothing swaps there.
+/// Those of swapoff(2); `InvalidInput` if it is not in use as swap.
 pub fn off(path: &Path) -> io::Result<()> {
     let path = c_path(path)?;
     // SAFETY: the string is NUL-terminated and lives through the call.

@@ -1,17 +1,17 @@
-//! A clock that can be read for every single request: the CPU's time-stamp counter where the kernel itself keeps time by it.
+//! A clock cheap enough to read for every request: the CPU's time-stamp counter, if the kernel itself uses it to keep time.
 //!
-//! Invariant: ticks only grow, are the same on every CPU, and stand for nanoseconds of `CLOCK_MONOTONIC` to 0.01 %.
+//! Invariant: ticks only grow, are the same on every CPU, and represent nanoseconds of `CLOCK_MONOTONIC` to within 0.01 %.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long the counter is compared with the kernel's clock, asleep.
+/// How long the counter is compared with the kernel's clock; the thread sleeps meanwhile.
 const CALIBRATION: Duration = Duration::from_millis(10);
 /// Fraction bits of nanoseconds per tick.
 const FRACTION: u32 = 32;
 
-/// The clock. Made once by the parent, copied by the fork.
+/// The clock. The parent makes it once, and the fork copies it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticks {
     counter: bool,
@@ -20,7 +20,7 @@ pub struct Ticks {
 }
 
 impl Ticks {
-    /// Finds out how fast the counter counts; takes 10 ms.
+    /// Measures the frequency of the counter; takes 10 ms.
     pub fn new() -> Self {
         let by_kernel = Self::uncalibrated();
         if !kernel_keeps_time_by_counter() {
@@ -30,14 +30,14 @@ impl Ticks {
         std::thread::sleep(CALIBRATION);
         let (counter1, ns1) = both();
         let (ticks, ns) = (counter1.wrapping_sub(counter0), ns1 - ns0);
-        // Slower than 10 MHz or faster than 100 GHz is no counter.
+        // A counter is never slower than 10 MHz or faster than 100 GHz.
         if ticks < ns / 100 || ticks > ns * 100 {
             return by_kernel;
         }
         Self { counter: true, scale: ((u128::from(ns) << FRACTION) / u128::from(ticks)) as u64 }
     }
 
-    /// The kernel's clock, each tick a nanosecond: slower to read, ready at once.
+    /// The kernel's clock with a tick of one nanosecond: slower to read, but needs no calibration.
     pub fn uncalibrated() -> Self {
         Self { counter: false, scale: 1 << FRACTION }
     }
@@ -61,7 +61,7 @@ impl Default for Ticks {
     }
 }
 
-/// The kernel has checked that it is constant, never stops and agrees between CPUs, or it would use another.
+/// The kernel has checked that the counter is constant, never stops and agrees between CPUs; otherwise it would use another clock.
 fn kernel_keeps_time_by_counter() -> bool {
     cfg!(target_arch = "x86_64")
         && std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -87,7 +87,7 @@ fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Both clocks at one moment: of a few attempts the one that was interrupted least.
+/// Both clocks at one moment: of several attempts, the one with the least delay.
 fn both() -> (u64, u64) {
     let attempt = || {
         let before = counter();

@@ -15,7 +15,7 @@ const VETH_INFO_PEER: u16 = 1;
 /// Bytes of a message's header, and of an answer's that holds an error code.
 const HEADER: usize = 16;
 
-/// A device to be made.
+/// A device to be created.
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
     /// Up to 15 bytes.
@@ -23,10 +23,10 @@ pub struct Device<'a> {
     pub mac: [u8; 6],
 }
 
-/// Makes `here` in the calling thread's namespace and `there` in another, joined to each other. Needs CAP_NET_ADMIN in both.
+/// Creates `here` in the calling thread's namespace and `there` in another, joined to each other. Needs CAP_NET_ADMIN in both.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where the kernel has no veth, `EEXIST` where a device is called so, and others of rtnetlink.
+/// `EOPNOTSUPP` if the kernel has no veth, `EEXIST` if a device with that name exists, and others of rtnetlink.
 pub fn create(here: Device<'_>, there: Device<'_>, namespace: BorrowedFd<'_>) -> io::Result<()> {
     let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, ROUTE)?;
     let message = message(here, there, namespace.as_raw_fd());
@@ -36,14 +36,14 @@ pub fn create(here: Device<'_>, there: Device<'_>, namespace: BorrowedFd<'_>) ->
     outcome(&answer[..length])
 }
 
-/// What an answer of type `NLMSG_ERROR` says.
+/// The result in an answer of type `NLMSG_ERROR`.
 fn outcome(answer: &[u8]) -> io::Result<()> {
     let kind = answer.get(4..6).and_then(|b| b.try_into().ok()).map(u16::from_ne_bytes);
     let code = answer.get(HEADER..HEADER + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
     match (kind.map(i32::from), code) {
         (Some(libc::NLMSG_ERROR), Some(0)) => Ok(()),
         (Some(libc::NLMSG_ERROR), Some(code)) => Err(io::Error::from_raw_os_error(-code)),
-        _ => Err(io::Error::other("rtnetlink answers something else than was asked")),
+        _ => Err(io::Error::other("rtnetlink sent an unexpected answer")),
     }
 }
 
@@ -69,7 +69,7 @@ fn message(here: Device<'_>, there: Device<'_>, namespace: i32) -> Vec<u8> {
     m
 }
 
-/// `struct ifinfomsg`: all zero is any device, unchanged.
+/// `struct ifinfomsg`: all zeros select any device, unchanged.
 type IfInfo = [u32; 4];
 
 fn named(m: &mut Vec<u8>, device: Device<'_>) {
@@ -81,7 +81,7 @@ fn attribute(m: &mut Vec<u8>, kind: u16, value: &[u8]) {
     nested(m, kind, |m| m.extend(value));
 }
 
-/// An attribute: its length, its kind, what `content` appends, and zeros up to a multiple of 4.
+/// An attribute: its length, its kind, the bytes that `content` appends, and zeros up to a multiple of 4.
 fn nested(m: &mut Vec<u8>, kind: u16, content: impl FnOnce(&mut Vec<u8>)) {
     let at = m.len();
     m.extend([0; 4]);
@@ -96,7 +96,7 @@ fn nested(m: &mut Vec<u8>, kind: u16, content: impl FnOnce(&mut Vec<u8>)) {
 mod tests {
     use super::*;
 
-    /// Attributes of a message or of another attribute: kind and value.
+    /// The attributes in a message or in another attribute: kind and value.
     fn attributes(mut m: &[u8]) -> Vec<(u16, &[u8])> {
         let mut all = Vec::new();
         while m.len() >= 4 {

@@ -1,4 +1,4 @@
-//! Where acknowledgements of commits are to go, out of a machine that may lose its power.
+//! The target for acknowledgements of commits, outside a machine that may lose its power.
 
 use std::fs::OpenOptions;
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 use crate::AckSink;
 
-/// Where acknowledgements are to go.
+/// The target of acknowledgements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AckTarget {
     /// A file on another machine or device, a pipe, or a serial port; appended to.
@@ -18,10 +18,10 @@ pub enum AckTarget {
 }
 
 impl std::str::FromStr for AckTarget {
-    /// What would be right.
+    /// The accepted forms.
     type Err = &'static str;
 
-    /// `tcp:HOST:PORT`, or else a path.
+    /// Parses `tcp:HOST:PORT`, or otherwise a path.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         let address = |to: &str| match to.rsplit_once(':') {
             Some((host, port)) => !host.is_empty() && port.parse::<u16>().is_ok(),
@@ -56,7 +56,7 @@ impl AckTarget {
             AckTarget::Tcp(to) => {
                 let stream =
                     TcpStream::connect(to).with_context(|| format!("Nobody listens for acknowledgements at {to}"))?;
-                // A commit waits for this: no gathering of small packets.
+                // A commit waits for this, so small packets must not be delayed.
                 stream.set_nodelay(true).context("Cannot set up the connection for acknowledgements")?;
                 Box::new(stream)
             }

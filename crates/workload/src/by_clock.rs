@@ -9,7 +9,7 @@ use bigiron_model::metric::MetricDef;
 
 use crate::{Configured, Context, ImageContext, Images, Needs, RawNeeds, Running};
 
-/// What was read for the wall clock, and for every other.
+/// The options as read for the wall clock, and for the other clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByClock<T> {
     pub wall: T,
@@ -17,7 +17,7 @@ pub struct ByClock<T> {
 }
 
 impl<T> ByClock<T> {
-    /// Reads for each.
+    /// Reads the options for each clock.
     ///
     /// # Errors
     /// As `read`.
@@ -30,7 +30,7 @@ impl<T> ByClock<T> {
     }
 }
 
-/// What it needs and measures is told for the wall clock, on which it does most; the clock is known when it is prepared.
+/// Needs and metrics are those of the wall clock, where there is most to do; the clock is known when the workload is prepared.
 impl<T: Configured> Configured for ByClock<T> {
     fn check_arm(&self) -> Result<(), String> {
         self.wall.check_arm()

@@ -1,6 +1,6 @@
-//! What the processes of a run take of the machine's memory, beside what they share.
+//! The memory that the processes of a run need in addition to what they share.
 //!
-//! Invariant: the kernel's own accounts of the whole machine, before the first fork and when the window has closed: true where nothing else
+//! Invariant: from the kernel's own statistics of the whole machine, before the first fork and when the window has closed: accurate if nothing else
 //! runs, as in a guest.
 
 use std::collections::BTreeMap;
@@ -8,12 +8,12 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// Lines of /proc/meminfo that grow with processes, and what they are called in the record: private memory, stacks of the kernel, page
-/// tables, the kernel's own structures.
+/// Lines of /proc/meminfo that grow with processes, and their names in the record: private memory, kernel stacks, page tables, the kernel's own
+/// structures.
 const PARTS: [(&str, &str); 4] =
     [("AnonPages", "private"), ("KernelStack", "kernel-stack"), ("PageTables", "page-table"), ("SUnreclaim", "slab")];
 
-/// Bytes of each part at a moment.
+/// Bytes of each part at one moment.
 pub struct Footprint([u64; PARTS.len()]);
 
 impl Footprint {
@@ -22,13 +22,13 @@ impl Footprint {
         Ok(Self(PARTS.map(|(line, _)| bytes(&text, line))))
     }
 
-    /// Bytes that have come since, by parts.
+    /// The growth in bytes since then, by parts.
     pub fn grown(&self) -> Result<Vec<u64>> {
         let Self(now) = Self::now()?;
         Ok(now.iter().zip(self.0).map(|(now, before)| now.saturating_sub(before)).collect())
     }
 
-    /// What has come since, in all and by parts for each of `processes`.
+    /// The growth since then, in total and by parts for each of `processes`.
     pub fn facts_since(&self, processes: usize) -> Result<BTreeMap<String, String>> {
         let grown = self.grown()?;
         let each = |n: u64| (n / processes.max(1) as u64).to_string();
@@ -38,7 +38,7 @@ impl Footprint {
     }
 }
 
-/// A line of /proc/meminfo, which kernels built without what it counts do not have.
+/// A line of /proc/meminfo; 0 on kernels that do not have it.
 fn bytes(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
     let kib = line.and_then(|l| l.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());

@@ -1,4 +1,4 @@
-//! How long a load goes on: so much work, or so much time.
+//! The length of a load: an amount of work or of time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::{ByClock, units};
 /// What a length may be, for messages.
 pub const A_LENGTH: &str = "a number of passes such as `3`, a time such as `30s`, or `auto`";
 
-/// How long.
+/// The length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     Passes(u32),
@@ -15,7 +15,7 @@ pub enum Length {
 }
 
 impl Length {
-    /// Reads `3`, `30s` or `auto`, which is `wall` on the wall clock and `exact` passes on every other.
+    /// Parses `3`, `30s` or `auto`, which means `wall` on the wall clock and `exact` passes on the others.
     pub fn parse(text: &str, exact: u32, wall: Duration) -> Option<ByClock<Self>> {
         let always = |length| ByClock { wall: length, other: length };
         if text == "auto" {
@@ -27,7 +27,7 @@ impl Length {
         units::duration(text).map(Self::Time).map(always)
     }
 
-    /// Whether it is none at all.
+    /// Whether the length is zero.
     pub fn is_nothing(self) -> bool {
         matches!(self, Self::Passes(0) | Self::Time(Duration::ZERO))
     }

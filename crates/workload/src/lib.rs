@@ -1,5 +1,5 @@
-//! Workloads: the database-shaped work that is run in a trial. A workload knows nothing of hosts: it is handed a directory,
-//! a clock's name and a seed, and gives metrics back.
+//! Workloads: the database-like work that a trial runs. A workload knows nothing of hosts: it gets a directory, a clock's name and a seed, and
+//! returns metrics.
 
 pub mod acknowledgements;
 pub mod by_clock;
@@ -37,23 +37,23 @@ pub use nightly::NightlyRow;
 pub struct OptionDef {
     pub name: &'static str,
     pub default: &'static str,
-    /// Allowed words; empty if the value is checked by [`Workload::parse`] alone (numbers, sizes).
+    /// Allowed words; empty if only [`Workload::parse`] checks the value (numbers, sizes).
     pub allowed: &'static [&'static str],
     pub summary: &'static str,
 }
 
-/// A folder below [`Context::dir`]; what a workload leaves there is kept with the trial.
+/// A folder below [`Context::dir`]; files that a workload leaves there are kept with the trial.
 pub const ARTIFACTS: &str = "artifacts";
 
-/// What a workload needs of the machine before it can run.
+/// The requirements of a workload on the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Bytes of file system it wants under [`Context::dir`], or `None` if it does no file I/O.
+    /// Bytes of file system that it needs under [`Context::dir`], or `None` if it does no file I/O.
     pub storage_bytes: Option<u64>,
-    /// Bytes of memory it allocates itself, at most.
+    /// Most bytes of memory that it allocates.
     pub memory_bytes: u64,
-    /// Kernel modules (any spelling of `-`/`_`) beyond the file system's and the device's own. A module that is built in is fine. Who needs
-    /// [`network::MODULE`] finds a pair of such devices in [`Context::network`].
+    /// Kernel modules (any spelling of `-`/`_`) in addition to the file system's and the device's own. A built-in module is fine. A workload that
+    /// needs [`network::MODULE`] finds a pair of such devices in [`Context::network`].
     pub modules: Vec<&'static str>,
 }
 
@@ -64,84 +64,84 @@ impl Needs {
     }
 }
 
-/// What a workload wants of raw disks.
+/// A workload's requirements on raw disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawNeeds {
-    /// How many it uses.
+    /// Number of disks.
     pub count: usize,
-    /// Of each.
+    /// Bytes of each disk.
     pub bytes: u64,
 }
 
-/// A file-system image that a workload brings along: built once on the host and kept, handed to each guest copy-on-write.
+/// A file-system image of a workload: built once on the host, cached, and given to each guest copy-on-write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// By which [`Context::images`] has it.
+    /// Its name in [`Context::images`].
     pub name: &'static str,
-    /// A raw file system, its length a multiple of 2 MiB.
+    /// A raw file system whose length is a multiple of 2 MiB.
     pub path: PathBuf,
     pub filesystem: &'static str,
     pub role: ImageRole,
 }
 
-/// What a guest does with an [`Image`].
+/// How a guest uses an [`Image`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageRole {
     /// Mounted read-only.
     Tree,
-    /// Lies on the workload's disk in place of an empty file system; one at most. Where the study asks for another file system than its own, its
-    /// files are copied onto that.
+    /// Replaces the empty file system on the workload's disk; one at most. If the study uses another file system than the image, the image's files
+    /// are copied to it.
     Data,
 }
 
-/// What [`Configured::images`] may use.
+/// The inputs of [`Configured::images`].
 pub struct ImageContext<'a> {
-    /// The file system that the study's guests have; `None` on this machine itself, where no image is wanted, but what the trials start from.
+    /// The file system of the study's guests; `None` on this machine itself, where no image is needed but the trials still have a foundation.
     pub filesystem: Option<&'a str>,
-    /// What an earlier call has found, and all others must find too; empty for the first.
+    /// The foundation that an earlier call found and all others must find too; empty for the first call.
     pub foundation: &'a BTreeMap<String, String>,
-    /// Tells the user what takes long.
+    /// Tells the user about slow steps.
     pub note: &'a dyn Fn(&str),
 }
 
-/// Images, and all that trials start from, by name: the plan and each record have it.
+/// Images and the whole foundation of trials, by name; the plan and each record contain it.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
     pub images: Vec<Image>,
     pub foundation: BTreeMap<String, String>,
 }
 
-/// Where and how a workload runs.
+/// The environment of a workload's run.
 #[derive(Clone)]
 pub struct Context<'a> {
-    /// Same for both arms of a pair, another for every pair.
+    /// The same for all arms of a pair, different for every pair.
     pub seed: u64,
     pub clock: Clock,
-    /// An empty directory on the file system under test (exists only if [`Needs::storage_bytes`] asked for it).
+    /// An empty directory on the file system under test (exists only if [`Needs::storage_bytes`] is set).
     pub dir: PathBuf,
-    /// Where the images that [`Configured::images`] gave are mounted, by their names; none outside a guest.
+    /// Mount points of the images from [`Configured::images`], by name; empty outside a guest.
     pub images: &'a BTreeMap<String, PathBuf>,
-    /// Raw disks, free to be overwritten; a workload that can works on them.
+    /// Raw disks that may be overwritten, for workloads that can use them.
     pub devices: &'a [PathBuf],
-    /// What the plan says that its trials start from, see [`Images`]; empty without a plan.
+    /// The foundation of the plan's trials, see [`Images`]; empty without a plan.
     pub foundation: &'a BTreeMap<String, String>,
     /// CPUs and memory of the machine under test.
     pub cpus: u32,
     pub memory_bytes: u64,
-    /// This executable, to be started again as `bigiron worker …` by multi-process workloads and by `fork+exec`.
+    /// This executable, for starting `bigiron worker …` in multi-process workloads and in `fork+exec`.
     pub executable: PathBuf,
-    /// The network that belongs to the trial alone, if any does: its namespaces. Without one, a workload that needs one makes its own.
+    /// The network that belongs to this trial alone, if any: its namespaces. Without one, a workload that needs one creates its own.
     pub network: Option<&'a Network>,
-    /// Makes a way for acknowledgements out of a machine that is going to lose its power; `None` for every other.
+    /// Creates a channel for acknowledgements out of a machine that will lose its power; `None` for other machines.
     pub ack_sink: Option<&'a dyn Fn() -> Box<dyn AckSink>>,
-    /// To be called between measured windows, never inside one: tells the host that the trial is alive and how far it is.
+    /// To be called between measured windows, never inside one: tells the host that the trial is alive, and its progress.
     pub progress: &'a dyn Fn(Progress<'_>),
 }
 
-/// How far a workload is.
+/// The progress of a workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// What begins now, e.g. the metric's name or `ramp`.
+    /// The step that begins now, e.g. the metric's name or `ramp`.
     pub step: &'a str,
     pub done: u32,
     pub of: u32,
@@ -152,25 +152,25 @@ pub struct Progress<'a> {
 pub struct WorkloadResult {
     /// By the metric's name.
     pub values: BTreeMap<String, f64>,
-    /// Things a reader of the record wants to know: counts, sizes, engine really used, fsync behaviour.
+    /// Information for readers of the record: counts, sizes, the engine actually used, fsync behaviour.
     pub facts: BTreeMap<String, String>,
-    /// What it has marked ([`bigiron_sys::mark`]) to be profiled, in the order in which it was cut.
+    /// The windows that it marked ([`bigiron_sys::mark`]) for profiling, in the order of their cuts.
     pub windows: Vec<Window>,
-    /// Programs of others that worked in them; its own process's are known.
+    /// Other programs that worked in the windows; the workload's own program is known.
     pub programs: Vec<Program>,
 }
 
-/// Data that a run has lost or got wrong: a run that ends with it counts as one whose check failed.
+/// Lost or wrong data: a run that ends with this error counts as one whose verification failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WrongData(pub String);
 
-/// Something that takes what was acknowledged, whole and in order.
+/// A receiver of acknowledgements, whole and in order.
 pub trait AckSink: Send {
-    /// Hands one piece on. When it returns the piece has left the program.
+    /// Sends one piece. When it returns, the piece has left the program.
     ///
     /// # Errors
-    /// It is not known to have left.
+    /// The piece may not have left.
     fn send(&mut self, piece: &[u8]) -> anyhow::Result<()>;
 }
 
@@ -180,7 +180,7 @@ impl<W: Write + Send> AckSink for W {
     }
 }
 
-/// Something that can be run in a trial and compared between arms: what is known of it before its options are.
+/// A kind of work that can be run in trials and compared between arms: what is known before its options are.
 pub trait Workload: Sync {
     fn name(&self) -> &'static str;
     /// One line, as in a list of workloads.
@@ -188,8 +188,8 @@ pub trait Workload: Sync {
     /// The documentation page, printed by `bigiron doc NAME`.
     fn doc(&self) -> &'static str;
     fn options(&self) -> &'static [OptionDef];
-    /// Whether the option `name`, which is not among [`Workload::options`], exists all the same: a job's keys go by their dotted names.
-    /// The error says what would be right.
+    /// Checks whether the option `name`, which is not in [`Workload::options`], exists nevertheless: a job's keys have dotted names. The error says
+    /// what would be right.
     fn check_dotted(&self, name: &str) -> Result<(), String> {
         let names = self.options().iter().map(|o| o.name);
         Err(match suggest::nearest(name, names.clone()) {
@@ -198,11 +198,11 @@ pub trait Workload: Sync {
             None => format!("`{}` has {}", self.name(), suggest::list(names)),
         })
     }
-    /// An option, or a key of a job, in words; several if that depends on the job.
+    /// An option, or a key of a job, in words; several explanations if it depends on the job.
     fn explain(&self, name: &str) -> Vec<Explanation> {
         keys::explain_option(self.options(), name).into_iter().collect()
     }
-    /// What an option's (checked) value is in a plan, where there are no files of this machine: a file's text for its path.
+    /// An option's (checked) value as stored in a plan, which cannot refer to files of this machine: a file's text instead of its path.
     fn embed(&self, _name: &str, value: &str) -> Result<String, String> {
         Ok(value.to_owned())
     }
@@ -210,20 +210,20 @@ pub trait Workload: Sync {
     fn nightly(&self) -> &'static [NightlyRow] {
         &[NightlyRow::PLAIN]
     }
-    /// The option, and its value, with which little more than `metric` is measured; `None` if all are measured anyway.
+    /// The option, and its value, with which little more than `metric` is measured; `None` if all metrics are always measured.
     fn alone(&self, _metric: &str) -> Option<(&'static str, String)> {
         None
     }
-    /// Reads complete options. Nothing after this sees their text.
+    /// Parses complete options. Nothing afterwards sees their text.
     ///
     /// # Errors
-    /// What is wrong with them, and what would be right.
+    /// What is wrong with the options, and what would be right.
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String>;
 }
 
-/// A workload with its options read: what it needs, what it measures, and how a run begins.
+/// A workload with parsed options: what it needs, what it measures, and how a run begins.
 pub trait Configured {
-    /// Refuses what no arm could be run with, though it is a good beginning for options that arms complete.
+    /// Refuses options with which no arm could run, although arms could have completed them.
     ///
     /// # Errors
     /// What is missing, and what would be right.
@@ -231,14 +231,14 @@ pub trait Configured {
         Ok(())
     }
     fn needs(&self) -> Needs;
-    /// What it does with raw disks, if it can work on such.
+    /// Its use of raw disks, if it can use them.
     fn raw_disks(&self) -> Option<RawNeeds> {
         None
     }
-    /// The images that its trials start from; those that are not kept yet are built now, which may take minutes.
+    /// The images that its trials start from; those not in the cache are built now, which may take minutes.
     ///
     /// # Errors
-    /// What is not available or cannot be built here, in words for the user.
+    /// What is unavailable or cannot be built here, in words for the user.
     fn images(&self, _cx: &ImageContext<'_>) -> anyhow::Result<Images> {
         Ok(Images::default())
     }
@@ -252,47 +252,47 @@ pub trait Configured {
     fn silence(&self) -> Duration {
         Duration::ZERO
     }
-    /// Whether the machine rests after [`Configured::prepare`], until what that wrote has gone to the disk.
+    /// Whether the machine must rest after [`Configured::prepare`], until its writes have reached the disk.
     fn lays_out(&self) -> bool {
         true
     }
-    /// Lays out files and starts servers; nothing of it is measured. What was started ends when the result is dropped.
+    /// Lays out files and starts servers, without measuring. Dropping the result ends what was started.
     ///
     /// # Errors
     /// What cannot be laid out or started.
     fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>>;
-    /// Takes the place of [`Configured::prepare`] on a machine that lost its power in the middle of a run: brings the data back and proves
-    /// what `acknowledged`, all that its acknowledgement sink has received so far, says. Also returns what was proved, as facts.
+    /// Replaces [`Configured::prepare`] on a machine that lost its power in the middle of a run: recovers the data and checks it against
+    /// `acknowledged`, everything that the run's acknowledgement sink has received. Also returns what was checked, as facts.
     ///
     /// # Errors
-    /// A [`WrongData`] if something is missing or wrong.
+    /// A [`WrongData`] if data are missing or wrong.
     fn recover(
         &self,
         _cx: &Context<'_>,
         _acknowledged: &Path,
     ) -> anyhow::Result<(Box<dyn Running + '_>, BTreeMap<String, String>)> {
-        bail!("This workload has no test of crashes")
+        bail!("This workload has no crash test")
     }
 }
 
-/// A workload in a trial, prepared.
+/// A prepared workload in a trial.
 pub trait Running {
     /// Measures. A metric that could not be measured is an error, not a gap.
     ///
     /// # Errors
-    /// What went wrong; lost data are a [`WrongData`].
+    /// The failure; lost data are a [`WrongData`].
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult>;
-    /// Checks the data that the run left behind, and ends what was started.
+    /// Checks the data that the run left, and ends what was started.
     ///
     /// # Errors
-    /// Lost or wrong data, which outrank any speed.
+    /// Lost or wrong data, which outweigh any speed.
     fn verify(self: Box<Self>, cx: &Context<'_>) -> anyhow::Result<()>;
 }
 
-/// The complete options of `workload` as a plan holds them, and the workload with these options read.
+/// The complete options of `workload` as in a plan, and the workload with these options parsed.
 ///
 /// # Errors
-/// As [`complete`]; a file that cannot be read; what [`Workload::parse`] refuses.
+/// As [`complete`]; a file cannot be read; or [`Workload::parse`] refuses the options.
 pub fn configure<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -305,7 +305,7 @@ pub fn configure<'a>(
     Ok((options, configured))
 }
 
-/// The complete options of `workload`: `settings` as they were typed, and the defaults of all others. [`Workload::parse`] reads them.
+/// The complete options of `workload`: `settings` as typed, and defaults for the others. [`Workload::parse`] parses them.
 ///
 /// # Errors
 /// A name that is not an option, or a word that the option does not allow.

@@ -1,31 +1,31 @@
-//! Files in a workload's language: those that come with bigiron, and those of users.
+//! Files in a workload's language: those shipped with bigiron, and users' files.
 //!
-//! Invariant: a name means the same text on the orchestrator and in a guest, where there are no files of the host.
+//! Invariant: a name means the same text on the orchestrator and in a guest, which has no files of the host.
 
 use std::path::Path;
 
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
-/// A file that comes with bigiron.
+/// A file shipped with bigiron.
 pub struct Shipped {
     pub name: &'static str,
     pub text: &'static str,
 }
 
-/// All files of a language that come with bigiron.
+/// All shipped files of a language.
 pub struct Library {
-    /// What one of them is, such as `job of oltp`.
+    /// The noun for one of them, such as `job of oltp`.
     pub what: &'static str,
-    /// What the file of one is called, such as `job file`.
+    /// The noun for its file, such as `job file`.
     pub file: &'static str,
     /// The default first.
     pub shipped: &'static [Shipped],
-    /// What can be named besides, for messages.
+    /// Other things that can be named, for messages.
     pub besides: &'static str,
 }
 
-/// `shipped!("../jobs/", ".toml": "first", "second")`: the files of these names, which are relative to the source file.
+/// `shipped!("../jobs/", ".toml": "first", "second")`: the files with these names, relative to the source file.
 #[macro_export]
 macro_rules! shipped {
     ($folder:literal, $extension:literal: $($name:literal),+ $(,)?) => {
@@ -43,10 +43,10 @@ impl Library {
         self.shipped.iter().find(|shipped| shipped.name == name)
     }
 
-    /// The file of that name.
+    /// The file with that name.
     ///
     /// # Errors
-    /// If there is none; with what would be right.
+    /// There is none; the message says what would be right.
     pub fn get(&self, name: &str) -> Result<&'static Shipped, Refusal> {
         self.find(name).ok_or_else(|| {
             let right = match suggest::nearest(name, self.names()) {
@@ -57,11 +57,11 @@ impl Library {
         })
     }
 
-    /// The text of the user's file at `called`. What looks like a name and is none is refused as such; `near` are other names that it may
-    /// have been meant to be.
+    /// The text of the user's file at `called`. A word that looks like a name but is not one is refused as a name; `near` are other names that may
+    /// have been meant.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// The file cannot be read.
     pub fn read(&self, called: &str, near: impl Iterator<Item = &'static str>) -> Result<String, Refusal> {
         let path = Path::new(called);
         if !path.exists() && !called.contains(['/', '.']) {
@@ -79,15 +79,15 @@ impl Library {
     }
 }
 
-/// The text of the file at `path`, which is a `kind`.
+/// The text of the file at `path`, a `kind`.
 ///
 /// # Errors
-/// If it cannot be read.
+/// The file cannot be read.
 pub fn read(kind: &str, path: &str) -> Result<String, Refusal> {
     std::fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the {kind} `{path}`: {e}")))
 }
 
-/// The name that a file gives what is in it.
+/// The name derived from a file's path.
 pub fn stem(path: &str) -> String {
     Path::new(path).file_stem().map_or_else(|| path.to_owned(), |stem| stem.to_string_lossy().into_owned())
 }

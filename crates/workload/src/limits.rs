@@ -1,6 +1,6 @@
-//! How many processes this machine lets us have, asked before the first of them is forked.
+//! How many processes this machine allows, checked before the first fork.
 //!
-//! Invariant: a refusal names the limit that stands in the way and the value that would do.
+//! Invariant: a refusal names the limit and the value that would be enough.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use thiserror::Error;
 
 use rustix::process::Resource;
 
-/// Numbers below this are never given to a process again once they have wrapped round (the kernel's `RESERVED_PIDS`).
+/// The kernel does not reuse process numbers below this after they have wrapped (`RESERVED_PIDS`).
 const RESERVED_PIDS: u64 = 300;
 
 /// There is no room for the job's processes.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("{wanted} more processes do not fit: {limit} is {is}; it has to be at least {right}")]
+#[error("{wanted} more processes do not fit: {limit} is {is}; it must be at least {right}")]
 pub struct TooManyProcesses {
     wanted: u64,
     limit: String,
@@ -27,7 +27,7 @@ pub struct TooManyProcesses {
 struct Limit {
     name: String,
     value: u64,
-    /// How much of it is taken already.
+    /// How much of it is in use.
     taken: u64,
 }
 
@@ -41,16 +41,15 @@ impl Limit {
     }
 }
 
-/// Refuses `wanted` more processes if one of the machine's limits does not have room for them. A limit that this kernel does not
-/// show is none.
+/// Refuses `wanted` more processes if one of the machine's limits has no room for them. A limit that this kernel does not show is ignored.
 pub fn check(wanted: usize) -> Result<(), TooManyProcesses> {
     limits(Path::new("/")).into_iter().try_for_each(|l| l.check(wanted as u64))
 }
 
-/// Raises this process's limit of open files to `wanted`, as far as it may, for itself and for what it forks.
+/// Raises this process's limit of open files to `wanted`, if permitted, for itself and its later children.
 ///
 /// # Errors
-/// If the hard limit is lower: it says which would do.
+/// The hard limit is lower; the message says what would be enough.
 pub fn allow_files(wanted: u64) -> Result<()> {
     let mut limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|n| n >= wanted) {
@@ -63,7 +62,9 @@ pub fn allow_files(wanted: u64) -> Result<()> {
     limit.current = Some(wanted);
     let hard = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     rustix::process::setrlimit(Resource::Nofile, limit).map_err(|_| {
-        anyhow::anyhow!("A process of the job opens up to {wanted} files; `ulimit -Hn` is {hard} and has to be that")
+        anyhow::anyhow!(
+            "A process of the job opens up to {wanted} files; `ulimit -Hn` is {hard} and must be at least that"
+        )
     })
 }
 
@@ -79,7 +80,7 @@ fn limits(root: &Path) -> Vec<Limit> {
     );
     limits.extend(number("proc/sys/kernel/threads-max").map(|n| limit("the sysctl `kernel.threads-max`", n, tasks)));
     let user = rustix::process::geteuid();
-    // Root is above it (CAP_SYS_RESOURCE).
+    // Root is exempt (CAP_SYS_RESOURCE).
     if !user.is_root()
         && let Some(n) = rustix::process::getrlimit(Resource::Nproc).current
     {
@@ -100,7 +101,7 @@ fn processes_of(user: u32) -> u64 {
     processes.filter(|e| e.metadata().is_ok_and(|m| m.uid() == user)).count() as u64
 }
 
-/// The folders, from the innermost outwards, whose `pids.max` counts for a process whose /proc/PID/cgroup is `text`.
+/// The folders, innermost first, whose `pids.max` applies to a process with `text` in its /proc/PID/cgroup.
 fn cgroups(text: &str) -> Vec<String> {
     let mut dirs = Vec::new();
     for line in text.lines() {
@@ -145,18 +146,18 @@ mod tests {
         assert_eq!(check(980), Ok(()));
         assert_eq!(
             check(981).unwrap_err().to_string(),
-            "981 more processes do not fit: `/sys/fs/cgroup/user.slice/pids.max` is 1000; it has to be at least 1001"
+            "981 more processes do not fit: `/sys/fs/cgroup/user.slice/pids.max` is 1000; it must be at least 1001"
         );
         assert_eq!(
             check(10_000).unwrap_err().to_string(),
-            "10000 more processes do not fit: the sysctl `kernel.pid_max` is 4096; it has to be at least 10611"
+            "10000 more processes do not fit: the sysctl `kernel.pid_max` is 4096; it must be at least 10611"
         );
         write("proc/sys/kernel/pid_max", "4194304\n");
         write("sys/fs/cgroup/user.slice/pids.max", "max\n");
         assert_eq!(check(19_689), Ok(()));
         assert_eq!(
             check(19_690).unwrap_err().to_string(),
-            "19690 more processes do not fit: the sysctl `kernel.threads-max` is 20000; it has to be at least 20001"
+            "19690 more processes do not fit: the sysctl `kernel.threads-max` is 20000; it must be at least 20001"
         );
     }
 

@@ -1,16 +1,16 @@
 //! A workload's rows in the grid of `bigiron nightly`.
 //!
-//! Invariant: a row is a workload with a file system and options, and nothing else; which rows share a boot is decided elsewhere.
+//! Invariant: a row is only a workload with a file system and options; which rows share a boot is decided elsewhere.
 
 /// One row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NightlyRow {
-    /// What tells it from the workload's other rows, such as the file system; empty for the only one.
+    /// What distinguishes it from the workload's other rows, such as the file system; empty for the only one.
     pub label: &'static str,
     pub filesystem: &'static str,
-    /// Options (without the workload's name) that differ from the defaults, in every night.
+    /// Options (without the workload's name) that differ from the defaults in every night.
     pub options: &'static [(&'static str, &'static str)],
-    /// Laid over them with `--quick`: some seconds of CPU time for each boot.
+    /// Options that override them with `--quick`: a few seconds of CPU time for each boot.
     pub quick: &'static [(&'static str, &'static str)],
 }
 
@@ -23,7 +23,7 @@ impl NightlyRow {
         NightlyRow { label: filesystem, filesystem, ..NightlyRow::PLAIN }
     }
 
-    /// The same with other options under `--quick`.
+    /// The same row with other options under `--quick`.
     pub const fn quick(self, quick: &'static [(&'static str, &'static str)]) -> NightlyRow {
         NightlyRow { quick, ..self }
     }

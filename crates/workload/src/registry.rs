@@ -1,10 +1,10 @@
-//! The workloads that an executable has. Hosts and the agent are handed one: they run workloads without knowing which there are.
+//! The workloads of an executable. Hosts and the agent get a registry: they run workloads without knowing which exist.
 
 use bigiron_model::plan::{Arm, Plan};
 
 use crate::{Configured, Options, Workload};
 
-/// Workloads, in the order in which lists show them.
+/// Workloads, in the order of lists.
 #[derive(Clone, Copy)]
 pub struct Registry(&'static [&'static dyn Workload]);
 
@@ -23,15 +23,15 @@ impl Registry {
         self.0.iter().copied().find(|w| w.name() == name)
     }
 
-    /// The workload of that name with its options read.
+    /// The workload with that name, with its options parsed.
     ///
     /// # Errors
-    /// There is none, or its options are wrong: as [`Workload::parse`].
+    /// It does not exist, or its options are wrong, as in [`Workload::parse`].
     pub fn configure(self, name: &str, options: &Options) -> Result<Box<dyn Configured>, String> {
         self.find(name).ok_or_else(|| format!("This executable has no workload `{name}`"))?.parse(options)
     }
 
-    /// The workloads of a plan as they are in a boot of `arm`, in the plan's order.
+    /// The workloads of a plan with the options of a boot of `arm`, in the plan's order.
     ///
     /// # Errors
     /// As [`Registry::configure`].

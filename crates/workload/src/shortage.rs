@@ -1,7 +1,7 @@
-//! What a machine ran out of while a workload ran on it: memory, or space on a file system.
+//! What a machine ran out of while a workload ran: memory, or space on a file system.
 //!
-//! Invariant: the kernel's own word decides, its count of the processes that it has killed, the number of its error, or how full it says that a
-//! file system is, never a guess from a signal.
+//! Invariant: the kernel's own information decides (its count of killed processes, its error number, or the free space of a file system), never a
+//! guess from a signal.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::WrongData;
 use bigiron_model::record::Failure;
 
-/// There was too little of something; the message says of what, who wanted it, and what would be right.
+/// A resource ran out; the message says which one, who needed it, and what would be right.
 #[derive(Debug, Error)]
 pub enum Shortage {
     #[error("{0}")]
@@ -21,17 +21,17 @@ pub enum Shortage {
     Space(String),
 }
 
-/// A file system with fewer bytes than this is full: a file's next block and what describes it do not fit.
+/// A file system with fewer free bytes counts as full: the next block of a file and its metadata do not fit.
 const FULL: u64 = 64 << 10;
 
-/// Processes that the kernel has killed for want of memory since it was booted; 0 where it does not count them.
+/// Processes that the kernel has killed since boot because memory ran out; 0 if it does not count them.
 pub fn killed() -> u64 {
     fs::read_to_string("/proc/vmstat").map_or(0, |text| labelled(&text, "oom_kill"))
 }
 
 impl Shortage {
-    /// Memory was too little for `whom` (` with 8 users`, or nothing): the kernel has killed this many processes, `seen` is what was noticed of
-    /// it, and `less` would do besides more memory.
+    /// Memory was too little for `whom` (` with 8 users`, or empty): the kernel has killed this many processes, `seen` is the observed effect, and
+    /// `less` is the alternative to more memory.
     pub fn of_memory(whom: &str, killed: u64, seen: &str, less: &str) -> Self {
         let memory = fs::read_to_string("/proc/meminfo").map_or(0, |text| labelled(&text, "MemTotal:")) >> 10;
         let seen = match killed {
@@ -40,13 +40,13 @@ impl Shortage {
             n => format!("the kernel killed {n} processes ({seen})"),
         };
         Self::Memory(format!(
-            "Out of memory{whom}: {seen}; the kernel has {memory} MiB to give, give a guest more (`--memory`) or {less}"
+            "Out of memory{whom}: {seen}; the machine has {memory} MiB; give a guest more (`--memory`) or {less}"
         ))
     }
 }
 
-/// What a workload's failure is: `error`, with the processes that the kernel had killed before it began, and the folder that it worked in;
-/// `more` is the lever that gives it more room there, if there is one.
+/// The kind of a workload's failure: `error`, with the number of processes that the kernel had killed before the workload began, and its working
+/// folder; `more` is the lever that gives it more space there, if there is one.
 pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Option<&str>) -> (Failure, anyhow::Error) {
     if error.is::<WrongData>() {
         return (Failure::VerifyFailed, error);
@@ -67,24 +67,24 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Optio
     }
 }
 
-/// What is said of a full file system, if `error` is of one: the kernel's number says so, or it is full. What a program says of it need not
-/// have been kept: its standard error may be a file there.
+/// The message for a full file system, if `error` comes from one: by the error number, or because it is full. A program's own message need not exist:
+/// its standard error may be a file there.
 fn no_space(error: &anyhow::Error, (total, free): (u64, u64), more: Option<&str>) -> Option<String> {
     let text = format!("{error:#}");
     let numbered = error.chain().any(|cause| {
         let io = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
         io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error())) == Some(libc::ENOSPC)
     });
-    // A file system that has no size, such as a ramfs, is never full.
+    // A file system without a size, such as a ramfs, is never full.
     (numbered || total > 0 && free < FULL).then(|| {
         let (total, free) = (total >> 20, free >> 20);
         let more = more.map_or(String::new(), |lever| format!("; `{lever}` gives it more"));
-        // Before what was said, of which the end may be a program's, with many lines.
-        format!("No space left on the file system that it works on, {total} MiB with {free} free now{more}: {text}")
+        // Before the original message, whose end may be many lines from a program.
+        format!("No space left on the workload's file system, {total} MiB with {free} free now{more}: {text}")
     })
 }
 
-/// Bytes of the file system of `dir`, and those of them that can be had: ext4 keeps some back, from root too.
+/// Bytes of the file system of `dir`, and the available bytes: ext4 reserves some, even from root.
 fn space(dir: &Path) -> (u64, u64) {
     let bytes = |stat: rustix::fs::StatVfs| (stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize);
     rustix::fs::statvfs(dir).map_or((0, u64::MAX), bytes)
@@ -115,13 +115,13 @@ mod tests {
     #[test]
     fn a_failure_is_known_for_what_was_too_little() {
         let dir = tempfile::tempdir().unwrap();
-        // Nobody can have been killed since a count that is never reached.
+        // No process can have been killed since a count that is never reached.
         let of = |error: anyhow::Error| failure(error, u64::MAX, dir.path(), None);
         let full = || Err::<(), _>(io::Error::from_raw_os_error(libc::ENOSPC)).context("Cannot write `f`").unwrap_err();
         let (kind, error) = of(full());
         assert_eq!(kind, Failure::NoSpace);
         let text = error.to_string();
-        assert!(text.starts_with("No space left on the file system that it works on, "), "{text}");
+        assert!(text.starts_with("No space left on the workload's file system, "), "{text}");
         assert!(text.ends_with(": Cannot write `f`: No space left on device (os error 28)"), "{text}");
         assert_eq!(of(anyhow!("x")).0, Failure::WorkloadError);
         assert_eq!(of(anyhow!(WrongData("x".to_owned()))).0, Failure::VerifyFailed);
@@ -136,7 +136,7 @@ mod tests {
         let failed = || anyhow!("run-1 of `dd` ended with status 1; standard error is empty");
         let text = no_space(&failed(), (256 << 20, 4096), Some("command.disk")).unwrap();
         assert!(
-            text.contains(" works on, 256 MiB with 0 free now; `command.disk` gives it more: run-1 of `dd`"),
+            text.contains(" file system, 256 MiB with 0 free now; `command.disk` gives it more: run-1 of `dd`"),
             "{text}"
         );
         assert_eq!(no_space(&failed(), (256 << 20, 100 << 20), None), None);

@@ -1,4 +1,4 @@
-//! What tests of workloads run in.
+//! The environment of workloads' tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use crate::{Context, Progress, Workload, complete};
 static NO_IMAGES: BTreeMap<String, PathBuf> = BTreeMap::new();
 static NO_FOUNDATION: BTreeMap<String, String> = BTreeMap::new();
 
-/// A trial in `dir`: seed 7, the exact clock, a machine of 2 CPUs and 1 GiB, and nothing else.
+/// A trial in `dir`: seed 7, the exact clock, a machine with 2 CPUs and 1 GiB, and nothing else.
 pub fn context<'a>(dir: &Path) -> Context<'a> {
     fn nobody_listens(_: Progress<'_>) {}
     Context {
@@ -41,7 +41,7 @@ pub fn skipped(what: impl Display, why: impl Display) {
 /// The complete options of `workload` with `settings` as they were typed, which [`Workload::parse`] accepts.
 ///
 /// # Errors
-/// As [`complete`], and what [`Workload::parse`] refuses.
+/// As [`complete`], or [`Workload::parse`] refuses them.
 pub fn options<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,

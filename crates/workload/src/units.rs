@@ -1,12 +1,12 @@
-//! Durations, shares, rates and paces as a job file writes them.
+//! Durations, shares, rates and paces in the syntax of job files.
 //!
-//! Invariant: what is printed reads back the same.
+//! Invariant: printed values read back the same.
 
 use std::time::Duration;
 
 use bigiron_model::size;
 
-/// Units of time, largest first, with what they have in nanoseconds.
+/// Units of time, largest first, with their nanoseconds.
 const UNITS: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -16,12 +16,12 @@ const UNITS: &[(&str, u64)] = &[
     ("ns", 1),
 ];
 
-/// More than any of them can sensibly be, and little enough to count in nanoseconds.
+/// Longer than any sensible duration, and short enough to count in nanoseconds.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What a duration may be, for messages.
+/// The possible durations, for messages.
 pub const A_TIME: &str = "a time such as `40us`, `10ms`, `30s` or `5m`, at most 30 days";
-/// What an amount of bytes may be, for messages.
+/// The possible amounts of bytes, for messages.
 pub const AN_AMOUNT: &str = "an amount such as `8K`, `16M` or `2G`";
 
 /// Reads `40us`, `1.5s`, `5m`; `0` needs no unit.
@@ -38,7 +38,7 @@ pub fn duration(text: &str) -> Option<Duration> {
         return None;
     }
     let scale = 10u64.pow(fraction.len() as u32);
-    // A fraction of a unit is refused if it is not a whole number of nanoseconds.
+    // A fraction of a unit is refused unless it is a whole number of nanoseconds.
     let part = fraction.parse::<u64>().ok()?.checked_mul(*nanos)?;
     if !part.is_multiple_of(scale) {
         return None;
@@ -59,7 +59,7 @@ pub fn percent(text: &str) -> Option<u32> {
     text.strip_suffix('%').unwrap_or(text).trim().parse().ok().filter(|p| *p <= 100)
 }
 
-/// Reads an amount of bytes for each second: `200M/s`.
+/// Reads a number of bytes per second: `200M/s`.
 pub fn bytes_per_second(text: &str) -> Option<u64> {
     size::parse_bytes(text.strip_suffix("/s")?.trim()).ok().filter(|n| *n > 0)
 }
@@ -67,13 +67,13 @@ pub fn bytes_per_second(text: &str) -> Option<u64> {
 /// When the next piece of work begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// When the last one is done, and so long after.
+    /// After the last one is done and a think time has passed.
     Closed { think: Duration },
-    /// So many per second for the class as a whole, whether or not the last one is done; latencies count from the intended start.
+    /// At this rate for the class as a whole, whether or not the last one is done; latencies count from the intended start.
     Open { per_second: f64, poisson: bool },
 }
 
-/// What a pace may be, for messages.
+/// The possible paces, for messages.
 pub const A_PACE: &str = "`closed`, `closed think 10ms`, `open 800/s` or `open 800/s poisson`";
 
 /// Reads `closed`, `closed think 10ms`, `open 800/s`, `open 800/s poisson`.
@@ -90,11 +90,11 @@ pub fn pace(text: &str) -> Option<Pace> {
 
 fn open(rate: &str, poisson: bool) -> Option<Pace> {
     let per_second: f64 = rate.strip_suffix("/s")?.parse().ok()?;
-    // One a day to one a nanosecond.
+    // From one a day to one a nanosecond.
     (1e-5..=1e9).contains(&per_second).then_some(Pace::Open { per_second, poisson })
 }
 
-/// As [`pace`] reads it.
+/// In the syntax that [`pace`] reads.
 pub fn print_pace(pace: Pace) -> String {
     match pace {
         Pace::Closed { think } if think.is_zero() => "closed".to_owned(),

@@ -1,10 +1,10 @@
-//! Causes by samples: what each function costs an operation, and how well that is known.
+//! Causes from samples: the cost of each function per operation, and its error.
 //!
-//! A sample stands for a period of a CPU's time, so n samples are n periods, with a standard error of √n of them (Poisson). Of `k` CPUs that
-//! were busy on the average, in the arm that kept more busy, all time is divided among functions and waiting: functions take what was sampled, and
-//! waiting is the rest.
+//! A sample stands for one period of a CPU's time, so n samples are n periods with a standard error of √n periods (Poisson). The time of `k` CPUs is
+//! divided among functions and waiting, where `k` is the mean number of busy CPUs in the arm that kept more of them busy: functions take their
+//! sampled time, and waiting is the rest.
 //!
-//! Invariant: what is named a cause differs by more than [`ERRORS`] standard errors; all that does not is summed.
+//! Invariant: every named cause differs by more than [`ERRORS`] standard errors; all other functions are summed.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, WindowEvidence, ran
 use crate::window::Explained;
 use bigiron_model::evidence::Executed;
 
-/// Standard errors that a difference must be larger than to be told.
+/// A difference must exceed this number of standard errors to be shown.
 pub const ERRORS: f64 = 2.0;
 
-/// Means over pairs, in nanoseconds for one operation, and the variance of their difference.
+/// Means over pairs, in nanoseconds per operation, and the variance of their difference.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     a: f64,
@@ -32,7 +32,7 @@ struct Total {
     samples: u64,
 }
 
-/// The causes of a line by what was sampled in both arms of `pairs`; `None` if one was not sampled.
+/// The causes of a line from the samples of both arms of `pairs`; `None` if an arm was not sampled.
 pub(super) fn of_line(
     index: usize,
     of: Explained<'_>,
@@ -89,7 +89,7 @@ pub(super) fn of_line(
     Some(ranked(Causes { pairs: pairs.len(), a, b, causes, sampled, ..Causes::none(index, of) }))
 }
 
-/// Adds what one arm's functions cost.
+/// Adds the costs of one arm's functions.
 fn add<'a>(window: &'a Executed, period: f64, each: f64, costs: &mut BTreeMap<&'a str, Cost>, arm: usize) {
     for (function, samples) in &window.functions {
         let weight = each * period / window.operations as f64;
@@ -99,8 +99,8 @@ fn add<'a>(window: &'a Executed, period: f64, each: f64, costs: &mut BTreeMap<&'
     }
 }
 
-/// Nanoseconds of one operation on `cpus`, those of them in functions, and the variance of what is left: that of the functions, which is the most that it
-/// can be (CPUs that never idle leave less doubt).
+/// Nanoseconds of one operation on `cpus`, the nanoseconds of it in functions, and the variance of the rest. That variance is at most the variance of
+/// the functions, which is returned (CPUs that never idle leave less doubt).
 fn rest(seen: &WindowEvidence<'_>, cpus: f64) -> Option<(f64, f64, f64)> {
     let (window, period) = (seen.window, seen.how?.period_ns as f64);
     let operations = window.operations as f64;

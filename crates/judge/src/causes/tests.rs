@@ -48,7 +48,7 @@ fn trials_looked_into_are_compared_with_the_attempt_that_was_judged() {
     let (mut plan, _, mut evidence) = study(&[], &[], (10_000, 11_000));
     plan.clock = bigiron_model::clock::Clock::Wall;
     let mut records = fixture::records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
-    // The host spoilt trial 1: the pair was run again, and what trial 0 gave at first stands for nothing.
+    // The host spoilt trial 1, so the pair was run again and the first result of trial 0 does not count.
     let again: Vec<Record> = records[..2].iter().map(|r| Record { attempt: 1, ..r.clone() }).collect();
     fixture::void(&mut records[1]);
     records[0].metrics.scale(3.0);
@@ -68,7 +68,7 @@ fn functions_and_waiting_are_the_whole_difference() {
     let found = found(&a, &b, (10_000, 11_000));
     assert_eq!((found.a, found.b, found.delta()), (1000.0, 1100.0, 100.0));
     let names: Vec<_> = found.causes.iter().map(|c| (c.name.as_str(), c.delta())).collect();
-    // 2,500 ns of A's window are no instructions, and 2,630 of B's.
+    // 2,500 ns of A's window and 2,630 ns of B's are not instructions.
     assert_eq!(names, [("copy_page_range", 90.0), (WAITING, 13.0), ("do_exit", -5.0), ("rseq_fork", 2.0)]);
     assert!((found.explained(names.len()) - 1.0).abs() < 1e-12);
     assert_eq!(found.listed, 3);
@@ -105,7 +105,7 @@ fn a_metric_without_a_window_has_no_causes() {
     assert_eq!(causes(&plan, &judgement, &evidence), []);
 }
 
-/// The same study, with a thousand operations in each window, of which samples were taken on two CPUs every microsecond.
+/// The same study with a thousand operations in each window, sampled on two CPUs every microsecond.
 fn sampled(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Causes, Profiling) {
     let (plan, judgement, mut evidence) = study(a, b, ns);
     for e in &mut evidence {
@@ -122,7 +122,7 @@ fn sampled(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Causes, Pro
 
 #[test]
 fn a_sampled_cause_differs_by_more_than_two_standard_errors() {
-    // Differences in standard errors (the square root of both arms' samples): 19, 1.7, 0.4, 3 of what only A has, and 2 of what only B has.
+    // Differences in standard errors (the square root of both arms' samples): 19, 1.7, 0.4, 3 for a function only in A, and 2 for one only in B.
     let a = [("copy_page_range", 400), ("at_two", 48), ("do_exit", 300), ("old", 9)];
     let b = [("copy_page_range", 1125), ("at_two", 66), ("do_exit", 310), ("rare", 4)];
     let (found, looking) = sampled(&a, &b, (1_000_000, 1_600_000));

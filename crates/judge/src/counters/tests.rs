@@ -5,7 +5,7 @@ use crate::{fixture, judge};
 use bigiron_model::counters::Counted;
 use bigiron_model::workload::Window;
 
-/// Counters of one trial, one window of `chat messages` with these events and amounts.
+/// Counters of one trial: one window of `chat messages` with these events and amounts.
 fn trial(operations: u64, events: &[(&str, Option<u64>)], amounts: &[(&str, u64)]) -> Option<TrialCounters> {
     let counted = Counted {
         events: events.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect(),
@@ -16,7 +16,7 @@ fn trial(operations: u64, events: &[(&str, Option<u64>)], amounts: &[(&str, u64)
     TrialCounters::of(&[("micro".to_owned(), vec![(Window::of("fork-exit", operations, 1000), Some(counted))])])
 }
 
-/// The counters of a study of `pairs` pairs whose trials counted what `of` says of their arm and pair.
+/// The counters of a study of `pairs` pairs; `of` gives a trial's counters for an arm and a pair.
 fn study(pairs: u32, of: impl Fn(usize, u64) -> Option<TrialCounters>) -> ComparedCounters {
     let plan = fixture::plan(&["debian:6.1", "debian:6.12"], pairs, vec![fixture::micro()]);
     let mut records = fixture::records(&plan, 0.01, |_, _, _| 1.0);
@@ -34,7 +34,7 @@ fn find<'a>(counts: &'a ComparedCounters, name: &str) -> &'a ComparedCounter {
 
 #[test]
 fn a_counter_is_divided_by_what_was_done() {
-    // B does twice as many operations and half as many switches more for each.
+    // B does twice as many operations, each with 50 % more context switches.
     let counts = study(10, |arm, pair| {
         let (operations, each) = [(100, 2), (200, 3)][arm];
         trial(
@@ -71,7 +71,7 @@ fn what_one_arm_does_not_have_is_no_zero() {
         (&["vm.a".to_owned()][..], &["vm.b".to_owned()][..])
     );
     let names: Vec<&str> = counts.counters.iter().map(|c| c.name.as_str()).collect();
-    // What is the same in every pair is not tested; what is not known of one arm is neither that nor nothing.
+    // A counter that is the same in every pair is not tested; a counter that one arm lacks is neither tested nor 0.
     assert_eq!((names, counts.tested, counts.never.len()), (vec!["vm.both"], 0, 0));
 }
 
@@ -102,7 +102,7 @@ fn metrics_with_the_same_windows_are_told_once() {
     let always = study(8, |_, _| of(&[&["fork-exit", "null-call"]]));
     assert_eq!(always.counters.len(), 1);
     assert_eq!(always.counters[0].metrics, ["null-call", "fork-exit"]);
-    // In one pair they have windows of their own.
+    // In one pair the two metrics have separate windows.
     let once = study(8, |_, pair| match pair {
         3 => of(&[&["fork-exit"], &["null-call"]]),
         _ => of(&[&["fork-exit", "null-call"]]),
@@ -121,7 +121,7 @@ fn unfinished_studies_and_old_records_have_no_counters() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Kernels that do not differ: what is flagged is flagged by chance, and the correction keeps most studies without any.
+    /// The kernels do not differ, so every flagged counter is flagged by chance; the correction keeps most studies free of them.
     #[test]
     fn an_interval_holds_the_mean_and_p_agrees_with_it(counts in prop::collection::vec(1_000_u64..1_100, 24)) {
         let found = study(12, |arm, pair| {

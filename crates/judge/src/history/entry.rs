@@ -1,4 +1,4 @@
-//! One kernel in one night: who it was, and what each row of the grid measured of it, boot by boot.
+//! One kernel in one night: its identity, and the values that each row of the grid measured, boot by boot.
 
 use std::collections::BTreeMap;
 
@@ -17,29 +17,29 @@ pub struct HistoryEntry {
     pub schema: u32,
     /// Hash of the night's own description: all kernels of one night have the same.
     pub night: String,
-    /// When the night was begun, UTC.
+    /// When the night began, UTC.
     pub begun: String,
     /// Version of bigiron.
     pub bigiron: String,
-    /// What the night called it.
+    /// The arm's name in that night.
     pub arm: String,
-    /// Whether the night's other kernels were held against it.
+    /// Whether the night compared its other kernels with this one.
     pub baseline: bool,
     pub kernel: Identity,
     pub rows: Vec<EntryRow>,
 }
 
-/// What one row measured of it.
+/// The values that one row measured for a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntryRow {
     pub row: String,
     pub workload: String,
-    /// It was run again by itself, because a boot that it shared with others failed.
+    /// Whether the row was run again alone, because a boot that it shared with other rows failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alone: bool,
-    /// All that a value depends on besides kernel and seeds, part by part: entries whose parts are all equal can be compared.
+    /// Everything except kernel and seeds on which a value depends, part by part: entries can be compared if all their parts are equal.
     pub configuration: BTreeMap<String, String>,
-    /// How boots that failed did so; their values are missing.
+    /// How boots failed; their values are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
     /// The boots that completed.
@@ -47,7 +47,7 @@ pub struct EntryRow {
     pub metrics: Vec<Measured>,
 }
 
-/// One boot, by what was drawn for it.
+/// One boot, by its seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Boot {
     pub workload_seed: u64,

@@ -11,7 +11,7 @@ use bigiron_model::store::line;
 
 const FILE: &str = "history.jsonl";
 
-/// What can go wrong with a history.
+/// Errors of reading or writing a history.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     #[error(
@@ -20,7 +20,7 @@ pub enum HistoryError {
     NoFolder,
     #[error("Cannot {doing} `{}`: {cause}", path.display())]
     Io { doing: &'static str, path: PathBuf, cause: io::Error },
-    #[error("An entry could not be put down as JSON: {0}")]
+    #[error("Cannot write an entry as JSON: {0}")]
     Unwritable(String),
 }
 
@@ -29,14 +29,14 @@ pub enum HistoryError {
 pub struct History {
     /// In the order in which they were written.
     pub entries: Vec<HistoryEntry>,
-    /// Lines that could not be read, from 1, and why.
+    /// Lines that could not be read, numbered from 1, and the reasons.
     pub unreadable: Vec<(usize, String)>,
 }
 
 /// `$XDG_DATA_HOME/bigiron/history`, else `~/.local/share/bigiron/history`.
 ///
 /// # Errors
-/// Neither is known.
+/// Neither variable is set.
 pub fn default_folder() -> Result<PathBuf, HistoryError> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     set("XDG_DATA_HOME")
@@ -47,10 +47,10 @@ pub fn default_folder() -> Result<PathBuf, HistoryError> {
 }
 
 impl History {
-    /// Reads a folder; one that is not there yet is empty.
+    /// Reads a folder; a folder that does not exist yet is an empty history.
     ///
     /// # Errors
-    /// The file is there and cannot be read.
+    /// The file exists and cannot be read.
     pub fn read(dir: &Path) -> Result<Self, HistoryError> {
         let path = dir.join(FILE);
         match fs::read(&path) {
@@ -60,16 +60,16 @@ impl History {
         }
     }
 
-    /// The entries of the nights before `begun`, of others than `night`.
+    /// The entries of nights before `begun`, other than `night`.
     pub fn before<'a>(&'a self, night: &'a str, begun: &'a str) -> impl DoubleEndedIterator<Item = &'a HistoryEntry> {
         self.entries.iter().filter(move |e| e.night != night && e.begun.as_str() <= begun)
     }
 }
 
-/// Appends those `entries` that the folder does not have yet, and returns how many these were: a night that is told twice is there once.
+/// Appends the `entries` that the folder does not have yet, and returns their number: a night that is added twice is there once.
 ///
 /// # Errors
-/// They could not all be written and synced; what the folder had before is as it was.
+/// The entries could not all be written and synced; what the folder held before is unchanged.
 pub fn append(dir: &Path, entries: &[HistoryEntry]) -> Result<usize, HistoryError> {
     let path = dir.join(FILE);
     let io = |doing: &'static str| {
@@ -78,14 +78,14 @@ pub fn append(dir: &Path, entries: &[HistoryEntry]) -> Result<usize, HistoryErro
     };
     fs::create_dir_all(dir).map_err(io("create the folder of"))?;
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(io("open"))?;
-    // Held while a line is appended; the kernel lets go of it however that ends.
+    // Held while lines are appended; the kernel releases it however the process ends.
     file.lock().map_err(io("lock"))?;
     let bytes = fs::read(&path).map_err(io("read"))?;
     let known = parse(&bytes).entries;
     let new = entries.iter().filter(|e| !known.iter().any(|k| k.night == e.night && k.arm == e.arm));
     let mut text = Vec::new();
     if bytes.last().is_some_and(|b| *b != b'\n') {
-        // What a kill left half-written is a line of its own, never the beginning of the next.
+        // A line that a kill left half-written must not become the beginning of the next.
         text.push(b'\n');
     }
     let mut count = 0;

@@ -1,6 +1,6 @@
 //! The order of kernels by their versions.
 //!
-//! Invariant: a total order: the same entries are in the same order wherever they come from.
+//! Invariant: a total order: the same entries always sort the same way.
 
 use std::cmp::Ordering;
 
@@ -8,20 +8,20 @@ use super::entry::HistoryEntry;
 use bigiron_model::identity::Identity;
 use bigiron_model::version::compare as compare_versions;
 
-/// Compares two kernels by version, then by what tells two builds of one version apart.
+/// Compares two kernels by version, then by what distinguishes two builds of one version.
 pub fn compare(a: &Identity, b: &Identity) -> Ordering {
     compare_versions(&version(a), &version(b))
         .then_with(|| a.release.cmp(&b.release))
         .then_with(|| a.image_sha256.cmp(&b.image_sha256))
 }
 
-/// What is known of the version: the package's, which counts the stable updates, or the release. A release candidate comes before its release.
+/// The most precise known version: the package's, which counts the stable updates, or the release. A release candidate sorts before its release.
 pub fn version(kernel: &Identity) -> String {
     let package = kernel.package.as_deref().and_then(|p| p.rsplit_once(' ')).map(|(_, version)| version);
     package.unwrap_or(&kernel.release).replace("-rc", "~rc")
 }
 
-/// A short label: the upstream version where that is all there is to say.
+/// A short label: the upstream version where that alone identifies the kernel.
 pub fn label(entry: &HistoryEntry) -> String {
     let version = version(&entry.kernel);
     version.split(['-', '+']).next().unwrap_or(&version).to_owned()

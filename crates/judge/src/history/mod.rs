@@ -1,6 +1,6 @@
-//! The history: what nights have measured of many kernels, and where a metric changed between two of them.
+//! The history: what nights measured of many kernels, and between which two of them a metric changed.
 //!
-//! Invariant: entries are only ever added. What a series shows is a function of the entries alone.
+//! Invariant: entries are only ever added. A series is a function of the entries alone.
 
 pub mod entry;
 pub mod file;

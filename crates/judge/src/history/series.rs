@@ -1,6 +1,6 @@
 //! A series: one metric of one row over all kernels of the history, and the change points in it.
 //!
-//! Invariant: only values of one configuration are in a series, and a kernel stands in it once, with all its boots.
+//! Invariant: a series holds values of one configuration only, and each kernel once, with all its boots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,20 +20,20 @@ pub struct Series {
     pub row: String,
     pub metric: MetricDef,
     pub clock: Option<Clock>,
-    /// Digest of the configuration that all values have.
+    /// Digest of the configuration under which all values were measured.
     pub configuration: String,
     /// By version.
     pub kernels: Vec<SeriesPoint>,
-    /// By version. All are at least as large as the margin of the metric's kind, unless all were asked for.
+    /// By version. All are at least as large as the margin of the metric's kind, unless the caller wanted all.
     pub changes: Vec<SeriesChange>,
-    /// Change points that were found and are smaller than the margin.
+    /// Number of change points smaller than the margin.
     pub small: usize,
     /// The smallest change that is shown, as a ratio.
     pub margin: f64,
-    /// Entries of other configurations, and in which parts these differ.
+    /// Number of entries with other configurations, and the parts in which these differ.
     pub left_out: usize,
     pub differing: Vec<String>,
-    /// Kernels whose boots with equal seeds gave different values on different nights, which under the exact clock must not be.
+    /// Kernels whose boots with equal seeds gave different values on different nights, which must not happen under the exact clock.
     pub unrepeatable: Vec<String>,
 }
 
@@ -42,23 +42,23 @@ pub struct Series {
 pub struct SeriesPoint {
     /// Upstream version.
     pub label: String,
-    /// What nights called it, the newest last.
+    /// Its name in the newest night.
     pub arm: String,
     pub release: String,
-    /// When its newest night was begun.
+    /// When its newest night began.
     pub begun: String,
-    /// One for each boot, in the metric's base unit.
+    /// One value for each boot, in the metric's base unit.
     pub values: Vec<f64>,
-    /// Boots that failed.
+    /// Number of failed boots.
     pub failed: usize,
 }
 
 /// A place where a metric changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesChange {
-    /// The first kernel after it: index into [`Series::kernels`].
+    /// The first kernel after the change: index into [`Series::kernels`].
     pub at: usize,
-    /// Of "there is no further change".
+    /// p of "there is no further change".
     pub p: f64,
     /// ln of the ratio of geometric means, after to before, over the boots up to the neighbouring changes; and its 95 % interval (Welch).
     pub log: f64,
@@ -77,7 +77,7 @@ pub fn names(history: &History) -> Vec<(String, MetricDef)> {
             }
         }
     }
-    // Rows stay together, whichever night had which.
+    // Rows stay together, in whichever nights they ran.
     let mut rows: Vec<String> = Vec::new();
     for (row, _) in &names {
         if !rows.contains(row) {
@@ -88,7 +88,7 @@ pub fn names(history: &History) -> Vec<(String, MetricDef)> {
     names
 }
 
-/// The series of `metric` in `row`; `None` if no entry has it. `all`: changes smaller than the margin as well.
+/// The series of `metric` in `row`; `None` if no entry has it. `all` includes changes smaller than the margin.
 pub fn series(history: &History, row: &str, metric: &str, search: &Search, all: bool) -> Option<Series> {
     let of = |entry: &'_ HistoryEntry| -> Option<(EntryRow, Measured)> {
         let found = entry.rows.iter().find(|r| r.row == row)?;
@@ -96,7 +96,7 @@ pub fn series(history: &History, row: &str, metric: &str, search: &Search, all: 
     };
     let having: Vec<(&HistoryEntry, EntryRow, Measured)> =
         history.entries.iter().filter_map(|e| of(e).map(|(r, m)| (e, r, m))).collect();
-    // A night in which a boot failed ran its rows by themselves, which must not hide all nights that went well.
+    // A night in which a boot failed reran its rows alone; that must not hide the nights without failures.
     let (_, newest, measured) = having.iter().rev().find(|(_, row, _)| !row.alone).or(having.last())?;
     let clock: Option<Clock> = newest.configuration.get("clock").and_then(|c| c.parse().ok());
     let mut differing: BTreeSet<String> = BTreeSet::new();
@@ -138,14 +138,14 @@ pub fn series(history: &History, row: &str, metric: &str, search: &Search, all: 
     })
 }
 
-/// One kernel's entries joined; and whether boots with the same seeds agree.
+/// Joins one kernel's entries, and tells whether boots with the same seeds agree.
 fn point(group: &[(&HistoryEntry, &EntryRow, &Measured)], clock: Option<Clock>) -> (SeriesPoint, bool) {
     let mut boots: Vec<(Boot, f64)> = Vec::new();
     let mut repeats = true;
     for (_, row, measured) in group {
         for (boot, value) in row.boots.iter().zip(&measured.values) {
             match boots.iter().find(|(known, _)| known == boot) {
-                // The same boot again gives the same bytes and is no further evidence. On the wall clock no boot is ever the same.
+                // The same boot repeated gives the same bytes and adds no evidence. On the wall clock no two boots are the same.
                 Some((_, known)) if clock == Some(Clock::Exact) => repeats &= known == value,
                 _ => boots.push((*boot, *value)),
             }
@@ -184,7 +184,7 @@ fn changes(points: &[SeriesPoint], metric: &MetricDef, search: &Search, least: f
 }
 
 impl SeriesPoint {
-    /// Geometric mean; `None` without a boot.
+    /// Geometric mean; `None` if there is no boot.
     pub fn mean(&self, metric: &MetricDef) -> Option<f64> {
         let n = self.values.len() as f64;
         (n > 0.0).then(|| (self.values.iter().map(|v| v.max(metric.floor()).ln()).sum::<f64>() / n).exp())
@@ -235,7 +235,7 @@ pub(crate) mod fixture {
         }
     }
 
-    /// Five kernels of four boots, with a step of 10 % from the third on.
+    /// Five kernels with four boots each, with a step of 10 % at the third.
     pub(crate) fn stepped() -> History {
         let wobble = [0.999, 1.0, 1.0005, 1.001];
         let of = |version: &str, level: f64| entry(version, version, &wobble.map(|w| w * level));
@@ -286,7 +286,7 @@ mod tests {
             (series.kernels.len(), series.left_out, &series.differing[..]),
             (5, 1, &["executable".to_owned()][..])
         );
-        // The newest entry decides which configuration is shown.
+        // The newest entry decides which configuration the series shows.
         history.entries.push(other);
         assert_eq!(found(&history, false).kernels.len(), 1);
         history.entries.last_mut().unwrap().rows[0].alone = true;

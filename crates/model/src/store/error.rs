@@ -1,11 +1,11 @@
-//! What can go wrong with a study's folder. Every message says what would be right.
+//! Errors of a study's folder. Every message says what would be right.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::size;
 
-/// An error of the store. A `cause` is part of its message, and so no `source`: it would be printed twice.
+/// An error of the store. A `cause` is part of its message, and therefore not a `source`, which would be printed twice.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("`{}` holds no study: it has no plan.toml", dir.display())]
@@ -30,14 +30,14 @@ pub enum StoreError {
         path.display()
     )]
     Full { doing: String, path: PathBuf, free: String, cause: io::Error },
-    #[error("A record could not be put down as JSON: {0}")]
+    #[error("Cannot write a record as JSON: {0}")]
     Unwritable(String),
     #[error("Cannot {doing} `{}`: {cause}", path.display())]
     Io { doing: String, path: PathBuf, cause: io::Error },
 }
 
 impl StoreError {
-    /// Wraps an I/O error; the ones that mean "no room" become [`StoreError::Full`].
+    /// Wraps an I/O error; errors that mean "no room" become [`StoreError::Full`].
     pub fn io(doing: &str, path: &Path, cause: io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         if matches!(cause.kind(), StorageFull | QuotaExceeded | FileTooLarge) {
@@ -48,7 +48,7 @@ impl StoreError {
     }
 }
 
-/// "4 KiB free", for a message; looks at the nearest directory that exists.
+/// "4 KiB free", for a message, from the nearest existing directory.
 pub fn free_space(path: &Path) -> String {
     let known = path
         .ancestors()

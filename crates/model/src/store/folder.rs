@@ -1,7 +1,7 @@
-//! A study's folder: made once with its plan, opened any number of times to be read. Format: docs/reference/folder.md.
+//! A study's folder: created once with its plan, and opened any number of times for reading. Format: docs/reference/folder.md.
 //!
-//! Invariant: reading takes no lock and changes nothing, so a report can be made while the study is still running, and from a
-//! folder on read-only media. All writing of records goes through [`Writer`].
+//! Invariant: reading takes no lock and changes nothing, so a report can be made while the study is running, and from a folder on read-only media.
+//! All records are written by [`Writer`].
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ const PLAN: &str = "plan.toml";
 pub(super) const RECORDS: &str = "records.jsonl";
 const ARTIFACTS: &str = "artifacts";
 
-/// First lines of `plan.toml`; the checksum of all bytes after them follows on the last.
+/// First lines of `plan.toml`; the last one ends with the checksum of all following bytes.
 const PREAMBLE: &str =
     "# A bigiron plan, written before the first boot. The records belong to it as it is: do not edit.\n# sha256 ";
 
@@ -32,20 +32,20 @@ pub struct Folder {
     plan: Plan,
 }
 
-/// What a folder's `records.jsonl` holds.
+/// The content of a folder's `records.jsonl`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Records {
-    /// Every record that could be read, in the order in which they were written.
+    /// Every readable record, in the order of writing.
     pub records: Vec<Record>,
-    /// Lines that could not, from 1, and why. Their trials count as not run.
+    /// Unreadable lines, numbered from 1, and why. Their trials count as not run.
     pub unreadable: Vec<(usize, String)>,
 }
 
 impl Folder {
-    /// Makes a new study's folder: `dir` (and its parents) if need be, and its plan.
+    /// Creates a new study's folder: `dir` (and its parents) if necessary, and its plan.
     ///
     /// # Errors
-    /// If `dir` holds a study or anything else, if it cannot be written, or if the plan contradicts itself.
+    /// `dir` holds a study or anything else, it cannot be written, or the plan contradicts itself.
     pub fn create(dir: &Path, plan: &Plan) -> Result<Self, StoreError> {
         let path = dir.join(PLAN);
         if path.exists() {
@@ -58,22 +58,22 @@ impl Folder {
         let bytes = plan_bytes(plan).map_err(|why| StoreError::BadPlan { path: path.clone(), why })?;
         let lock = writer::lock(dir)?;
         if path.exists() {
-            // Another start was quicker.
+            // Another process was quicker.
             return Err(StoreError::Exists { dir: dir.to_owned() });
         }
         write_whole(dir, PLAN, &bytes)?;
         // As in `Writer`'s drop.
         let _ = lock.unlock();
         if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent) {
-            // The new folder's own name must survive a power loss too; a parent that may not be opened is no reason to stop.
+            // The new folder's own name must survive a power loss too; if the parent cannot be opened, continue anyway.
             let _ = File::open(parent).and_then(|d| d.sync_all());
         }
         Self::open(dir)
     }
 
-    /// Whether `dir` holds something that no start of a study leaves there; a folder that does not exist holds nothing.
+    /// Whether `dir` holds anything that creating a study never leaves there; a folder that does not exist holds nothing.
     pub fn holds_other_things(dir: &Path) -> bool {
-        // Hidden files are none of ours to mind, and a temporary plan of a killed start may be among them, as its lock may be.
+        // Hidden files are ignored; they may include the temporary plan and the lock of a killed start.
         let harmless = |name: &OsStr| name.as_encoded_bytes().starts_with(b".") || name == LOCK;
         let Ok(mut entries) = fs::read_dir(dir) else { return false };
         entries.any(|e| e.map_or(true, |e| !harmless(&e.file_name())))
@@ -82,7 +82,7 @@ impl Folder {
     /// Opens the folder of a study.
     ///
     /// # Errors
-    /// If there is no plan, if it has another format, if it was edited or contradicts itself.
+    /// There is no plan, it has another format, it was edited, or it contradicts itself.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join(PLAN);
         let bytes = match fs::read(&path) {
@@ -105,7 +105,7 @@ impl Folder {
         &self.plan
     }
 
-    /// Reads every record. A line that cannot be read, or does not belong to the plan, is reported and skipped.
+    /// Reads every record. A line that cannot be read or does not belong to the plan is reported and skipped.
     pub fn records(&self) -> Result<Records, StoreError> {
         let path = self.dir.join(RECORDS);
         match fs::read(&path) {
@@ -115,7 +115,7 @@ impl Folder {
         }
     }
 
-    /// Takes the folder's lock and makes it ready for records to be appended.
+    /// Takes the folder's lock and prepares for appending records.
     pub fn writer(&self) -> Result<Writer, StoreError> {
         Writer::new(&self.dir)
     }
@@ -155,7 +155,7 @@ pub fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, Stor
 fn plan_bytes(plan: &Plan) -> Result<Vec<u8>, String> {
     check_plan(plan)?;
     let body = toml::to_string(plan).map_err(|e| e.to_string())?;
-    // What cannot be read back as it was is refused now, not at the first resume.
+    // A plan that does not read back unchanged is refused now, not at the first resume.
     let again: Plan = toml::from_str(&body).map_err(|e| e.to_string())?;
     if again != *plan {
         return Err("it does not read back from TOML as it was written".to_owned());
@@ -168,7 +168,7 @@ fn read_plan(path: &Path, bytes: &[u8]) -> Result<Plan, StoreError> {
     let edited = |why: &str| StoreError::Edited { path: path.to_owned(), why: why.to_owned() };
     let text = std::str::from_utf8(bytes).map_err(|e| bad(e.to_string()))?;
     let Some((sum, body)) = text.strip_prefix(PREAMBLE).and_then(|rest| rest.split_once('\n')) else {
-        // Another version may begin its plan otherwise: then say that, not that somebody edited it.
+        // Another version's plan may begin differently: report the version, not an edit.
         schema_of(path, text)?;
         return Err(edited("its first two lines are not those that bigiron writes"));
     };
@@ -181,7 +181,7 @@ fn read_plan(path: &Path, bytes: &[u8]) -> Result<Plan, StoreError> {
     Ok(plan)
 }
 
-/// Refuses another format, before anything else of the plan is looked at.
+/// Refuses another format before the rest of the plan is read.
 fn schema_of(path: &Path, body: &str) -> Result<(), StoreError> {
     #[derive(Deserialize)]
     struct Version {
@@ -196,7 +196,7 @@ fn schema_of(path: &Path, body: &str) -> Result<(), StoreError> {
     }
 }
 
-/// What the store, the session and the judge rely on when they follow an index.
+/// Checks what the store, the session and the judge rely on when they use an index.
 fn check_plan(plan: &Plan) -> Result<(), String> {
     if plan.schema != SCHEMA {
         return Err(format!("its schema is {}, not {SCHEMA}", plan.schema));
@@ -222,7 +222,7 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Length of `bytes` up to and including the last newline: what lies behind was not fully written.
+/// Length of `bytes` up to and including the last newline: what follows was not fully written.
 pub(super) fn whole(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1)
 }
@@ -235,7 +235,7 @@ fn read_records(plan: &Plan, bytes: &[u8]) -> Records {
     for line in lines.split_inclusive(|&b| b == b'\n') {
         number += 1;
         match line::decode::<Record>(&line[..line.len() - 1]).and_then(|r| belongs(plan, &r).map(|()| r)) {
-            // One trial has one ending; a second one means that somebody joined files.
+            // A trial has one outcome; a second one means that files were joined.
             Ok(r) if !matches!(r.outcome, Outcome::Void { .. }) && !finished.insert((r.slot, r.attempt)) => {
                 read.unreadable.push((number, format!("slot {} attempt {} has a record already", r.slot, r.attempt)));
             }
@@ -250,7 +250,7 @@ fn read_records(plan: &Plan, bytes: &[u8]) -> Records {
     read
 }
 
-/// Whether the record is of one of the plan's slots.
+/// Whether the record belongs to one of the plan's slots.
 fn belongs(plan: &Plan, r: &Record) -> Result<(), String> {
     let Some(slot) = plan.slots.get(r.slot as usize) else {
         return Err(format!("the plan has no slot {}", r.slot));
@@ -263,7 +263,7 @@ fn belongs(plan: &Plan, r: &Record) -> Result<(), String> {
         ));
     }
     if r.image_sha256 != arm.kernel.image_sha256 {
-        return Err(format!("it booted another kernel image than the plan's arm `{}`", arm.name));
+        return Err(format!("it booted a kernel image other than that of the plan's arm `{}`", arm.name));
     }
     Ok(())
 }

@@ -1,26 +1,26 @@
 //! One line of `records.jsonl` or of a history: `{"sha256":"<16 hex digits>","record":{…}}` and a newline.
 //!
-//! Invariant: a line is read back only if every byte of what it holds is the one that was written. The checksum is taken over the
-//! JSON exactly as it stands in the line, so that it can be checked without knowing how numbers are formatted.
+//! Invariant: a line is accepted only if every byte of its content is the one that was written. The checksum covers the JSON exactly as it is in the
+//! line, so it can be checked without knowing how numbers are formatted.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// Hexadecimal digits of the SHA-256 that are kept: 64 bits, plenty against accidents, short enough for the eye.
+/// Stored hexadecimal digits of the SHA-256: 64 bits, enough against accidents, and short enough to read.
 const DIGITS: usize = 16;
 
-/// What a line can hold.
+/// A type that a line can contain.
 pub trait LineContent: Serialize + DeserializeOwned {
-    /// The name that it has in its line.
+    /// Its name in the line.
     const NAME: &'static str;
     /// The format that is written; each line has its own in its member `schema`.
     const SCHEMA: u32;
-    /// The oldest format that is read.
+    /// The oldest format that can be read.
     const OLDEST: u32 = Self::SCHEMA;
 
-    /// What contradicts itself in it, if anything.
+    /// Checks for contradictions in the content.
     fn check(&self) -> Result<(), String> {
         Ok(())
     }
@@ -44,22 +44,22 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The line that holds `held`, newline included.
+/// The line that contains `held`, including its newline.
 ///
 /// # Errors
-/// JSON cannot hold a number of it.
+/// JSON cannot represent one of its numbers.
 pub fn encode<T: LineContent>(held: &T) -> Result<Vec<u8>, String> {
     let json = serde_json::to_string(held).map_err(|e| e.to_string())?;
     let line = format!("{{\"sha256\":\"{}\",\"{}\":{json}}}\n", &sha256_hex(json.as_bytes())[..DIGITS], T::NAME);
-    // A number that JSON cannot hold (NaN) is written as `null`: better refused now than found unreadable later.
+    // A number that JSON cannot represent (NaN) is written as `null`: refusing it now is better than finding it unreadable later.
     decode::<T>(&line.as_bytes()[..line.len() - 1])?;
     Ok(line.into_bytes())
 }
 
-/// What a line (without its newline) holds, or why it cannot be read.
+/// The content of a line (without its newline), or why it cannot be read.
 ///
 /// # Errors
-/// Any byte is not the one that was written, the format is another, or what it says contradicts itself.
+/// A byte differs from the one written, the format is another, or the content contradicts itself.
 pub fn decode<T: LineContent>(line: &[u8]) -> Result<T, String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|e| format!("not the line of a {}: {e}", T::NAME))?;
     let json = line.record.get();

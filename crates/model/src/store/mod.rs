@@ -1,6 +1,6 @@
 //! The store: a study's folder, with its plan, its append-only records and its artefacts.
 //!
-//! Invariant: what has been recorded is never changed and never guessed at. Everything else in a folder can be made again.
+//! Invariant: records are never changed and never guessed. Everything else in a folder can be recreated.
 
 pub mod error;
 pub mod folder;

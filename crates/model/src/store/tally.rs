@@ -1,6 +1,6 @@
-//! What the records say about the plan's slots: which are finished, which are to be run, and as which attempt.
+//! The state of the plan's slots according to the records: which are finished, which must be run, and with which attempt number.
 //!
-//! Invariant: a pure function of plan and records. The session has no other state, which is why it can be killed at any moment.
+//! Invariant: a pure function of plan and records. The session has no other state, so it can be killed at any moment.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,37 +9,37 @@ use crate::clock::Clock;
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
 
-/// How a slot stands.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// Still to be run, as this attempt.
+    /// Still to be run, with this attempt number.
     Missing { attempt: u32 },
     /// Finished: index of the record that counts.
     Finished { record: usize },
 }
 
-/// How all slots stand.
+/// The state of all slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotTally {
     /// By the slot's number.
     pub slots: Vec<SlotState>,
-    /// How often a pair went void: distinct (pair, attempt) with a void record.
+    /// How often a pair became void: distinct (pair, attempt) with a void record.
     pub void_pairs: u32,
 }
 
-/// What is run again together when one trial of it is void.
+/// The unit that is run again as a whole if one of its trials is void.
 ///
-/// On the wall clock, the two trials of a pair are compared because they ran one after the other, under the same drift: a void
-/// trial therefore voids its pair. On the exact clock (and without a clock) a trial's result does not depend on when it runs,
-/// a second run of the partner would give the same bytes again: only the void slot is run again.
+/// On the wall clock, the two trials of a pair are comparable because they ran one after the other, under the same drift: a void trial therefore
+/// voids its pair. On the exact clock (and without a clock) a trial's result does not depend on when it runs, and a second run of the partner would
+/// give the same bytes: only the void slot is run again.
 fn unit(plan: &Plan, slot: u32, pair: u32) -> u32 {
     if plan.clock == Clock::Wall { pair } else { slot }
 }
 
 impl SlotTally {
-    /// Tallies `records`, which must belong to `plan` (as [`super::Folder::records`] makes sure).
+    /// Tallies `records`, which must belong to `plan` (as those of [`super::Folder::records`] do).
     pub fn of<R: Borrow<Record>>(plan: &Plan, records: &[R]) -> Self {
-        // The attempt that counts: the last one seen, or the one after the last void one.
+        // The attempt that counts: the last one found, or the one after the last void one.
         let mut attempts: BTreeMap<u32, u32> = BTreeMap::new();
         let mut voids = BTreeSet::new();
         for r in records.iter().map(R::borrow) {
@@ -58,7 +58,7 @@ impl SlotTally {
         for (index, r) in records.iter().map(R::borrow).enumerate() {
             let standing = &mut slots[r.slot as usize];
             match (&r.outcome, *standing) {
-                // A failure is evidence whatever became of its partner, and is never tried again.
+                // A failure is evidence whatever happened to its partner, and is never retried.
                 (Outcome::Failed { .. }, SlotState::Missing { .. }) => {
                     *standing = SlotState::Finished { record: index }
                 }
@@ -71,8 +71,8 @@ impl SlotTally {
         SlotTally { slots, void_pairs: voids.len() as u32 }
     }
 
-    /// Slots still to be run, with their attempt, in the order in which they are to be run: first tries in the plan's order,
-    /// then second tries in the same order, and so on.
+    /// Slots that must be run, with their attempt numbers, in order: first attempts in the plan's order, then second attempts in the same order, and
+    /// so on.
     pub fn missing(&self) -> Vec<(u32, u32)> {
         let mut missing: Vec<_> = self
             .slots
@@ -92,7 +92,7 @@ impl SlotTally {
         self.slots.iter().filter(|s| matches!(s, SlotState::Finished { .. })).count() as u32
     }
 
-    /// How many pairs of `pairs` may go void before there is no point in going on: a quarter.
+    /// The number of `pairs` that may be void before it is pointless to continue: a quarter.
     pub fn void_limit(pairs: u32) -> u32 {
         pairs / 4
     }

@@ -89,7 +89,7 @@ pub fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> Record 
     let mut metrics = Values::default();
     if outcome == Outcome::Completed {
         for def in &plan.workloads[0].metrics {
-            // A third has no short decimal form: shows whether numbers come back exactly.
+            // A third has no short decimal form, which shows whether numbers read back exactly.
             metrics.insert("micro", &def.name, f64::from(slot + 1) / 3.0);
         }
     }

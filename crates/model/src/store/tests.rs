@@ -1,4 +1,4 @@
-//! The store against kills, torn and damaged bytes, full disks and other people.
+//! Tests of the store against kills, torn and damaged bytes, full disks and other processes.
 
 use std::fs;
 use std::io::Write as _;
@@ -136,7 +136,7 @@ fn a_plan_that_contradicts_itself_is_refused() {
     assert!(broken(|p| p.arms[1].name = p.arms[0].name.clone()).contains("same name"));
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
-    // A seed may use all its 64 bits, TOML's signed integers notwithstanding.
+    // A seed may use all its 64 bits, although TOML's integers are signed.
     let mut plan = sample();
     plan.slots[0].boot_seed = u64::MAX;
     assert_eq!(*Folder::create(dir.path(), &plan).unwrap().plan(), plan);
@@ -152,7 +152,7 @@ fn a_folder_is_made_once_and_only_where_nothing_is() {
     assert!(matches!(e, StoreError::NotEmpty { .. }), "{e}");
     let e = Folder::open(&dir.path().join("none")).unwrap_err();
     assert!(matches!(e, StoreError::NoStudy { .. }), "{e}");
-    // What a start that was killed at once leaves is no obstacle.
+    // What an immediately killed start leaves does not hinder the next.
     let early = dir.path().join("early");
     fs::create_dir(&early).unwrap();
     fs::write(early.join("lock"), "process 1 on here").unwrap();
@@ -246,7 +246,7 @@ fn a_report_is_replaced_whole() {
     assert!(!names.iter().any(|n| n.to_string_lossy().ends_with(".tmp")), "{names:?}");
 }
 
-/// Started again by `a_full_disk_leaves_whole_records`, under a limit: appends until it cannot.
+/// Started again by `a_full_disk_leaves_whole_records`, under a limit: appends until the disk is full.
 #[test]
 #[ignore = "a part of a_full_disk_leaves_whole_records"]
 fn fill_until_full() {
@@ -291,12 +291,12 @@ fn a_full_disk_leaves_whole_records() {
     let first = full_after(&out).unwrap_or_else(|| panic!("{out}{err}"));
     let size = fs::metadata(study.join("records.jsonl")).unwrap().len();
     assert!(size < 100 * 512 * 2 && first > 10, "{size} bytes, {first} records");
-    // With room made, the same command goes on where it was.
+    // After making room, the same command continues.
     let (out, err) = run("trap '' XFSZ; ulimit -f 200;", &study);
     let second = full_after(&out).unwrap_or_else(|| panic!("{out}{err}"));
     assert!(second > first, "{first} then {second}");
 
-    // A disk that is full (ENOSPC), where a private mount may be made: root, or user namespaces.
+    // A full disk (ENOSPC), where a private mount is possible: as root, or with user namespaces.
     let mount = "unshare -rm sh -c 'mount -t tmpfs -o size=3m none \"$BIGIRON_TEST_DIR\"";
     let dir = tempfile::tempdir().unwrap();
     let probe =
@@ -320,8 +320,7 @@ fn a_full_disk_leaves_whole_records() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Cut the file anywhere, as a kill or a power loss would: exactly the lines that end before the cut are there, and
-    /// appending goes on from them.
+    /// Cut the file anywhere, like a kill or a power loss: exactly the lines that end before the cut are there, and appending continues after them.
     #[test]
     fn cut_anywhere(n in 1u32..8, cut in any::<prop::sample::Index>(), zeros in 0usize..40) {
         let (_dir, folder, records) = filled(n);
@@ -341,7 +340,7 @@ proptest! {
         prop_assert_eq!(folder.records().unwrap(), Records { records, unreadable: Vec::new() });
     }
 
-    /// Change any one byte: the record it is in is reported and left out, all others are there, none is changed.
+    /// Change any one byte: its record is reported and left out, all others are there and unchanged.
     #[test]
     fn damage_anywhere(n in 1u32..6, at in any::<prop::sample::Index>(), with in any::<u8>()) {
         let (_dir, folder, records) = filled(n);
@@ -352,9 +351,9 @@ proptest! {
         fs::write(log(&folder), &bytes).unwrap();
         let read = folder.records().unwrap();
         prop_assert!(read.records.iter().all(|r| records.contains(r)));
-        // A newline that goes takes two lines with it.
+        // A lost newline damages two lines.
         prop_assert!(read.records.len() + 2 >= records.len());
-        // Only a byte between the tokens of a line may change without harm to its record.
+        // Only a byte between the tokens of a line may change without affecting its record.
         prop_assert!(read.records.len() < records.len() && !read.unreadable.is_empty() || with.is_ascii_whitespace());
     }
 }
@@ -366,14 +365,14 @@ fn the_tally_of_the_wall_clock_runs_a_void_pair_again() {
     let failed = || Outcome::Failed { failure: Failure::Hang, message: String::new() };
     let r = |slot, attempt, outcome| record(&plan, slot, attempt, outcome);
 
-    // Second of the pair void: both again, behind all first tries, in the same order.
+    // The second trial of the pair is void: both are run again, after all first attempts, in the same order.
     let records = [r(0, 0, Outcome::Completed), r(1, 0, void())];
     let tally = SlotTally::of(&plan, &records);
     assert_eq!(tally.missing()[..2], [(2, 0), (3, 0)]);
     assert_eq!(tally.missing()[14..], [(0, 1), (1, 1)]);
     assert_eq!((tally.finished(), tally.void_pairs), (0, 1));
 
-    // First of the pair void: the second is not run in vain.
+    // The first trial of the pair is void: the second is not run needlessly.
     let tally = SlotTally::of(&plan, &[r(0, 0, void())]);
     assert_eq!(tally.missing()[14..], [(0, 1), (1, 1)]);
 
@@ -382,7 +381,7 @@ fn the_tally_of_the_wall_clock_runs_a_void_pair_again() {
     assert_eq!(tally.slots[0], SlotState::Finished { record: 0 });
     assert_eq!(tally.slots[1], SlotState::Missing { attempt: 1 });
 
-    // The pair run again: what counts is the second try, also if it is the first's partner that failed now.
+    // The pair was run again: the second attempt counts, even if now the partner of the first void trial failed.
     let records = [r(0, 0, Outcome::Completed), r(1, 0, void()), r(0, 1, failed()), r(1, 1, Outcome::Completed)];
     let tally = SlotTally::of(&plan, &records);
     assert_eq!(tally.slots[..2], [SlotState::Finished { record: 2 }, SlotState::Finished { record: 3 }]);

@@ -1,7 +1,7 @@
-//! The one writer of a study's folder.
+//! The only writer of a study's folder.
 //!
-//! Invariant: `records.jsonl` only ever grows by whole lines. A line that could not be written in full is taken away again, and
-//! what a killed process left half-written is moved aside before the next line, never glued to it.
+//! Invariant: `records.jsonl` only ever grows by whole lines. A line that could not be written completely is removed, and the torn line of a killed
+//! process is moved aside before the next line, never joined to it.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -16,14 +16,14 @@ use super::folder::{Folder, RECORDS, whole};
 use super::line;
 use crate::record::Record;
 
-/// Held by the bigiron at work in a folder; the kernel lets go of it when that process ends, however it ends.
+/// Locked by the bigiron that works in a folder; the kernel releases it when that process ends, however it ends.
 pub(super) const LOCK: &str = "lock";
-/// A process that was killed lets go of its lock only when the kernel has taken it down, children that it was just starting
-/// included: a user who kills bigiron and resumes at once must not be refused.
+/// A killed process releases its lock only when the kernel has ended it and any children that it was just starting: a user who kills bigiron and
+/// resumes at once must not be refused.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-/// Where torn lines are kept, for inspection.
+/// Torn lines are kept here for inspection.
 const TORN: &str = "records.torn";
-/// Room kept free for a record to come: several times the largest seen.
+/// Space reserved for the next record: several times the largest seen.
 const RESERVE_BYTES: u64 = 128 << 10;
 
 /// Exclusive access to a folder's records.
@@ -34,7 +34,7 @@ pub struct Writer {
     file: File,
     /// Length of the whole lines in `file`.
     len: u64,
-    /// A line could not be written and not be taken away either.
+    /// A line could neither be written nor removed.
     broken: bool,
     /// Bytes that a killed process had left half-written, if any.
     torn: usize,
@@ -56,13 +56,13 @@ impl Writer {
         let len = whole(&bytes);
         let torn = &bytes[len..];
         if !torn.is_empty() {
-            // Worth keeping, not worth failing for: the disk may be full, and the trial will be run again anyway.
+            // Keeping it is useful but not essential: the disk may be full, and the trial will be run again anyway.
             let _ = OpenOptions::new()
                 .append(true)
                 .create(true)
                 .open(dir.join(TORN))
                 .and_then(|mut f| f.write_all(torn).and_then(|()| f.write_all(b"\n")));
-            file.set_len(len as u64).map_err(io("take the torn line off", &path))?;
+            file.set_len(len as u64).map_err(io("remove the torn line from", &path))?;
         }
         file.sync_all().map_err(io("sync", &path))?;
         File::open(dir).and_then(|d| d.sync_all()).map_err(io("sync", dir))?;
@@ -70,18 +70,18 @@ impl Writer {
         Ok(Writer { dir: dir.to_owned(), path, file, len: len as u64, broken: false, torn, lock })
     }
 
-    /// Bytes of a half-written line that were moved aside to `records.torn` when the folder was opened; 0 if there was none.
+    /// Bytes of a torn line that were moved to `records.torn` when the folder was opened; 0 if there was none.
     pub fn torn(&self) -> usize {
         self.torn
     }
 
-    /// Makes sure, before a trial is begun, that there is room for its record (and for `trials` − 1 others'): a disk that is
-    /// full then stops the session before the work, not after it.
+    /// Reserves space for the record of a trial that is about to begin (and of `trials` − 1 others): a full disk then stops the session before the
+    /// work, not after it.
     pub fn reserve(&self, trials: usize) -> Result<(), StoreError> {
         let bytes = RESERVE_BYTES * trials as u64;
         let reserve = || rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, bytes);
         match rustix::io::retry_on_intr(reserve) {
-            // A file system that cannot promise room is no worse than before.
+            // A file system that cannot reserve space is no worse than before.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Ok(()),
             Err(e) => Err(self.error(e.into())),
         }
@@ -90,7 +90,7 @@ impl Writer {
     /// Appends a record and returns when it is on stable storage.
     ///
     /// # Errors
-    /// If it could not be written or synced; the file then holds what it held before.
+    /// It could not be written or synced; the file's content is then unchanged.
     pub fn append(&mut self, record: &Record) -> Result<(), StoreError> {
         if self.broken {
             return Err(self.error(io::Error::other("an earlier write failed and could not be undone")));
@@ -104,7 +104,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes an empty directory for a trial's artefacts. What an unfinished trial left under that name goes.
+    /// Makes an empty directory for a trial's artefacts, removing what an unfinished trial left under that name.
     pub fn artifacts(&self, slot: u32, arm: &str, attempt: u32) -> Result<PathBuf, StoreError> {
         let dir = self.dir.join(Folder::artifacts_name(slot, arm, attempt));
         clear(&dir)?;
@@ -112,7 +112,7 @@ impl Writer {
         Ok(dir)
     }
 
-    /// The artefacts that a trial left in its directory, as paths relative to the folder, sorted. An empty directory goes.
+    /// The artefacts that a trial left in its directory, as sorted paths relative to the folder. An empty directory is removed.
     pub fn collect(&self, dir: &Path) -> Result<Vec<String>, StoreError> {
         let mut files = Vec::new();
         let mut pending = vec![dir.to_owned()];
@@ -134,7 +134,7 @@ impl Writer {
         Ok(files)
     }
 
-    /// Removes what a trial of which nothing is recorded has left.
+    /// Removes the artefacts of a trial that made no record.
     pub fn discard(&self, dir: &Path) -> Result<(), StoreError> {
         clear(dir)
     }
@@ -146,9 +146,9 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Gives reserved room back; if that fails, nothing is lost but a few blocks.
+        // Returns reserved space; if that fails, only a few blocks are lost.
         let _ = self.file.set_len(self.len);
-        // Closing would do, were it not for children that some thread is just about to start: until they exec, they share it.
+        // Closing would be enough, except for children that a thread is just starting: they share the file until they exec.
         let _ = self.lock.unlock();
     }
 }
@@ -160,7 +160,7 @@ fn clear(dir: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Takes the folder's lock, or says who has it.
+/// Takes the folder's lock, or reports the holder.
 pub(super) fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
     let mut file = OpenOptions::new()
@@ -187,7 +187,7 @@ pub(super) fn lock(dir: &Path) -> Result<File, StoreError> {
         }
         Err(TryLockError::Error(e)) => return Err(StoreError::io("lock", &path, e)),
     }
-    // Only a hint for the message above: a full disk must not stop anybody here.
+    // Only information for the message above: a full disk must not stop anything here.
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let _ =
         file.set_len(0).and_then(|()| file.write_all(format!("process {} on {host}\n", std::process::id()).as_bytes()));

@@ -1,6 +1,7 @@
-//! What the kernel counts anyway, read at the edges of what a workload measures: events of memory, scheduler, interrupts and block devices.
+//! The kernel's own counters, read before and after each measurement: events of memory, scheduler, interrupts and block devices.
 //!
-//! Invariant: nothing is read between a window's marks, and what a kernel does not tell, or what cannot be known of a window, is absent, never 0.
+//! Invariant: nothing is read between a window's marks. A counter that a kernel does not report, or that cannot be known for a window, is absent,
+//! never 0.
 
 pub mod own_processes;
 mod reader;

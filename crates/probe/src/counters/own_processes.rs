@@ -1,14 +1,14 @@
-//! What the trial's own processes have done, on a machine on which others work too.
+//! The work of the trial's own processes, on a machine that also runs others.
 //!
-//! A process leaves its faults, CPU time and I/O to the parent that waits for it, but its switches and its waits for a CPU to nobody.
+//! A process leaves its faults, CPU time and I/O to the parent that waits for it, but not its context switches and its waits for a CPU.
 //!
-//! Invariant: a count that a process or thread may have taken with it is not known, never too small. (Of threads that begin and end between two
-//! readings there is no trace; of processes there is.)
+//! Invariant: a count that a process or thread may have taken with it when it ended is unknown, never too small. (A thread that begins and ends
+//! between two readings leaves no trace; a process does.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// Tasks beyond which nothing is read: it would take longer than what is measured is worth.
+/// With more tasks nothing is read: it would take longer than the measurement is worth.
 const MOST_TASKS: usize = 512;
 
 /// Nanoseconds of a tick, see proc(5).
@@ -17,13 +17,13 @@ const TICK_NS: u64 = 10_000_000;
 /// All descendants of a process at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnProcesses {
-    /// What is left to parents, by name.
+    /// Counts that a parent inherits, by name.
     kept: BTreeMap<&'static str, u64>,
-    /// What is not, by name.
+    /// Counts that no parent inherits, by name.
     lost: BTreeMap<&'static str, u64>,
-    /// Tasks and when they began, in ticks.
+    /// Tasks and their start times, in ticks.
     tasks: BTreeSet<(u32, u64)>,
-    /// Minor faults of children that were waited for: no process is without any.
+    /// Minor faults of children that were waited for: every process has some.
     ended: u64,
 }
 
@@ -34,11 +34,11 @@ struct Stat {
 }
 
 impl Stat {
-    /// The name in parentheses may hold anything.
+    /// The name in parentheses may contain any characters.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         let parent = fields.get(1)?.parse().ok()?;
-        // What is negative is none of those that are asked for.
+        // None of the fields used here is negative.
         Some(Self { parent, fields: fields.iter().map(|f| f.parse().unwrap_or(0)).collect() })
     }
 
@@ -48,7 +48,7 @@ impl Stat {
     }
 }
 
-/// Reads what `root` and all its descendants but `reader` have done; empty if there are too many of them.
+/// Reads the counts of `root` and all its descendants except `reader`; empty if there are too many of them.
 pub fn read(root: u32, reader: u32) -> OwnProcesses {
     let pids =
         fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
@@ -100,7 +100,7 @@ pub fn read(root: u32, reader: u32) -> OwnProcesses {
     own
 }
 
-/// What was done between two readings; `None` for what is not known.
+/// The growth between two readings; `None` for what is unknown.
 pub fn between(before: &OwnProcesses, after: &OwnProcesses) -> BTreeMap<String, Option<u64>> {
     let all_are_left = before.tasks.is_subset(&after.tasks) && before.ended == after.ended;
     let grown =
@@ -150,7 +150,7 @@ mod tests {
             (counted["own.minor-faults"], counted["own.voluntary-switches"])
         };
         assert_eq!(known(&own(14, 7, &[(1, 0), (2, 9), (3, 20)], 3)), (Some(4), Some(2)));
-        // Gone; another one under its number; one that came and went.
+        // A task that ended; another task with its number; a task that began and ended in between.
         assert_eq!(known(&own(14, 7, &[(1, 0)], 3)), (Some(4), None));
         assert_eq!(known(&own(14, 7, &[(1, 0), (2, 30)], 3)), (Some(4), None));
         assert_eq!(known(&own(14, 7, &[(1, 0), (2, 9)], 8)), (Some(4), None));

@@ -1,8 +1,8 @@
-//! The process that reads counters for those who measure.
+//! The process that reads counters for the measuring processes.
 //!
-//! It is one of its own so that a measuring process goes on with the heap and the caches that it had; what short calls take scatters less for it.
+//! It is a separate process so that a measuring process keeps its heap and caches; this reduces the scatter of short calls.
 //!
-//! Invariant: an order is answered when it is carried out. Without a reader nothing is read, and nobody waits.
+//! Invariant: an order is answered after it has been carried out. Without a reader nothing is read, and nobody waits.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,14 +14,14 @@ use bigiron_model::counters::Counted;
 use bigiron_sys::priority;
 use bigiron_sys::process::{Child, fork_child};
 
-/// What it is asked for.
+/// The orders that the reader accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// A reading at the beginning of a span.
+    /// Read at the beginning of a span.
     Before,
-    /// One at its end.
+    /// Read at the end of a span.
     After,
-    /// The window is over.
+    /// End the window.
     Cut,
 }
 
@@ -29,26 +29,26 @@ impl Order {
     const ALL: [Order; 3] = [Order::Before, Order::After, Order::Cut];
 }
 
-/// The way to the reader. It is killed when the thread that started it ends.
+/// The connection to the reader, which is killed when the thread that started it ends.
 pub struct Reader {
     orders: File,
     answers: File,
     _process: Child,
 }
 
-/// An order as it is sent: its place in [`Order::ALL`], and whose descendants are the trial's own.
+/// The bytes of an order: its index in [`Order::ALL`], and the process whose descendants are the trial's own.
 const BYTES: usize = 1 + size_of::<u32>();
 
 impl Reader {
-    /// Starts it; `own`: it also reads what the process that asks and its descendants have done. The counters of each window (`None` if nothing
-    /// was read in it) go to `keep`, there.
+    /// Starts the reader; with `own` it also reads the counts of the asking process and its descendants. It passes the counters of each window
+    /// (`None` if nothing was read in it) to `keep`, in its own process.
     ///
     /// # Errors
-    /// If there is no pipe or process for it.
+    /// No pipe or process could be made.
     pub fn start(own: bool, keep: impl Fn(Option<&Counted>)) -> io::Result<Self> {
         let (orders, orders_in) = pipe_with(PipeFlags::CLOEXEC)?;
         let (answers, answers_in) = pipe_with(PipeFlags::CLOEXEC)?;
-        // In the child these are all that is held of the pipes, so that it sees the asking process end.
+        // In the child these are the only open ends of the pipes, so it notices when the asking process ends.
         let theirs = (File::from(orders_in), File::from(answers));
         let ours = (File::from(orders), File::from(answers_in));
         let mut theirs = Some(theirs);
@@ -61,20 +61,20 @@ impl Reader {
         Ok(Self { orders, answers, _process: process })
     }
 
-    /// Has `order` carried out.
+    /// Has `order` carried out and waits for the answer.
     pub fn ask(&self, order: Order) {
         let mut sent = [0; BYTES];
         sent[0] = order as u8;
         sent[1..].copy_from_slice(&std::process::id().to_ne_bytes());
-        // If it is gone there are no counters, and that is all.
+        // Without the reader there are no counters; nothing else fails.
         let _ = (&self.orders).write_all(&sent).and_then(|()| (&self.answers).read_exact(&mut [0]));
     }
 }
 
-/// The reader's life: ends with those who could ask.
+/// The reader's loop: ends when no process is left that could ask.
 fn serve(own: bool, keep: &dyn Fn(Option<&Counted>), mut orders: &File, mut answers: &File) {
-    // The process that is answered would otherwise run at once where both share a CPU, and this process would go to sleep in the middle of what is
-    // measured. Without the right to it that is how it is.
+    // Otherwise, where both share a CPU, the answered process would run at once, and this process would go to sleep in the middle of the measurement.
+    // It may lack the permission; then it stays as it is.
     let _ = priority::before_all_others();
     let (mut before, mut sum): (Option<Reading>, Option<Counted>) = (None, None);
     let mut order = [0; BYTES];
@@ -123,7 +123,7 @@ mod tests {
             .into_iter()
             .for_each(|order| reader.ask(order));
         assert_eq!((windows.load(Ordering::SeqCst), readings.load(Ordering::SeqCst)), (1, 4));
-        // An end without a beginning is no span.
+        // An end without a beginning is not a span.
         [Order::After, Order::Cut].into_iter().for_each(|order| reader.ask(order));
         assert_eq!((windows.load(Ordering::SeqCst), readings.load(Ordering::SeqCst)), (2, 4));
     }

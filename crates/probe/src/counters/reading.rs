@@ -1,7 +1,7 @@
-//! A reading of all counters, and what was counted between two of them.
+//! A reading of all counters, and the difference of two readings.
 //!
-//! Invariant: a counter is in the difference only if both readings have it and the same CPUs and devices are behind it in both; every other one that
-//! either has is named as not known.
+//! Invariant: a counter is in the difference only if both readings have it, with the same CPUs and devices; every other counter that either reading
+//! has is named as unknown.
 
 use std::fs;
 use std::time::Instant;
@@ -11,29 +11,29 @@ use bigiron_model::counters::Counted;
 use super::own_processes::{self, OwnProcesses};
 use super::source::{self, CounterValue, CpuCell, Values};
 
-/// Texts of the files, not looked at yet: looking costs more than reading.
+/// Unparsed texts of the files: parsing takes longer than reading.
 #[derive(Debug, Default)]
 pub struct Reading {
     texts: Vec<(&'static str, String)>,
     statistics: bool,
     own: Option<OwnProcesses>,
-    /// Nanoseconds that it took.
+    /// Nanoseconds that the reading took.
     ns: u64,
 }
 
 impl Reading {
-    /// Reads what there is; with `end` what is wanted only when a window closes, too, and what the process `own`, if any, and all its
-    /// descendants have done, this one left out.
+    /// Reads the files; with `end` also those needed only when a window closes; with `own` also the counts of that process and all its descendants,
+    /// except the calling process.
     pub fn now(end: bool, own: Option<u32>) -> Self {
         let begun = Instant::now();
-        // Not to be split: a file that is read in one piece is of one moment.
+        // Read in one piece, a file is consistent.
         let mut reading = Self::of(end, &|path| fs::read_to_string(format!("/proc/{path}")).ok());
         reading.own = own.map(|root| own_processes::read(root, std::process::id()));
         reading.ns = begun.elapsed().as_nanos() as u64;
         reading
     }
 
-    /// The same from any `read`.
+    /// As [`Reading::now`], with any function `read`.
     pub fn of(end: bool, read: &dyn Fn(&str) -> Option<String>) -> Self {
         let files = source::EDGES.iter().chain(end.then_some(&source::END).into_iter().flatten());
         Self {
@@ -53,7 +53,7 @@ impl Reading {
     }
 }
 
-/// What happened from `before` to `after`.
+/// The difference from `before` to `after`.
 pub fn between(before: &Reading, after: &Reading) -> Counted {
     let (mut from, to) = (before.values(), after.values());
     let mut counted = Counted::default();
@@ -72,7 +72,7 @@ pub fn between(before: &Reading, after: &Reading) -> Counted {
     counted
 }
 
-/// By how much a counter has grown; `None` if it went back, or if it is not of the same CPUs and devices.
+/// The growth of a counter; `None` if it decreased or does not cover the same CPUs and devices.
 fn grown(from: &CounterValue, to: &CounterValue) -> Option<u64> {
     match (from, to) {
         (CounterValue::Total(from), CounterValue::Total(to)) => to.checked_sub(*from),
@@ -83,7 +83,7 @@ fn grown(from: &CounterValue, to: &CounterValue) -> Option<u64> {
     }
 }
 
-/// The same for one CPU: a number of 32 bits may have come round.
+/// The growth for one CPU; a number of 32 bits may have wrapped.
 fn cell(from: &CpuCell, to: &CpuCell) -> Option<u64> {
     if (from.0, from.1) != (to.0, to.1) {
         return None;

@@ -1,21 +1,21 @@
-//! The files that counters come from, each as text and what it says.
+//! The files that counters come from, parsed from their text.
 //!
-//! Invariant: pure functions of the text. A line that is not understood says nothing; one that is understood is named the same on every kernel.
+//! Invariant: pure functions of the text. A line that cannot be parsed is ignored; a parsed one has the same name on every kernel.
 
 use std::collections::BTreeMap;
 
 /// A counter at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterValue {
-    /// One number for the whole machine, of 64 bits: it does not come round.
+    /// One number of 64 bits for the whole machine, which does not wrap.
     Total(u64),
-    /// Numbers that add up, by row and CPU. The kernel keeps many of them in 32 bits.
+    /// Numbers to be added up, by row and CPU. The kernel keeps many of them in 32 bits.
     Cells(Vec<CpuCell>),
-    /// What there is at the moment, not what has happened.
+    /// A present amount rather than a count of events.
     Gauge(u64),
 }
 
-/// A number of one CPU: row (0 where there is but one), CPU, and the number.
+/// A number of one CPU: row (0 if there is only one), CPU, and the number.
 pub type CpuCell = (u32, u32, u64);
 
 /// Counters by name.
@@ -35,13 +35,13 @@ pub const EDGES: [&str; 10] = [
     "pressure/irq",
 ];
 
-/// Those that are read only when it closes: what there is then.
+/// Files that are read only when a window closes, because they hold amounts.
 pub const END: [&str; 2] = ["meminfo", "slabinfo"];
 
-/// Says whether the scheduler keeps the statistics that cost it something.
+/// Tells whether the scheduler keeps its costly statistics.
 pub const SCHEDSTATS: &str = "sys/kernel/sched_schedstats";
 
-/// What `text`, read from `file`, says.
+/// Parses `text`, read from `file`.
 pub fn parse(file: &str, text: &str, schedstats: bool, values: &mut Values) {
     match file {
         "vmstat" => vmstat(text, values),
@@ -60,7 +60,7 @@ pub fn parse(file: &str, text: &str, schedstats: bool, values: &mut Values) {
     }
 }
 
-/// Lines of /proc/vmstat that begin like amounts and are events all the same.
+/// Lines of /proc/vmstat that begin like amounts but are events.
 const EVENTS: [&str; 7] = [
     "nr_dirtied",
     "nr_written",
@@ -71,7 +71,7 @@ const EVENTS: [&str; 7] = [
     "nr_foll_pin_released",
 ];
 
-/// Events of memory: faults, allocations, reclaim, migration. Amounts, which begin with `nr_`, are left to /proc/meminfo.
+/// Memory events: faults, allocations, reclaim, migration. Amounts begin with `nr_` and come from /proc/meminfo instead.
 fn vmstat(text: &str, values: &mut Values) {
     for (name, n) in text.lines().filter_map(|line| line.split_once(' ')) {
         let is_amount = name.starts_with("nr_") && !name.starts_with("nr_tlb_") && !EVENTS.contains(&name);
@@ -127,14 +127,14 @@ fn softirqs(text: &str, values: &mut Values) {
     }
 }
 
-/// A number for each CPU; `None` if there are fewer.
+/// A number for each CPU; `None` if there are fewer numbers.
 fn row(number: u32, text: &str, cpus: &[u32]) -> Option<Vec<CpuCell>> {
     let numbers = text.split_ascii_whitespace().map_while(|word| word.parse().ok());
     let cells: Vec<CpuCell> = cpus.iter().zip(numbers).map(|(cpu, n)| (number, *cpu, n)).collect();
     (!cells.is_empty() && cells.len() == cpus.len()).then_some(cells)
 }
 
-/// Interrupts by the kernel's letters (`TLB`, `RES`, `LOC` …); those of devices, which have numbers, add up.
+/// Interrupts by the kernel's letters (`TLB`, `RES`, `LOC` …); those of devices, which have numbers, are added up.
 fn interrupts(text: &str, values: &mut Values) {
     let mut lines = text.lines();
     let cpus = head(lines.next().unwrap_or(""));
@@ -143,7 +143,7 @@ fn interrupts(text: &str, values: &mut Values) {
         let name = name.trim();
         match name.parse() {
             Ok(number) => devices.extend(row(number, numbers, &cpus).unwrap_or_default()),
-            // ERR and MIS are one number for all CPUs.
+            // ERR and MIS have one number for all CPUs.
             Err(_) if cpus.len() > 1 && numbers.split_ascii_whitespace().count() == 1 => {
                 if let Ok(n) = numbers.trim().parse() {
                     values.insert(format!("irq.{name}"), CounterValue::Cells(vec![(0, 0, n)]));
@@ -161,7 +161,7 @@ fn interrupts(text: &str, values: &mut Values) {
     }
 }
 
-/// What /proc/schedstat says of each CPU. Its first six numbers, and those of domains, are 0 for ever unless `statistics` are kept.
+/// The counters of each CPU in /proc/schedstat. Its first six numbers, and those of domains, stay 0 unless the kernel keeps `statistics`.
 fn schedstat(text: &str, statistics: bool, values: &mut Values) {
     let version: u32 = text.lines().find_map(|l| l.strip_prefix("version ")?.trim().parse().ok()).unwrap_or(0);
     let mut put = |name: &str, cell: CpuCell| match values.get_mut(name) {
@@ -202,8 +202,8 @@ fn schedstat(text: &str, statistics: bool, values: &mut Values) {
     }
 }
 
-/// Tasks that the balancer has moved in a domain, of the fields after its number: `lb_gained` of three kinds of idleness, of 8 numbers each up to
-/// version 16, of 11 in 17, where the domain's name stands before its CPUs.
+/// Tasks that the load balancer moved in a domain, from the fields after its number: `lb_gained` of three kinds of idleness. Each kind has 8 numbers
+/// up to version 16, and 11 in version 17, where the domain's name precedes its CPUs.
 fn pulled(version: u32, fields: &[&str]) -> Option<u64> {
     let (skipped, each, gained) = match version {
         15 | 16 => (1, 8, 4),
@@ -213,14 +213,14 @@ fn pulled(version: u32, fields: &[&str]) -> Option<u64> {
     (0..3).map(|kind| fields.get(skipped + kind * each + gained)?.parse::<u64>().ok()).sum()
 }
 
-/// Devices that pass their requests on to others, which count them again.
+/// Devices that pass their requests on to other devices, which count them again.
 const STACKED: [&str; 3] = ["loop", "dm-", "md"];
 
-/// Requests of all disks together, without partitions and devices on top of others.
+/// Requests of all disks together, without partitions and stacked devices.
 fn diskstats(text: &str, values: &mut Values) {
     const SECTOR: u64 = 512;
     const MS: u64 = 1_000_000;
-    // As Documentation/admin-guide/iostats.rst counts them, from 1; what is in flight (9) is no counter.
+    // Numbered from 1 as in Documentation/admin-guide/iostats.rst; requests in flight (9) are not a counter.
     let fields = [
         (1, "reads", 1),
         (2, "reads-merged", 1),
@@ -259,7 +259,7 @@ fn diskstats(text: &str, values: &mut Values) {
     }
 }
 
-/// `sda1` of `sda`, `nvme0n1p2` of `nvme0n1`; but `loop10` is no part of `loop1`.
+/// `sda1` is a partition of `sda`, `nvme0n1p2` of `nvme0n1`; but `loop10` is not a partition of `loop1`.
 fn is_partition(name: &str, disk: &str) -> bool {
     let rest = name.strip_prefix(disk).filter(|_| !disk.is_empty());
     let number =
@@ -269,7 +269,7 @@ fn is_partition(name: &str, disk: &str) -> bool {
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Time in which tasks stood still, from `some avg10=… total=MICROSECONDS`.
+/// Time in which tasks were stalled, from `some avg10=… total=MICROSECONDS`.
 fn pressure(resource: &str, text: &str, values: &mut Values) {
     for line in text.lines() {
         let kind = line.split(' ').next().unwrap_or("");
@@ -279,7 +279,7 @@ fn pressure(resource: &str, text: &str, values: &mut Values) {
     }
 }
 
-/// Amounts of memory that say how the kernel does its work; how much of it is free or cached says more of the workload.
+/// Amounts of memory that show how the kernel does its work; free and cached memory depend more on the workload.
 const AMOUNTS: [&str; 15] = [
     "Cached",
     "Dirty",

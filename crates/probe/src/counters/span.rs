@@ -1,10 +1,10 @@
-//! The edges of what a workload measures: a mark for the profiler, and a reading of all counters before the first and after the last.
+//! The edges of a measurement: a mark for the profiler, and a reading of all counters before the first edge and after the last.
 //!
-//! Readings are taken by a process of their own ([`super::reader`]), before the clock is read at the beginning, and after it is read at the end,
-//! so that they are in no measured time.
+//! A separate process takes the readings ([`super::reader`]), before the clock is read at the beginning and after it is read at the end, so they are
+//! outside measured time.
 //!
-//! Invariant: unless [`arm`] was called an edge is its clock and its mark. A window's counters are kept where it is cut, for the process that armed this,
-//! whichever of its descendants cuts it.
+//! Invariant: unless [`arm`] was called, an edge is only its clock and its mark. A window's counters are stored for the process that called [`arm`],
+//! whichever of its descendants cuts the window.
 
 use std::io;
 use std::sync::OnceLock;
@@ -15,19 +15,19 @@ use bigiron_model::counters::Counted;
 use bigiron_sys::mark;
 use bigiron_sys::shared_memory::SharedMemory;
 
-/// Bytes for the counters of all windows; they are not there before they are touched.
+/// Bytes for the counters of all windows; they take no memory until touched.
 const BYTES: usize = 4 << 20;
 
-/// Where windows' counters are kept: the number of bytes taken, then for each window its length and its text, filled up to whole words.
+/// The stored counters of windows: the number of used bytes, then the length and text of each window, padded to whole words.
 static KEPT: OnceLock<SharedMemory> = OnceLock::new();
 
 static READER: OnceLock<Reader> = OnceLock::new();
 
-/// From now on counters are read for this process and all that it forks; `own`: also what the process that measures and its descendants alone
-/// have done. A second time nothing changes.
+/// From now on, counters are read for this process and all that it forks; with `own` also the counts of the measuring process and its descendants
+/// alone. A second call has no effect.
 ///
 /// # Errors
-/// If there is no memory to keep them in, or no process that reads them.
+/// There is no memory for the counters, or no process to read them.
 pub fn arm(own: bool) -> io::Result<()> {
     if READER.get().is_some() {
         return Ok(());
@@ -38,7 +38,7 @@ pub fn arm(own: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// What is measured begins here, at the time that comes back.
+/// Begins a measurement at the returned time.
 #[inline(always)]
 pub fn open<T>(clock: impl FnOnce() -> T) -> T {
     before();
@@ -47,7 +47,7 @@ pub fn open<T>(clock: impl FnOnce() -> T) -> T {
     time
 }
 
-/// What is measured ends here, at the time that comes back; another span may begin.
+/// Ends a measurement at the returned time; another span may follow.
 #[inline(always)]
 pub fn close<T>(clock: impl FnOnce() -> T) -> T {
     mark::end();
@@ -56,18 +56,18 @@ pub fn close<T>(clock: impl FnOnce() -> T) -> T {
     time
 }
 
-/// What the spans since the last cut have measured is one window.
+/// Ends a window, which consists of the spans since the last cut.
 pub fn cut() {
     mark::cut();
     ask(Order::Cut);
 }
 
-/// Counters at the beginning of a span that somebody else marks.
+/// Reads the counters at the beginning of a span that the caller marks itself.
 pub fn before() {
     ask(Order::Before);
 }
 
-/// And at its end.
+/// Reads the counters at its end.
 pub fn after() {
     ask(Order::After);
 }
@@ -82,7 +82,7 @@ fn ask(order: Order) {
 
 const WORD: usize = 8;
 
-/// Keeps a window's counters; those of one that there is no room for are lost, and so are all later ones.
+/// Stores a window's counters. If there is no room for a window, it and all later ones are lost.
 fn keep(memory: &SharedMemory, counted: Option<&Counted>) {
     let mut text = serde_json::to_vec(&counted).expect("counters have string keys only");
     let len = text.len();
@@ -94,7 +94,7 @@ fn keep(memory: &SharedMemory, counted: Option<&Counted>) {
     }
 }
 
-/// The counters of every window cut since [`arm`], in order, from the `first` on; `None` for one in which nothing was read.
+/// The counters of every window cut since [`arm`], in order, beginning with number `first`; `None` for a window in which nothing was read.
 pub fn windows(first: usize) -> Vec<Option<Counted>> {
     KEPT.get().map_or_else(Vec::new, |memory| read(memory).into_iter().skip(first).collect())
 }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(all[2..6], [0, 1, 2, 3].map(|n| Some(counted(n))));
     }
 
-    /// In a process of its own: what other tests measure is counted by nobody.
+    /// Runs in a separate process, so that the measurements of other tests are not counted.
     #[test]
     fn what_a_forked_child_measures_is_known_to_its_parent() {
         let child = bigiron_sys::process::fork_child(|| {
@@ -142,7 +142,7 @@ mod tests {
             }
             let grandchild = bigiron_sys::process::fork_child(|| {
                 open(|| ());
-                // A page that is touched for the first time is a fault that every kernel counts.
+                // The first touch of a page is a fault that every kernel counts.
                 let page = SharedMemory::new(4096).unwrap();
                 page.touch();
                 close(|| ());

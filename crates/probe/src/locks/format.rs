@@ -1,10 +1,10 @@
-//! Where a tracepoint's fields lie in what it records: its `format` file in tracefs (Documentation/trace/events.rst).
+//! The positions of a tracepoint's fields in its records, from its `format` file in tracefs (Documentation/trace/events.rst).
 //!
-//! Invariant: an offset is the running kernel's own, never assumed.
+//! Invariant: an offset comes from the running kernel and is never assumed.
 
 use std::collections::BTreeMap;
 
-/// A field's place, in bytes.
+/// A field's position, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     pub offset: usize,
@@ -13,7 +13,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Its value in `raw`, if that is long enough and the field a number.
+    /// Its value in `raw`, if `raw` is long enough and the field is a number.
     pub fn read(&self, raw: &[u8]) -> Option<u64> {
         let bytes = raw.get(self.offset..self.offset.checked_add(self.size)?)?;
         let mut word = [0; 8];
@@ -33,17 +33,17 @@ pub struct Format {
 }
 
 impl Format {
-    /// From the text of a `format` file; `None` if it is none.
+    /// Parses the text of a `format` file; `None` if it is not one.
     pub fn parse(text: &str) -> Option<Self> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:")?.trim().parse().ok())?;
         let fields: BTreeMap<_, _> = text.lines().filter_map(field).collect();
         (!fields.is_empty()).then_some(Self { id, fields })
     }
 
-    /// A field by its name.
+    /// A field by name.
     ///
     /// # Errors
-    /// If the tracepoint has none of that name, in words.
+    /// The tracepoint has no such field.
     pub fn field(&self, name: &str) -> Result<Field, String> {
         self.fields.get(name).copied().ok_or_else(|| format!("the tracepoint {} has no field `{name}`", self.id))
     }

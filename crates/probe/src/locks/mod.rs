@@ -1,6 +1,7 @@
-//! Lock contention: every wait for a lock of the kernel, by the tracepoints that it has for that, and for a futex, by the system calls.
+//! Lock contention: every wait for a kernel lock, from the kernel's tracepoints, and for a futex, from the system calls.
 //!
-//! Invariant: a wait counts if its begin and its end were both seen; what was lost is counted, and what a kernel does not tell is said, never estimated.
+//! Invariant: a wait counts if both its begin and its end were seen. Lost events are counted, and what a kernel does not report is stated, never
+//! estimated.
 
 pub mod format;
 pub mod names;

@@ -1,6 +1,7 @@
-//! What a wait is called: the class of its lock by the tracepoint's flags, the caller by the call chain, and the lock by its symbol or its caller.
+//! Names for waits: the lock's class from the tracepoint's flags, the caller from the call chain, and the lock's name from its symbol or its caller.
 //!
-//! Invariant: an address is looked up and never shown; a lock that is not a variable of the kernel's has the name that its caller is known to take it by, or none.
+//! Invariant: an address is resolved and never shown. A lock that is not a kernel variable has the name of the lock that its caller is known to take,
+//! or none.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -39,17 +40,17 @@ pub fn class(flags: u32) -> String {
 /// The first address of the kernel's image and modules (Documentation/arch/x86/x86_64/mm.rst).
 pub const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
-/// Where the kernel has its locking code and its variables.
+/// Addresses of the kernel's locking code and variables.
 #[derive(Debug, Default)]
 pub struct LockSymbols {
     /// `.sched.text`, with mutexes and semaphores, and `.spinlock.text`.
     locking: Vec<Range<u64>>,
-    /// All that begins somewhere: a variable by its name, code without.
+    /// All symbols by address: a variable with its name, code without one.
     variables: BTreeMap<u64, Option<String>>,
 }
 
 impl LockSymbols {
-    /// From the text of `/proc/kallsyms`. Kernels without CONFIG_KALLSYMS_ALL name no variables.
+    /// Parses `/proc/kallsyms`. Kernels without CONFIG_KALLSYMS_ALL name no variables.
     pub fn new(kallsyms: &str) -> Self {
         let mut places = Self::default();
         let mut bounds: BTreeMap<&str, u64> = BTreeMap::new();
@@ -67,7 +68,7 @@ impl LockSymbols {
                 *entry = Some(name.to_owned());
             }
         }
-        // The few that are named there without CONFIG_KALLSYMS_ALL have all others behind them.
+        // Without CONFIG_KALLSYMS_ALL only a few variables are named, and all others would seem to belong to them.
         if places.variables.values().flatten().count() < places.variables.len() / FEW {
             places.variables.clear();
         }
@@ -77,13 +78,13 @@ impl LockSymbols {
         places
     }
 
-    /// The variable of the kernel's that `lock` lies in.
+    /// The kernel variable that contains `lock`.
     pub fn variable(&self, lock: u64) -> Option<&str> {
         let (_, name) = self.variables.range(..=lock).next_back().filter(|_| lock >= IMAGE)?;
         name.as_deref()
     }
 
-    /// Who wanted a lock: the innermost function of `stack` that is not locking code.
+    /// The caller that wanted the lock: the innermost function of `stack` that is not locking code.
     pub fn caller(&self, stack: &[u64], symbols: &Symbols) -> String {
         let is_locking = |address: u64, name: &str| {
             self.locking.iter().any(|range| range.contains(&address)) || LOCKING.iter().any(|p| name.starts_with(p))
@@ -94,15 +95,15 @@ impl LockSymbols {
     }
 }
 
-/// Beginnings of the names that linkers give to places among variables.
+/// Prefixes of the labels that linkers place among variables.
 const LABELS: [&str; 7] = ["__start_", "__stop_", "__end_", "__bss_", "_sdata", "_edata", "__init_"];
 
-/// Less than one symbol in this number is a variable: most have no name.
+/// If fewer than one symbol in this number is a variable, most variables have no symbol.
 const FEW: usize = 10;
 
 const BOUNDS: [[&str; 2]; 2] = [["__sched_text_start", "__sched_text_end"], ["__lock_text_start", "__lock_text_end"]];
 
-/// Beginnings of the names of functions that make up locks, as far as they lie in other sections.
+/// Prefixes of lock functions that lie in other sections.
 const LOCKING: [&str; 24] = [
     "__down_",
     "__mutex_lock",
@@ -130,7 +131,7 @@ const LOCKING: [&str; 24] = [
     "trace_contention_",
 ];
 
-/// Which lock of a kind these functions take: beginnings of names, as Linux 5.19 to 7.x has them (mm/, fs/, kernel/, net/, ipc/).
+/// The locks that callers take: class, name, and prefixes of functions as in Linux 5.19 to 7.x (mm/, fs/, kernel/, net/, ipc/).
 const TAKEN: [(&str, &str, &[&str]); 21] = [
     (
         "rwsem",
@@ -310,7 +311,7 @@ const TAKEN: [(&str, &str, &[&str]); 21] = [
     ),
 ];
 
-/// The lock that `caller` is known to take, if it is of that class.
+/// The lock of this class that `caller` is known to take.
 pub fn taken(class: &str, caller: &str) -> Option<&'static str> {
     let kind = class.split(':').next().unwrap_or(class);
     let fits = |beginnings: &[&str]| beginnings.iter().any(|beginning| caller.starts_with(beginning));

@@ -1,11 +1,11 @@
-//! Waits from their begins and ends.
+//! Pairs the begins and ends of waits.
 //!
-//! Invariant: a wait has one begin and one end, of one thread and lock; where an end may have been lost nothing is guessed, and what was open is counted as
-//! not paired.
+//! Invariant: a wait has one begin and one end, of one thread and lock. If an end may have been lost, nothing is guessed, and the open waits count as
+//! unpaired.
 
 use std::collections::BTreeMap;
 
-/// The waiter: a thread, or an interrupt that came while a CPU had no thread to run.
+/// The waiter: a thread, or an interrupt on a CPU without a thread to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Waiter {
     Thread(u32),
@@ -13,20 +13,20 @@ pub enum Waiter {
 }
 
 impl Waiter {
-    /// All CPUs' idle threads have the number 0.
+    /// The idle threads of all CPUs have the number 0.
     pub fn new(tid: u32, cpu: u32) -> Self {
         if tid == 0 { Self::Idle { cpu } } else { Self::Thread(tid) }
     }
 }
 
-/// A begin.
+/// The begin of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitBegin<T> {
     pub time: u64,
     pub origin: T,
-    /// Whether it spins from here on, rather than sleep.
+    /// Whether it spins from here on instead of sleeping.
     pub spins: bool,
-    /// Whether one that follows before the end is of the same wait: a mutex is spun for, then slept for, and spun for again.
+    /// Whether a further begin before the end belongs to the same wait: a mutex is spun for, then slept for, and spun for again.
     pub goes_on: bool,
 }
 
@@ -36,15 +36,15 @@ pub struct EndedWait<T> {
     pub begin: u64,
     pub ns: u64,
     pub origin: T,
-    /// It never slept.
+    /// Whether it never slept.
     pub spun: bool,
 }
 
-/// Waits that go on.
+/// Waits in progress.
 #[derive(Debug)]
 pub struct Pairing<T> {
     open: BTreeMap<(Waiter, u64), WaitBegin<T>>,
-    /// Begins and ends that have no other half.
+    /// Begins and ends without a counterpart.
     pub unpaired: u64,
 }
 
@@ -55,12 +55,12 @@ impl<T> Default for Pairing<T> {
 }
 
 impl<T: Copy> Pairing<T> {
-    /// `waiter` begins to wait for `lock`. It may wait for another one already: an interrupt has its own locks.
+    /// `waiter` begins to wait for `lock`. It may already be waiting for another lock: an interrupt has its own.
     pub fn begin(&mut self, waiter: Waiter, lock: u64, begin: WaitBegin<T>) {
         match self.open.get_mut(&(waiter, lock)) {
             Some(open) if open.goes_on && begin.goes_on => open.spins &= begin.spins,
             Some(open) => {
-                // Nobody waits for one lock twice at a time: the end was lost.
+                // Nobody waits for one lock twice at the same time, so the end was lost.
                 *open = begin;
                 self.unpaired += 1;
             }
@@ -68,7 +68,7 @@ impl<T: Copy> Pairing<T> {
         }
     }
 
-    /// `waiter` waits for `lock` no longer.
+    /// `waiter` stops waiting for `lock`.
     pub fn end(&mut self, waiter: Waiter, lock: u64, time: u64) -> Option<EndedWait<T>> {
         let Some(begin) = self.open.remove(&(waiter, lock)) else {
             self.unpaired += 1;
@@ -78,12 +78,12 @@ impl<T: Copy> Pairing<T> {
         Some(EndedWait { begin: begin.time, ns, origin: begin.origin, spun: begin.spins })
     }
 
-    /// Forgets a wait that was none.
+    /// Drops a begin that was not a wait.
     pub fn forget(&mut self, waiter: Waiter, lock: u64) {
         self.open.remove(&(waiter, lock));
     }
 
-    /// Events were lost: ends of what is open may be among them.
+    /// Events were lost: the ends of open waits may be among them.
     pub fn lost(&mut self) {
         self.unpaired += self.open.len() as u64;
         self.open.clear();
@@ -110,10 +110,10 @@ mod tests {
         let mut pairing = Pairing::default();
         pairing.begin(one, 100, at(10, WaitBegin { spins: false, ..SPIN }));
         pairing.begin(two, 100, at(12, SPIN));
-        // An interrupt of the first thread's CPU waits for a lock of its own.
+        // An interrupt on the first thread's CPU waits for a lock of its own.
         pairing.begin(one, 200, at(15, WaitBegin { origin: 'b', ..SPIN }));
         assert_eq!(pairing.end(one, 200, 18), ended(15, 3, 'b', true));
-        // The thread has moved to another CPU meanwhile.
+        // The thread has moved to another CPU in the meantime.
         assert_eq!(pairing.end(Waiter::new(7, 1), 100, 30), ended(10, 20, 'a', false));
         assert_eq!(pairing.end(two, 100, 31), ended(12, 19, 'a', true));
         assert_eq!(pairing.unpaired, 0);

@@ -1,6 +1,6 @@
 //! The recorder: all waits of a trial, from the rings of all CPUs.
 //!
-//! Invariant: events are taken in the order of their times, whichever CPU they are of, and what is lost meanwhile is in the count.
+//! Invariant: events of all CPUs are processed in the order of their times, and lost events are counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -22,16 +22,16 @@ use crate::sampled::recorder::{online, refusal};
 use bigiron_model::waits::Traced;
 use bigiron_sys::perf::{Ring, Tracepoint};
 
-/// How often rings are emptied, by the clock of the traced processes: virtual time in a guest under the exact clock.
+/// How often the rings are emptied, by the clock of the traced processes: virtual time in a guest under the exact clock.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Bytes of a ring: some twenty thousand waits of a CPU from one emptying to the next. Who may not lock as much gets less, down to the last.
+/// Bytes of a ring: some twenty thousand waits of a CPU between two emptyings. A user who may not lock that much memory gets the next smaller size.
 const RINGS: [usize; 3] = [4 << 20, 1 << 20, 1 << 18];
 
-/// Waits kept of a trial, at most: 24 bytes each.
+/// Most waits kept of a trial: 24 bytes each.
 const MOST: usize = 4 << 20;
 
-/// The operations of a futex that wait (linux/futex.h), with all flags that they may have.
+/// The futex operations that wait (linux/futex.h), with all combinations of their flags.
 fn waiting_operations() -> std::ffi::CString {
     let [wait, lock_pi, wait_bitset, wait_requeue_pi, lock_pi2] = [0, 6, 9, 11, 13];
     let all = [wait, lock_pi, wait_bitset, wait_requeue_pi, lock_pi2];
@@ -40,10 +40,10 @@ fn waiting_operations() -> std::ffi::CString {
     std::ffi::CString::new(terms.join("||")).expect("no zero byte in it")
 }
 
-/// What a futex's wait returns if its word had changed already: there was nothing to wait for.
+/// The result of a futex wait whose word had already changed: there was no wait.
 const CHANGED: u64 = -(libc::EAGAIN as i64) as u64;
 
-/// Where what is wanted of an event lies in what it records.
+/// The positions of the fields used in an event's record.
 #[derive(Debug)]
 struct EventLayout {
     kind: Field,
@@ -60,14 +60,14 @@ impl EventLayout {
     }
 }
 
-/// The events that are there.
+/// The available events.
 #[derive(Debug)]
 struct EventLayouts {
-    /// Begin, with lock and flags, and end, with lock.
+    /// Begin, with lock and flags; end, with lock.
     locks: Option<(EventLayout, Field, Field, EventLayout, Field)>,
-    /// A system call's begin, and end with what it returns.
+    /// Begin of a system call; end, with its result.
     futex: Option<(EventLayout, EventLayout, Field)>,
-    /// Why there are none of locks.
+    /// Why lock events are missing.
     untold: Option<String>,
 }
 
@@ -114,18 +114,18 @@ impl EventLayouts {
     }
 }
 
-/// What was waited for, and by whom: few, with many waits each.
+/// What was waited for, and by which process: few distinct values, with many waits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub what: WaitTarget,
-    /// Of its process, in [`Recording::programs`].
+    /// The image of its process, in [`Recording::programs`].
     pub image: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitTarget {
-    /// A lock of the kernel's: the tracepoint's flags without [`SPIN`] where they change in one wait, its address if it may be a variable, and the
-    /// stack by number.
+    /// A kernel lock: the tracepoint's flags, without [`SPIN`] where that changes within a wait; the lock's address, if it may be a variable; and the
+    /// number of the stack.
     Lock {
         flags: u32,
         variable: Option<u64>,
@@ -140,16 +140,16 @@ pub struct Wait {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub begin: u64,
     pub ns: u64,
-    /// In [`Recording::origins`].
+    /// Index into [`Recording::origins`].
     pub origin: u32,
-    /// It never slept.
+    /// Whether it never slept.
     pub spun: bool,
 }
 
-/// Numbers in the order in which things are first met. The hash is the same in every run: under the exact clock so is the time that it takes.
+/// Numbers in order of first appearance. The hash is the same in every run, and under the exact clock so is the time that it takes.
 type Numbers<T> = HashMap<T, u32, BuildHasherDefault<DefaultHasher>>;
 
-/// All that was recorded.
+/// The whole recording.
 #[derive(Debug, Default)]
 pub struct Recording {
     pub waits: Vec<Wait>,
@@ -162,10 +162,10 @@ pub struct Recording {
     stack_numbers: Numbers<Vec<u64>>,
 }
 
-/// The key of a futex's wait: a thread waits for one at a time, and no lock lies there.
+/// The key of a futex wait: a thread waits for one at a time, and no lock has this address.
 const FUTEX: u64 = 0;
 
-/// What makes a recording of events.
+/// Turns events into a recording.
 #[derive(Debug)]
 struct Collector {
     events: EventLayouts,
@@ -183,7 +183,7 @@ impl Collector {
         Self { events, pairing: Pairing::default(), pending: BTreeMap::new(), seen: 0, recording }
     }
 
-    /// Adds what was taken from the rings; what happened before `until` will not be added to.
+    /// Adds what was taken from the rings; no event before `until` is still to come.
     fn add(&mut self, taken: &[Vec<u8>], until: u64) {
         for record in taken.iter().flat_map(|bytes| records(bytes)) {
             match record {
@@ -242,11 +242,11 @@ impl Collector {
         let (enter, exit, returned) = self.events.futex.as_ref()?;
         if enter.is_it(raw) {
             let origin = self.recording.origin(Origin { what: WaitTarget::Futex, image });
-            // The one before may have ended with its thread.
+            // The previous wait may have ended with its thread.
             self.pairing.forget(waiter, FUTEX);
             self.pairing.begin(waiter, FUTEX, WaitBegin { time, origin, spins: false, goes_on: false });
         } else if exit.is_it(raw) {
-            // Exits of other operations have no begin, and are told of all the same.
+            // Ends of other operations are recorded without a begin.
             let before = self.pairing.unpaired;
             let ended = self.pairing.end(waiter, FUTEX, time);
             self.pairing.unpaired = before;
@@ -257,7 +257,7 @@ impl Collector {
     }
 
     fn finish(mut self) -> Recording {
-        // What still waits has not waited for anything that it got.
+        // A wait still open here never got its lock.
         self.recording.traced.unpaired = self.pairing.unpaired;
         self.recording
     }
@@ -292,7 +292,7 @@ impl Recording {
     }
 }
 
-/// Whether this process may trace all others; why not, in words that say what would be right.
+/// Whether this process may trace all others; if not, why, and what would be needed.
 ///
 /// # Errors
 /// The refusal.
@@ -300,7 +300,7 @@ pub fn permitted() -> Result<(), String> {
     EventLayouts::here()?.rings().map(drop)
 }
 
-/// Rings that are being written to, and are not emptied yet.
+/// Rings that are being filled and not yet emptied.
 #[derive(Debug)]
 pub struct Armed {
     events: EventLayouts,
@@ -308,10 +308,10 @@ pub struct Armed {
 }
 
 impl Armed {
-    /// From here on events are recorded. Processes that this one forks from now on are the trial's.
+    /// Starts recording events. Processes that this one forks from now on belong to the trial.
     ///
     /// # Errors
-    /// Why it cannot be done, as [`permitted`] says it.
+    /// Why it is impossible, as in [`permitted`].
     pub fn new() -> Result<Self, String> {
         let events = EventLayouts::here()?;
         let rings = events.rings()?;
@@ -319,20 +319,20 @@ impl Armed {
         Ok(Self { events, rings })
     }
 
-    /// Has a thread of this process empty the rings.
+    /// Starts a thread of this process that empties the rings.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// The thread could not be started.
     pub fn start(self) -> Result<Recorder<Recording>, String> {
         Recorder::start(move |stopped| self.record(stopped))
     }
 
     fn record(mut self, stopped: &AtomicBool) -> Recording {
         let mut collector = Collector::new(self.events, self.rings.len() as u32);
-        // After the rings have begun to tell of new ones, so that none is missed.
+        // Only after the rings report new processes, so that none is missed.
         collector.recording.programs = Programs::running(std::process::id());
         let mut taken = vec![Vec::new(); self.rings.len()];
-        // What happened before the rings were emptied the last time was written to all of them by then.
+        // Events before the previous emptying are in the rings of all CPUs by now.
         let mut until = 0;
         loop {
             let last = stopped.load(Ordering::Acquire);

@@ -38,7 +38,7 @@ const BIG: i64 = 0xffff_ffff_8200_0010_u64 as i64;
 const OBJECT: i64 = 0xffff_8880_0000_1000_u64 as i64;
 const SLEEPS: i64 = 4;
 
-/// A collector in whose trial processes 8 and 9 are; 6 is somebody else's, and 99 traces.
+/// A collector whose trial consists of processes 8 and 9; 6 is another process, and 99 is the tracer.
 fn collector() -> Collector {
     let mut collector = Collector::new(events(), 2);
     let programs = &mut collector.recording.programs;
@@ -68,10 +68,10 @@ fn waits_are_added_up_by_lock_and_caller_in_the_windows_they_lie_in() {
     happens(&mut c, 115, 9, 7, &[OBJECT, SLEEPS]);
     happens(&mut c, 120, 8, 8, &[OBJECT, 0]);
     happens(&mut c, 150, 9, 8, &[OBJECT, 0]);
-    // Of a variable of the kernel's, from before the second window into it.
+    // A wait for a kernel variable that begins before the second window and ends in it.
     happens(&mut c, 290, 9, 7, &[BIG, i64::from(SPIN)]);
     happens(&mut c, 350, 9, 8, &[BIG, 0]);
-    // Others' count for nothing, and the tracer's are nobody's.
+    // Waits of other processes are not counted for the trial, and the tracer's for nobody.
     happens(&mut c, 130, 6, 7, &[OBJECT, SLEEPS]);
     happens(&mut c, 131, 6, 8, &[OBJECT, 0]);
     happens(&mut c, 132, 99, 7, &[OBJECT, SLEEPS]);
@@ -97,7 +97,7 @@ fn a_futex_is_waited_for_by_a_program_and_not_if_it_had_changed() {
     happens(&mut c, 111, 9, 9, &[0x1000]);
     happens(&mut c, 112, 9, 10, &[-i64::from(libc::EAGAIN)]);
     happens(&mut c, 140, 8, 10, &[0]);
-    // A wake, which was never recorded to begin.
+    // The end of a wake, whose begin is never recorded.
     happens(&mut c, 141, 8, 10, &[1]);
     happens(&mut c, 150, 8, 9, &[0x1000]);
     happens(&mut c, 160, 8, 10, &[-i64::from(libc::ETIMEDOUT)]);
@@ -128,7 +128,7 @@ fn the_operations_that_wait_are_told_apart_by_a_filter() {
     assert!(["op==0", "op==137", "op==397"].iter().all(|term| terms.contains(term)) && !terms.contains(&"op==1"));
 }
 
-/// What this machine may be asked: waits of a child for a futex that nobody wakes in time.
+/// A test on this machine: a child waits for a futex that nobody wakes in time.
 #[test]
 fn this_machines_waits_are_recorded_or_refused_in_words() {
     let armed = match Armed::new() {
@@ -148,7 +148,7 @@ fn this_machines_waits_are_recorded_or_refused_in_words() {
         origin.what == WaitTarget::Futex && role == crate::sampled::programs::Role::Trial
     };
     let longest = recording.waits.iter().filter(of_the_child).map(|wait| wait.ns).max();
-    // A kernel without syscall tracepoints tells of none.
+    // A kernel without system call tracepoints reports no futex waits.
     assert!(longest.is_none_or(|ns| ns >= 3_000_000), "{longest:?}");
     assert!(recording.traced.events > 0);
 }

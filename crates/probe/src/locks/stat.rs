@@ -1,39 +1,39 @@
-//! `/proc/lock_stat`, the kernel's own account of its locks where it was built with CONFIG_LOCK_STAT (Documentation/locking/lockstat.rst).
+//! `/proc/lock_stat`, the kernel's own statistics of its locks, if it was built with CONFIG_LOCK_STAT (Documentation/locking/lockstat.rst).
 //!
-//! Invariant: a line that is not understood is not a lock; the sums are over all lines that are.
+//! Invariant: a line that cannot be parsed is not a lock; the sums cover all parsed lines.
 
 use bigiron_model::waits::{LockStat, StatLock};
 
-/// Where it lies, and where it is turned on.
+/// The file, and the switch that turns it on.
 pub const FILE: &str = "/proc/lock_stat";
 pub const SWITCH: &str = "/proc/sys/kernel/lock_stat";
 
-/// Locks that are kept of those waited for, and of those held.
+/// Locks kept of those waited for, and of those held.
 const MOST: usize = 64;
 
-/// Callers kept of each.
+/// Callers kept of each lock.
 const CALLERS: usize = 4;
 
-/// Turns accounting on, from nothing.
+/// Resets the statistics and turns them on.
 ///
 /// # Errors
-/// If the kernel does not let it.
+/// The kernel refuses it.
 pub fn begin() -> std::io::Result<()> {
     std::fs::write(SWITCH, "1")?;
     std::fs::write(FILE, "0")
 }
 
-/// What was kept account of since, over `ns`.
+/// Reads the statistics collected since [`begin`], over `ns`.
 pub fn read(workload: &str, ns: u64) -> std::io::Result<LockStat> {
     let text = std::fs::read_to_string(FILE)?;
     std::fs::write(SWITCH, "0")?;
     Ok(parse(&text, workload, ns))
 }
 
-/// From the file's text.
+/// Parses the file's text.
 pub fn parse(text: &str, workload: &str, ns: u64) -> LockStat {
     let mut locks: Vec<StatLock> = Vec::new();
-    // Lines of dashes stand before those who waited, and before those whom they waited for.
+    // A line of dashes precedes the waiters, and another precedes the holders that they waited for.
     let mut separators = 0;
     for line in text.lines() {
         let line = line.trim();
@@ -101,7 +101,7 @@ fn caller(line: &str) -> Option<(String, u64)> {
 mod tests {
     use super::*;
 
-    /// As the kernel's documentation has it, shortened.
+    /// From the kernel's documentation, shortened.
     const TEXT: &str = "lock_stat version 0.4\n\
 -----------------------------------------------------------------------------------------------------\n\
                               class name    con-bounces    contentions   waittime-min   waittime-max waittime-total   waittime-avg    acq-bounces   acquisitions   holdtime-min   holdtime-max holdtime-total   holdtime-avg\n\
@@ -126,7 +126,7 @@ mod tests {
         let read = &stat.locks[0];
         assert_eq!((read.contentions, read.acquisitions), (100, 34_316_685));
         assert!((read.wait_ns - 325_629_520.0).abs() < 1.0 && (read.hold_max_ns - 7_744_910.0).abs() < 1.0);
-        // The busiest caller first; those who held the lock are not among them.
+        // The busiest caller first; holders of the lock are not among the callers.
         assert_eq!(read.callers, [("__do_page_fault".to_owned(), 96), ("khugepaged_scan_mm_slot".to_owned(), 1)]);
         assert_eq!((stat.total.contentions, stat.total.acquisitions), (296, 2_922_365 + 34_316_685 + 66_312));
         assert!((stat.total.wait_max_ns - 299_502_610.0).abs() < 1.0);

@@ -1,6 +1,6 @@
-//! tracefs, where the kernel describes its tracepoints, in a mount of this process's own.
+//! tracefs, where the kernel describes its tracepoints, in a private mount of this process.
 //!
-//! Invariant: nothing is mounted that anybody else could see, and nothing is left when the value is dropped.
+//! Invariant: no other process sees the mount, and nothing is left when the value is dropped.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -18,7 +18,7 @@ pub struct Tracefs(OwnedFd);
 
 impl Tracefs {
     /// # Errors
-    /// Why there is none: not allowed, or a kernel without it.
+    /// Why it is unavailable: no permission, or a kernel without it.
     pub fn open() -> Result<Self, String> {
         let made = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|made| {
             fsconfig_create(&made)?;
@@ -31,10 +31,10 @@ impl Tracefs {
         })
     }
 
-    /// The tracepoint `SYSTEM/NAME`; `None` if the kernel has none of that name.
+    /// The tracepoint `SYSTEM/NAME`; `None` if the kernel does not have it.
     ///
     /// # Errors
-    /// If it is there and cannot be read or understood.
+    /// It exists but cannot be read or parsed.
     pub fn tracepoint(&self, name: &str) -> Result<Option<Format>, String> {
         let path = format!("events/{name}/format");
         let file = match openat(&self.0, &path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {

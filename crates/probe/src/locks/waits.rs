@@ -1,8 +1,8 @@
-//! What was waited for in each window: by lock and caller, and by program for futexes.
+//! Waits by window: by lock and caller, and by program for futexes.
 //!
-//! Waits of the trial's processes count, and those of the kernel for nobody in particular: its threads, and interrupts of idle CPUs.
+//! The waits of the trial's processes count, and those of the kernel itself: its threads, and interrupts of idle CPUs.
 //!
-//! Invariant: of a wait each window has as much time as lies in its spans, so that windows never have more waiting than there was.
+//! Invariant: each window gets the part of a wait that lies in its spans, so windows never hold more waiting than there was.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::sampled::spans::Spans;
 use crate::symbols::Symbols;
 use bigiron_model::waits::{FutexWait, LockWait, Traced, WaitTally, WindowWaits};
 
-/// A lock's class, its name and who wanted it; or a program.
+/// A lock's class, name and caller; or a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Lock(String, Option<String>, String),
     Futex(String),
 }
 
-/// Windows' waits in the order of the windows, without what only the workload knows of them; and how they were traced.
+/// The waits of the windows, in order, without the data that only the workload knows; and how they were traced.
 pub fn waited(
     recording: &Recording,
     spans: &Spans,
@@ -37,7 +37,7 @@ pub fn waited(
         }
         WaitTarget::Futex => Key::Futex(programs.who(image).to_owned()),
     };
-    // `None` of those that do not count.
+    // `None` for origins that do not count.
     let counts = |image: u32| matches!(programs.role(image), Role::Trial | Role::Kernel | Role::Idle);
     let keys: Vec<Option<Key>> =
         recording.origins.iter().map(|o| counts(o.image).then(|| key(o.what, o.image))).collect();
@@ -70,7 +70,7 @@ fn ranked(tallies: BTreeMap<&Key, WaitTally>) -> WindowWaits {
     waited
 }
 
-/// The longest first; of two as long the order is that of their names.
+/// Longest first; equal ones by name.
 fn rank(waited: &mut WindowWaits) {
     waited.locks.sort_by(|x, y| {
         let names = |w: &LockWait| (w.class.clone(), w.lock.clone(), w.caller.clone());
@@ -79,12 +79,12 @@ fn rank(waited: &mut WindowWaits) {
     waited.futexes.sort_by(|x, y| y.tally.total_ns.cmp(&x.tally.total_ns).then_with(|| x.program.cmp(&y.program)));
 }
 
-/// Windows added up by the metrics that they explain, metrics in the order in which they were first met.
+/// Windows added up by the metrics that they explain, with metrics in order of first appearance.
 #[derive(Debug, Default)]
 pub struct ByMetric(Vec<WindowWaits>);
 
 impl ByMetric {
-    /// Adds a window of `workload`: what it marked, and what was waited for in it.
+    /// Adds a window of `workload`: its data, and the waits in it.
     pub fn add(&mut self, workload: &str, window: &bigiron_model::workload::Window, waited: &WindowWaits) {
         for metric in &window.metrics {
             let found = self.0.iter().position(|w| w.workload == workload && w.metric == *metric);

@@ -1,6 +1,6 @@
-//! Functions of a program's file, as far as its symbol tables name them.
+//! The functions in a program's file that its symbol tables name.
 //!
-//! Invariant: an address lies in the function whose extent it is in; beyond all of them it has no name.
+//! Invariant: an address belongs to the function whose extent contains it; an address outside all of them has no name.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::path::Path;
 
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
-/// Larger files are not read for their names.
+/// Larger files are not read for names.
 const LARGEST: u64 = 256 << 20;
 
-/// Where a file's functions are.
+/// The functions of a file.
 #[derive(Debug, Default)]
 pub struct Functions {
     /// Offset in the file, bytes, and address.
@@ -22,12 +22,12 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Of the file at `path`; none if it cannot be read or is no such file.
+    /// The functions of the file at `path`; none if it cannot be read or is not an ELF file.
     pub fn of_file(path: &Path) -> Self {
         let read = || {
             let file = File::open(path).ok()?;
             let metadata = file.metadata().ok()?;
-            // No device, no pipe: what a process has mapped may have any name.
+            // Not a device or a pipe: a mapped file may have any name.
             let fit = metadata.is_file() && metadata.len() <= LARGEST;
             let mut bytes = Vec::new();
             fit.then(|| file.take(LARGEST).read_to_end(&mut bytes)).and_then(Result::ok)?;
@@ -44,7 +44,7 @@ impl Functions {
         for symbol in symbols.filter(|s| s.kind() == SymbolKind::Text && s.is_definition()) {
             let Ok(name) = symbol.name() else { continue };
             let size = symbol.size();
-            // Of several names for one function, the first in the order of the alphabet.
+            // If a function has several names, the first in alphabetical order.
             let entry = functions.entry(symbol.address()).or_insert_with(|| (size, name.to_owned()));
             if name < entry.1.as_str() {
                 entry.1 = name.to_owned();
@@ -57,18 +57,18 @@ impl Functions {
         Some(Self { segments: file.segments().map(segment).collect(), functions })
     }
 
-    /// The function that the byte at `offset` of the file is in.
+    /// The function that contains the byte at `offset` of the file.
     pub fn name(&self, offset: u64) -> Option<&str> {
         let (begin, _, address) =
             self.segments.iter().find(|(begin, len, _)| offset.checked_sub(*begin).is_some_and(|at| at < *len))?;
         let at = offset - begin + address;
         let (start, (size, name)) = self.functions.range(..=at).next_back()?;
-        // Assembly may name no size: such a function goes up to the next one.
+        // Assembly code may give no size: such a function extends to the next one.
         (*size == 0 || at - start < *size).then_some(name)
     }
 }
 
-/// A name as it was written, without the version of a dynamic symbol.
+/// A name as in the source, without the version of a dynamic symbol.
 fn readable(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     format!("{:#}", rustc_demangle::demangle(name))
@@ -78,7 +78,7 @@ fn readable(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// One that stays a function of its own, however this is compiled.
+    /// Never inlined, so that it has a symbol.
     #[inline(never)]
     fn looked_for(n: u64) -> u64 {
         std::hint::black_box(n) + 1
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn this_programs_own_functions_have_their_names() {
-        // Where the file is mapped is what its segments say.
+        // The segments say where the file is mapped.
         let path = std::env::current_exe().unwrap();
         let functions = Functions::of_file(&path);
         assert_eq!(looked_for(1), 2);

@@ -1,6 +1,6 @@
-//! The sampled profile: what all CPUs execute, asked about a thousand times a second.
+//! The sampled profile: what all CPUs execute, sampled about a thousand times a second.
 //!
-//! Invariant: a sample belongs to the window in whose span of time it was taken, or to none; what was lost is counted.
+//! Invariant: a sample belongs to the window in whose span it was taken, or to none; lost samples are counted.
 
 pub mod elf;
 pub mod profile;

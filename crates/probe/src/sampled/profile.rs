@@ -1,8 +1,8 @@
-//! What was sampled in each window: by function, and by stack.
+//! The samples of each window: by function, and by stack.
 //!
-//! What the trial's processes did counts, and what the kernel did for nobody in particular: its threads, and interrupts of idle CPUs.
+//! Samples of the trial's processes count, and those of the kernel itself: its threads, and interrupts of idle CPUs.
 //!
-//! Invariant: every sample that counts does so once in its window's functions and once in its stacks; the others are idle CPUs' and other processes'.
+//! Invariant: every sample that counts is once in its window's functions and once in its stacks; all others belong to idle CPUs or other processes.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use super::spans::Spans;
 use crate::symbols::{Symbols, UNKNOWN_PROGRAM};
 use bigiron_model::evidence::Sampled;
 
-/// What was sampled in a trial.
+/// The samples of a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profiles {
     pub sampled: Sampled,
@@ -28,15 +28,15 @@ pub struct Profiles {
 pub struct Profile {
     /// By the innermost function.
     pub functions: BTreeMap<String, u64>,
-    /// By all of a stack, outermost first and joined with `;`.
+    /// By the whole stack, outermost function first and joined with `;`.
     pub stacks: BTreeMap<String, u64>,
-    /// Of CPUs that had nothing to do.
+    /// Samples of CPUs that were idle.
     pub idle: u64,
-    /// Of processes that are not the trial's, the sampler among them.
+    /// Samples of processes outside the trial, including the sampler.
     pub others: u64,
 }
 
-/// Where a CPU halts or waits without work: the functions that the idle task is in then, on x86-64.
+/// Where a CPU halts or waits for work: the functions of the idle task on x86-64.
 const HALTED: [&str; 12] = [
     "acpi_idle_do_entry",
     "acpi_idle_enter",
@@ -53,10 +53,10 @@ const HALTED: [&str; 12] = [
 ];
 
 impl Profiles {
-    /// Of a recording that was made in this way; `kallsyms` as the kernel shows it.
+    /// Makes profiles from a recording; `kallsyms` is the kernel's text.
     ///
     /// # Errors
-    /// If that shows no functions, why.
+    /// `kallsyms` shows no functions, and why.
     pub fn new(sampling: Sampling, recording: &Recording, spans: &Spans, kallsyms: &str) -> Result<Self, String> {
         let symbols = Symbols::new(kallsyms, Vec::new())?;
         let sampled = Sampled {
@@ -73,7 +73,7 @@ impl Profiles {
 
 /// Windows' samples by function and stack.
 fn profiles(recording: &Recording, spans: &Spans, symbols: &Symbols) -> Vec<Profile> {
-    // Few stacks, often: each is named once for each image and window.
+    // Few distinct stacks, each many times: each is named once for each image and window.
     let mut counts: HashMap<(usize, u32, u32), u64> = HashMap::new();
     for sample in &recording.samples {
         if let Some(window) = spans.window(sample.time) {
@@ -115,7 +115,7 @@ fn folded(stack: &Stack, image: u32, who: &str, symbols: &Symbols, names: &mut N
     let mut frames = vec![who.to_owned()];
     for (i, address) in stack.user.iter().enumerate().rev() {
         let name = names.name(image, *address);
-        // What was no frame pointer leads nowhere.
+        // A wrong frame pointer leads to an unknown address.
         if i == 0 || name != UNKNOWN_PROGRAM {
             frames.push(name.strip_prefix("user: ").unwrap_or(name).to_owned());
         }
@@ -153,13 +153,13 @@ mod tests {
             stack(&[], &[0x1020]),
         ];
         let mut programs = Programs::default();
-        // 99 samples, 7 is its child and 8 that one's; nobody knows 6.
+        // 99 samples; 7 is its child and 8 the child of 7; 6 is unknown.
         let file = "/nonexistent/a;b".to_owned();
         programs.sampler(99, Mapping { start: 0x1000, end: 0x2000, offset: 0, file });
         programs.fork(7, 99);
         programs.fork(8, 7);
         let taken = |time, pid, stack| Taken { time, image: programs.image(pid), stack };
-        // In the window twice, before it, in it idle, in it in an interrupt, of the sampler, of the trial's child, and of a stranger.
+        // In the window twice; before it; in it idle; in it in an interrupt; of the sampler; of the trial's child; of an unknown process.
         let samples = vec![
             taken(12, 7, 0),
             taken(13, 7, 0),

@@ -1,8 +1,8 @@
-//! Which processes are the trial's, and which function of which program a user-space address is in.
+//! Which processes belong to the trial, and which function of which program contains a user-space address.
 //!
-//! Processes that execute the same program, one forked from the other, share an image. A process that executes another program gets a new one.
+//! Processes that execute the same program share an image if one was forked from the other. A process that executes another program gets a new image.
 //!
-//! Invariant: every descendant of the trial's process is the trial's, whatever becomes of its parents; a process from before is not.
+//! Invariant: every descendant of the trial's process belongs to the trial, even if its parents end; an earlier process does not.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -13,27 +13,27 @@ use super::elf::Functions;
 use super::record::Mapping;
 use crate::symbols::UNKNOWN_PROGRAM;
 
-/// Whose work a process does.
+/// For whom a process works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// A CPU's, when nobody has work for it; interrupts come then too.
+    /// A CPU's idle task; interrupts of an idle CPU count here too.
     Idle,
-    /// A thread of the kernel's.
+    /// A kernel thread.
     Kernel,
-    /// The trial's.
+    /// A process of the trial.
     Trial,
-    /// The process that samples.
+    /// The process that takes the samples.
     Sampler,
     Other,
 }
 
-/// What processes have mapped.
+/// The mappings of processes.
 #[derive(Debug)]
 struct Image {
     role: Role,
-    /// Of a kernel thread: what it is called.
+    /// The name of a kernel thread.
     name: String,
-    /// The latest last.
+    /// Latest mapping last.
     mappings: Vec<Mapping>,
 }
 
@@ -45,7 +45,7 @@ pub struct Programs {
     of: HashMap<u32, u32>,
 }
 
-/// Images that are always there: the idle task, and processes that nothing is known of.
+/// Images that always exist: the idle task, and unknown processes.
 const IDLE: u32 = 0;
 const STRANGER: u32 = 1;
 
@@ -60,7 +60,7 @@ impl Default for Programs {
 }
 
 impl Programs {
-    /// Those that run now; `own` is the process that samples, and what it will fork is the trial's.
+    /// The running processes; `own` is the process that takes the samples, and everything that it forks belongs to the trial.
     pub fn running(own: u32) -> Self {
         let mut all = Self::default();
         let pid = |name: &OsStr| name.to_str()?.parse::<u32>().ok();
@@ -68,7 +68,7 @@ impl Programs {
         for pid in pids {
             let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
             let (Ok(maps), Ok(name)) = (read("maps"), read("comm")) else { continue };
-            // Kernel threads have none.
+            // Kernel threads have no mappings.
             let role = match maps.is_empty() {
                 _ if pid == own => Role::Sampler,
                 true => Role::Kernel,
@@ -84,7 +84,7 @@ impl Programs {
         self.images.push(Image { role, name: thread_kind(name).to_owned(), mappings });
     }
 
-    /// A process that samples, for tests of what follows from it.
+    /// Adds a process that takes samples, for tests.
     #[cfg(test)]
     pub(crate) fn sampler(&mut self, pid: u32, program: Mapping) {
         self.add(pid, Role::Sampler, "", vec![program]);
@@ -110,7 +110,7 @@ impl Programs {
         }
     }
 
-    /// A process has another name.
+    /// A process has changed its name.
     pub fn name(&mut self, pid: u32, name: &str, executes: bool) {
         let role = self.role(self.image(pid));
         if executes || role == Role::Kernel {
@@ -125,14 +125,14 @@ impl Programs {
         }
     }
 
-    /// What an image is of: the program that it has mapped, or a kernel thread's kind.
+    /// The name of an image: the program that it has mapped, or the kind of a kernel thread.
     pub fn who(&self, image: u32) -> &str {
         let image = &self.images[image as usize];
-        // A program is mapped first, by the kernel; libraries follow.
+        // The kernel maps the program first; libraries follow.
         image.mappings.iter().find(|m| m.file.starts_with('/')).map_or(image.name.as_str(), |m| file_name(&m.file))
     }
 
-    /// The mapping that `address` of an image is in.
+    /// The mapping that contains `address` of an image.
     fn find(&self, image: u32, address: u64) -> Option<&Mapping> {
         self.images[image as usize].mappings.iter().rev().find(|m| (m.start..m.end).contains(&address))
     }
@@ -154,7 +154,7 @@ pub fn file_name(path: &str) -> &str {
     path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// `kworker` of `kworker/0:1H-kblockd`, `jbd2` of `jbd2/vda1-8`, `ksoftirqd` of `ksoftirqd/1`: what does not change from one trial to the next.
+/// `kworker` of `kworker/0:1H-kblockd`, `jbd2` of `jbd2/vda1-8`, `ksoftirqd` of `ksoftirqd/1`: the part that does not vary between trials.
 fn thread_kind(name: &str) -> &str {
     name.split(['/', ':']).next().filter(|kind| !kind.is_empty()).unwrap_or(name)
 }
@@ -171,7 +171,7 @@ impl<'a> Names<'a> {
         Self { programs, files: HashMap::new(), known: HashMap::new() }
     }
 
-    /// `user: FUNCTION (FILE)`, or the file alone, or that it is not known.
+    /// `user: FUNCTION (FILE)`, or the file alone, or a text for an unknown program.
     pub fn name(&mut self, image: u32, address: u64) -> &str {
         let (programs, files) = (self.programs, &mut self.files);
         self.known.entry((image, address)).or_insert_with(|| {
@@ -221,7 +221,7 @@ mod tests {
         let roles = [0, 7, 8, 9, 10, 11, 12, 13].map(|pid| programs.role(programs.image(pid)));
         use Role::{Idle, Other, Sampler, Trial};
         assert_eq!(roles, [Idle, Sampler, Other, Trial, Trial, Other, Other, Other]);
-        // The same program until it executes another.
+        // The same program until the process executes another.
         assert_eq!((programs.image(9), programs.who(programs.image(10))), (programs.image(10), "bigiron"));
         programs.name(10, "thread", false);
         assert_eq!(programs.image(9), programs.image(10));

@@ -1,12 +1,12 @@
-//! The kernel's records of samples, as they lie in a ring (linux/perf_event.h).
+//! The kernel's records of samples, in the format of a ring (linux/perf_event.h).
 //!
-//! Invariant: nothing is read beyond the size that a record names; bytes that make no record end the reading and are said to be torn.
+//! Invariant: nothing is read beyond the size that a record states; bytes that are not a record end the reading and are reported as torn.
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     Sample(Sample),
-    /// A process has mapped a part of a file as code.
+    /// A process has mapped part of a file as code.
     Mapped {
         pid: u32,
         mapping: Mapping,
@@ -16,21 +16,21 @@ pub enum Record {
         pid: u32,
         parent: u32,
     },
-    /// A process has another name: it executes another program, or was given one.
+    /// A process has changed its name: it executes another program, or was renamed.
     Named {
         pid: u32,
         name: String,
         executes: bool,
     },
-    /// Records that found no room.
+    /// Number of records for which there was no room.
     Lost(u64),
-    /// The kernel took fewer samples than asked for, to spare the machine.
+    /// The kernel took fewer samples than requested, to limit the load.
     Throttled,
-    /// Nothing of use here.
+    /// Any other record.
     Other,
 }
 
-/// What a CPU executed at a moment.
+/// What a CPU executed at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     pub pid: u32,
@@ -38,28 +38,28 @@ pub struct Sample {
     pub tid: u32,
     pub cpu: u32,
     pub stack: Stack,
-    /// A tracepoint's fields, as its format says where they are; else empty.
+    /// A tracepoint's fields, at the positions that its format gives; otherwise empty.
     pub raw: Vec<u8>,
 }
 
-/// Addresses of a call chain, the innermost first.
+/// Addresses of a call chain, innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Stack {
     pub kernel: Vec<u64>,
     pub user: Vec<u64>,
 }
 
-/// A part of a file that was mapped to be executed.
+/// A part of a file that was mapped as code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
-    /// Of `start` in the file.
+    /// The offset of `start` in the file.
     pub offset: u64,
     pub file: String,
 }
 
-/// Bytes that are no record.
+/// Bytes that are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torn;
 
@@ -74,7 +74,7 @@ const LOST_SAMPLES: u32 = 13;
 
 const HEADER: usize = 8;
 
-/// From here on a chain's entries are no addresses, but say where those that follow are from.
+/// From this value on, an entry of a chain is not an address but gives the context of the following ones.
 const CONTEXT: u64 = -4095_i64 as u64;
 const CONTEXT_KERNEL: u64 = -128_i64 as u64;
 const CONTEXT_USER: u64 = -512_i64 as u64;
@@ -84,10 +84,10 @@ const PROT_EXEC: u32 = 4;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const EXECUTES: u16 = 1 << 13;
 
-/// Bytes from the time to the end in a record that is not a sample: it ends with process and thread, time, and CPU.
+/// Bytes from the time to the end of a record that is not a sample: it ends with process and thread, time, and CPU.
 const TIME: usize = 16;
 
-/// The records in `bytes` in order, with their times in nanoseconds of `CLOCK_MONOTONIC`.
+/// The records in `bytes`, in order, with their times in nanoseconds of `CLOCK_MONOTONIC`.
 pub fn records(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u64, Record), Torn>> {
     std::iter::from_fn(move || {
         if bytes.is_empty() {
@@ -119,13 +119,13 @@ fn parse(record: &[u8]) -> Option<(u64, Record)> {
     let record = match kind {
         FORK => {
             let (pid, parent) = words.halves()?;
-            // A new thread is of the same process.
+            // A new thread belongs to the same process.
             if pid == parent { Record::Other } else { Record::Forked { pid, parent } }
         }
         MMAP | MMAP2 => {
             let (pid, _) = words.halves()?;
             let (start, len, offset) = (words.word()?, words.word()?, words.word()?);
-            // The older form has no protection: without `mmap_data` only what is executable is told of.
+            // The older form has no protection field; without `mmap_data` only executable mappings are reported.
             let executable = if kind == MMAP2 {
                 words.skip(3)?;
                 words.halves()?.0 & PROT_EXEC != 0
@@ -147,7 +147,7 @@ fn parse(record: &[u8]) -> Option<(u64, Record)> {
     Some((time, record))
 }
 
-/// In the order of `sample_type`'s bits: IP, TID, TIME, CPU, CALLCHAIN, and RAW where there is one.
+/// Parses the fields in the order of `sample_type`'s bits: IP, TID, TIME, CPU, CALLCHAIN, and RAW if present.
 fn sample(words: &mut Words<'_>) -> Option<(u64, Sample)> {
     let ip = words.word()?;
     let (pid, tid) = words.halves()?;
@@ -162,12 +162,12 @@ fn sample(words: &mut Words<'_>) -> Option<(u64, Sample)> {
             address => match context {
                 Some(CONTEXT_KERNEL) => stack.kernel.push(address),
                 Some(CONTEXT_USER) => stack.user.push(address),
-                // Of a guest, a hypervisor: not this machine's.
+                // Addresses of a guest or a hypervisor, not of this machine.
                 _ => {}
             },
         }
     }
-    // An interrupted process whose stack could not be walked.
+    // The stack of the interrupted process could not be walked.
     if stack.kernel.is_empty() && stack.user.is_empty() {
         let side = if (ip as i64) < 0 { &mut stack.kernel } else { &mut stack.user };
         side.push(ip);
@@ -176,7 +176,7 @@ fn sample(words: &mut Words<'_>) -> Option<(u64, Sample)> {
     Some((time, Sample { pid, tid, cpu, stack, raw }))
 }
 
-/// What is left of a record.
+/// The rest of a record.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
@@ -186,7 +186,7 @@ impl Words<'_> {
         Some(u64::from_ne_bytes(*word))
     }
 
-    /// Two numbers of 32 bits, the first in memory first.
+    /// Two numbers of 32 bits, the one at the lower address first.
     fn halves(&mut self) -> Option<(u32, u32)> {
         let (first, rest) = self.0.split_first_chunk::<4>()?;
         let (second, rest) = rest.split_first_chunk::<4>()?;
@@ -194,7 +194,7 @@ impl Words<'_> {
         Some((u32::from_ne_bytes(*first), u32::from_ne_bytes(*second)))
     }
 
-    /// Bytes after their number, of 32 bits.
+    /// Bytes preceded by their number, of 32 bits.
     fn raw(&mut self) -> Option<Vec<u8>> {
         let (len, rest) = self.0.split_first_chunk::<4>()?;
         rest.get(..u32::from_ne_bytes(*len) as usize).map(<[u8]>::to_vec)
@@ -205,7 +205,7 @@ impl Words<'_> {
         Some(())
     }
 
-    /// What is here up to a zero byte.
+    /// The text up to a zero byte.
     fn text(&self) -> String {
         String::from_utf8_lossy(self.0.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
     }
@@ -215,7 +215,7 @@ impl Words<'_> {
 pub(super) mod tests {
     use super::*;
 
-    /// A record of `kind` with `words` behind its header.
+    /// A record of `kind` with `words` after its header.
     fn record(kind: u32, words: &[u64]) -> Vec<u8> {
         let mut bytes = kind.to_ne_bytes().to_vec();
         bytes.extend(2_u16.to_ne_bytes());
@@ -242,7 +242,7 @@ pub(super) mod tests {
         record(SAMPLE, &words)
     }
 
-    /// The same of a record that is not a sample: it ends with process, time and CPU.
+    /// A record that is not a sample: it ends with process, time and CPU.
     fn told(kind: u32, words: &[u64]) -> Vec<u8> {
         record(kind, &[words, &[halves(1, 1), 77, halves(0, 0)]].concat())
     }
@@ -258,7 +258,7 @@ pub(super) mod tests {
         let stack = Stack { kernel: kernel.to_vec(), user: vec![0x40_1000, 0x40_2000] };
         let sample = Sample { pid: 7, tid: 8, cpu: 1, stack, raw: Vec::new() };
         assert_eq!(all(&sampled(&chain)), [Ok((123_456, Record::Sample(sample.clone())))]);
-        // A tracepoint's fields follow after their length, with what fills the last word up.
+        // A tracepoint's fields follow their length, with padding up to a whole word.
         let mut traced = sampled(&chain);
         traced.extend(12_u32.to_ne_bytes());
         traced.extend(*b"fields and 0");
@@ -322,7 +322,7 @@ pub(super) mod tests {
         for cut in 1..whole.len() {
             assert_eq!(all(&whole[..cut]), [Err(Torn)], "{cut}");
         }
-        // A chain longer than its record, and a size of nothing.
+        // A chain longer than its record, and a size of zero.
         let mut long = whole.clone();
         long[HEADER + 32..HEADER + 40].copy_from_slice(&1000_u64.to_ne_bytes());
         assert_eq!(all(&[long, whole.clone()].concat()), [Err(Torn)]);

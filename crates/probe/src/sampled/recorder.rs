@@ -1,6 +1,6 @@
 //! The recorder: a thread that empties the rings of all CPUs while a trial runs.
 //!
-//! Invariant: whatever was lost while it recorded is in the count.
+//! Invariant: everything lost while recording is counted.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,16 +15,16 @@ use crate::recorder::Recorder;
 use bigiron_sys::perf::{Ring, Trigger, cycles_per_ns};
 use bigiron_sys::spin;
 
-/// Samples a second and CPU: about a thousand, but in no step with anything that happens a thousand times a second.
+/// Samples per second and CPU: about a thousand, but not in step with anything that happens a thousand times a second.
 pub const HZ: u32 = 999;
 
 /// Nanoseconds from one sample to the next.
 pub const PERIOD_NS: u64 = 1_000_000_000 / HZ as u64;
 
-/// How often rings are emptied. They have room for a second of samples; twenty thousand processes a second fill a third of one meanwhile.
+/// How often the rings are emptied. A ring has room for a second of samples; twenty thousand new processes a second fill a third of it in that time.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// What takes the samples, and how many of its units they are apart.
+/// The event that takes the samples, and the period between them in its units.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
     pub trigger: Trigger,
@@ -32,9 +32,9 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// By cycles where the machine counts them, else by the kernel's timer.
+    /// By cycles if the machine counts them, otherwise by the kernel's timer.
     pub fn of_this_machine() -> Self {
-        // As many cycles as pass in that time: at a fixed number of them samples need no weights.
+        // As many cycles as pass in that time: with a fixed number of cycles, samples need no weights.
         match cycles_per_ns(|| spin::iterations(CALIBRATION)) {
             Ok(rate) => Self { trigger: Trigger::Cycles, period: (rate * PERIOD_NS as f64) as u64 },
             Err(_) => Self { trigger: Trigger::CpuClock, period: PERIOD_NS },
@@ -49,36 +49,36 @@ impl Sampling {
     }
 }
 
-/// Turns of a loop that takes a cycle or two each: ten milliseconds and more, in which a CPU reaches its working frequency.
+/// Iterations of a loop, at one or two cycles each: ten milliseconds or more, in which a CPU reaches its working frequency.
 const CALIBRATION: u64 = 30_000_000;
 
-/// A sample, its stack by number.
+/// A sample, with the number of its stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// Of its process, in [`Recording::programs`].
+    /// The image of its process, in [`Recording::programs`].
     pub image: u32,
     pub stack: u32,
 }
 
-/// All that was recorded.
+/// The whole recording.
 #[derive(Debug, Default)]
 pub struct Recording {
     pub samples: Vec<Taken>,
     /// By number.
     pub stacks: Vec<Stack>,
     pub programs: Programs,
-    /// Records that found no room, or were torn.
+    /// Records for which there was no room, or that were torn.
     pub lost: u64,
-    /// Times that the kernel took fewer samples than asked for.
+    /// Number of times that the kernel took fewer samples than requested.
     pub throttled: u64,
     pub cpus: u32,
     pub(super) numbers: HashMap<Stack, u32>,
 }
 
 impl Recording {
-    /// Adds what was taken from the rings of all CPUs.
+    /// Adds the records taken from the rings of all CPUs.
     pub fn add(&mut self, taken: &[Vec<u8>]) {
         let mut all = Vec::new();
         for record in taken.iter().flat_map(|bytes| records(bytes)) {
@@ -87,7 +87,7 @@ impl Recording {
                 Err(_) => self.lost += 1,
             }
         }
-        // A process may be forked on one CPU and sampled on another: each is told of by its own CPU's ring.
+        // A process may be forked on one CPU and sampled on another; each event is in the ring of its own CPU.
         all.sort_by_key(|(time, _)| *time);
         for (time, record) in all {
             match record {
@@ -116,7 +116,7 @@ impl Recording {
     }
 }
 
-/// Whether this process may sample all others; why not, in words that say what would be right.
+/// Whether this process may sample all others; if not, why, and what would be needed.
 ///
 /// # Errors
 /// The refusal.
@@ -149,16 +149,16 @@ pub(crate) fn online() -> Vec<u32> {
     text.trim().split(',').filter_map(range).flatten().collect()
 }
 
-/// Rings that tell of all CPUs that are online.
+/// Rings for all online CPUs.
 pub struct Armed {
     rings: Vec<Ring>,
 }
 
 impl Armed {
-    /// From here on samples are taken. Processes that this one forks from now on are the trial's.
+    /// Starts taking samples. Processes that this one forks from now on belong to the trial.
     ///
     /// # Errors
-    /// Why it cannot be done, as [`permitted`] says it.
+    /// Why it is impossible, as in [`permitted`].
     pub fn new(sampling: Sampling) -> Result<Self, String> {
         let ring = |cpu| Ring::new(sampling.trigger, sampling.period, cpu);
         let rings = online().iter().map(|cpu| ring(*cpu)).collect::<io::Result<Vec<_>>>().map_err(|e| refusal(&e))?;
@@ -166,17 +166,17 @@ impl Armed {
         Ok(Self { rings })
     }
 
-    /// Has a thread of this process empty the rings.
+    /// Starts a thread of this process that empties the rings.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// The thread could not be started.
     pub fn start(self) -> Result<Recorder<Recording>, String> {
         Recorder::start(move |stopped| self.record(stopped))
     }
 
     fn record(mut self, stopped: &AtomicBool) -> Recording {
         let mut recording = Recording {
-            // After the rings have begun to tell of new ones, so that none is missed.
+            // Only after the rings report new processes, so that none is missed.
             programs: Programs::running(std::process::id()),
             cpus: self.rings.len() as u32,
             ..Recording::default()
@@ -205,7 +205,7 @@ mod tests {
     use super::super::programs::Role;
     use super::*;
 
-    /// A function of its own, however this is compiled.
+    /// Never inlined, so that it appears as a function.
     #[inline(never)]
     fn busy_here() {
         let mut n = 0_u64;
@@ -230,7 +230,7 @@ mod tests {
                     let stack = &recording.stacks[s.stack as usize];
                     stack.user.iter().any(|ip| names.name(s.image, *ip).contains("busy_here"))
                 };
-                // Of a second's 999 for each CPU; an overloaded machine may take some of them away.
+                // Of the 999 samples a second for each CPU; an overloaded machine may take fewer.
                 assert!(mine.filter(|s| spins(s)).count() > 0, "{} samples", recording.samples.len());
                 assert!(recording.samples.iter().all(|s| (s.stack as usize) < recording.stacks.len()));
             }

@@ -1,10 +1,10 @@
-//! Which window a moment belongs to, by the marks that workloads leave.
+//! The window to which a moment belongs, from the marks of workloads.
 //!
 //! Invariant: spans do not overlap, and a moment outside of all of them belongs to no window.
 
 use bigiron_profile::Mark;
 
-/// The spans of all windows, in the order of time.
+/// The spans of all windows, in order of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
     /// Begin, end (exclusive) and the window's number.
@@ -13,8 +13,8 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// From marks in the order in which they were left: a window is all between begins and ends since the last cut. As with the exact profile, what
-    /// has begun begins no second time, and a cut ends nothing.
+    /// Builds spans from marks in order: a window is everything between begins and ends since the last cut. As in the exact profile, a begin within a
+    /// span is ignored, and a cut does not end a span.
     pub fn new(marks: impl IntoIterator<Item = (Mark, u64)>) -> Self {
         let (mut spans, mut windows, mut open) = (Vec::new(), 0, None);
         for (mark, at) in marks {
@@ -34,25 +34,25 @@ impl Spans {
         Self { spans, windows }
     }
 
-    /// The same from marks by their numbers, as they are passed on.
+    /// Builds spans from marks given by number.
     pub fn of_numbers(marks: &[(u8, u64)]) -> Self {
         let mark = |number: u8| [Mark::Begin, Mark::End, Mark::Cut].into_iter().find(|mark| *mark as u8 == number);
         Self::new(marks.iter().filter_map(|(number, ns)| Some((mark(*number)?, *ns))))
     }
 
-    /// How many windows were cut.
+    /// Number of windows that were cut.
     pub fn windows(&self) -> usize {
         self.windows
     }
 
-    /// The window that `time` lies in.
+    /// The window that contains `time`.
     pub fn window(&self, time: u64) -> Option<usize> {
         let after = self.spans.partition_point(|(begin, ..)| *begin <= time);
         let (_, end, window) = *self.spans.get(after.checked_sub(1)?)?;
         (time < end && window < self.windows).then_some(window)
     }
 
-    /// The windows that time from `from` to `to` lies in, and how many nanoseconds of it do.
+    /// The windows that the time from `from` to `to` overlaps, with the nanoseconds of each overlap.
     pub fn parts(&self, from: u64, to: u64) -> Vec<(usize, u64)> {
         let mut parts: Vec<(usize, u64)> = Vec::new();
         let first = self.spans.partition_point(|(_, end, _)| *end <= from);
@@ -67,7 +67,7 @@ impl Spans {
         parts
     }
 
-    /// Nanoseconds of a window.
+    /// The length of a window in nanoseconds.
     pub fn ns(&self, window: usize) -> u64 {
         self.spans.iter().filter(|span| span.2 == window).map(|(begin, end, _)| end - begin).sum()
     }

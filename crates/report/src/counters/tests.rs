@@ -22,7 +22,7 @@ fn counter(name: &str, a: f64, b: f64, half: f64, adjusted: Option<f64>) -> Comp
     }
 }
 
-/// Three that survive, one that may be chance, one that is the same in both arms.
+/// Three that survive, one that may be chance, and one that is equal in both arms.
 pub(crate) fn counts() -> ComparedCounters {
     ComparedCounters {
         counters: vec![
@@ -49,7 +49,7 @@ fn text_has_those_that_survive_the_largest_change_first() {
     assert_eq!((found.surviving, found.survive, shown(&counts, true).counters.len()), (3, true, 5));
     assert_eq!(
         sum(&counts, &found),
-        "Of 4 counters that are not alike in every pair 3 differ by more than chance (false discovery rate 5 %). 1 counter only B's kernel has."
+        "Of 4 counters that are not equal in every pair, 3 differ by more than chance (false discovery rate 5 %). 1 counter exists only in B's kernel."
     );
     let mut chance = counts.clone();
     for counter in &mut chance.counters {
@@ -57,7 +57,11 @@ fn text_has_those_that_survive_the_largest_change_first() {
     }
     let found = shown(&chance, false);
     assert!(!found.survive && found.counters.len() == 4);
-    assert!(sum(&chance, &found).contains("those marked ? have an interval of their own"), "{}", sum(&chance, &found));
+    assert!(
+        sum(&chance, &found).contains("the intervals of those marked ? exclude no change"),
+        "{}",
+        sum(&chance, &found)
+    );
 }
 
 #[test]
@@ -99,7 +103,7 @@ fn what_has_words_stands_beside_the_causes() {
     assert_eq!(
         beside(&counts(), "micro", "fork-exit").as_deref(),
         Some(
-            "Counted there for one operation: 3.10 context switches instead of 1.90 and 9.00 µs waited for a CPU instead of 12.00 µs."
+            "Counted there per operation: 3.10 context switches instead of 1.90 and 9.00 µs waited for a CPU instead of 12.00 µs."
         )
     );
     assert_eq!(beside(&counts(), "micro", "null-call"), None);

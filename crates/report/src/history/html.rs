@@ -9,7 +9,7 @@ use super::{ChangeText, SeriesText};
 use super::{View, day, svg};
 use bigiron_judge::history::series::Series;
 
-/// What the lines need beyond the reports' style.
+/// Style of the line charts, in addition to the reports' style.
 const LINES: &str = "svg.line { display: block; background: var(--card); border: 1px solid var(--rule); border-radius: 10px; margin: 8px 0; }\n\
     svg.line text { font-size: 13px; }\nsvg .level { stroke: var(--zero); stroke-width: 2; stroke-dasharray: 5 4; fill: none; }\n\
     svg .joined { stroke: var(--same); stroke-width: 1.5; fill: none; }\nsvg .change { stroke: var(--v); stroke-width: 2; }\n\
@@ -17,7 +17,7 @@ const LINES: &str = "svg.line { display: block; background: var(--card); border:
 
 /// The whole view as one page.
 pub fn html(view: &View) -> String {
-    // If a row was asked for, all its metrics that changed are shown; the overview keeps to the primaries.
+    // A view of one row shows all its metrics that changed; the overview shows only the primaries.
     let shown =
         |s: &&Series| s.metric.primary || view.series.len() == 1 || (view.what.is_some() && !s.changes.is_empty());
     let body = html! {

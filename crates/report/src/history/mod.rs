@@ -18,9 +18,9 @@ pub use html::html;
 pub use json::json;
 pub use text::text;
 
-/// What is shown.
+/// The series to show, and how they were searched.
 pub struct View {
-    /// What was asked for; nothing for an overview of all rows.
+    /// The requested row or metric; `None` for an overview of all rows.
     pub what: Option<String>,
     pub series: Vec<Series>,
     pub search: Search,
@@ -30,7 +30,7 @@ pub struct View {
 struct SharedChange<'a> {
     before: &'a SeriesPoint,
     after: &'a SeriesPoint,
-    /// The largest first.
+    /// Largest first.
     changes: Vec<(&'a Series, &'a SeriesChange)>,
 }
 
@@ -46,7 +46,7 @@ impl View {
         }
     }
 
-    /// Series that are shown kernel by kernel: the one asked for, or the primary metrics.
+    /// Series shown kernel by kernel: the requested one, or the primary metrics.
     fn main(&self) -> Vec<&Series> {
         match &self.series[..] {
             [one] => vec![one],
@@ -77,7 +77,7 @@ impl View {
         places
     }
 
-    /// What was looked for, and what not to read into it.
+    /// How the change points were found, and what limits the result.
     fn method(&self) -> Vec<String> {
         let small: usize = self.series.iter().map(|s| s.small).sum();
         let mut all = vec![format!(
@@ -103,7 +103,7 @@ impl View {
             parts.sort_unstable();
             parts.dedup();
             all.push(format!(
-                "Up to {left_out} entries are left out, because they were measured otherwise than the newest: {}",
+                "Up to {left_out} entries are left out, because their configuration differs from the newest: {}",
                 join(&parts)
             ));
         }
@@ -113,7 +113,7 @@ impl View {
         unrepeatable.dedup();
         if !unrepeatable.is_empty() {
             all.push(format!(
-                "The same boots of {} gave other values on another night, which must not be under the exact clock; the first are shown",
+                "The same boots of {} gave different values on another night, which must not happen under the exact clock; the first values are shown",
                 join(&unrepeatable)
             ));
         }
@@ -121,7 +121,7 @@ impl View {
     }
 }
 
-/// What a report says of a series.
+/// A series as a report prints it.
 trait SeriesText {
     /// `micro.fork`.
     fn name(&self) -> String;
@@ -129,7 +129,7 @@ trait SeriesText {
     fn heading(&self) -> String;
     /// The mean of every kernel, in one unit.
     fn means(&self) -> Vec<Option<Quantity>>;
-    /// The largest and the smallest of the boots' values, or `None` without any.
+    /// The smallest and the largest of the boots' values, or `None` if there are none.
     fn range(&self) -> Option<(f64, f64)>;
 }
 
@@ -155,7 +155,7 @@ impl SeriesText for Series {
     }
 }
 
-/// What a report says of a change point.
+/// A change point as a report prints it.
 trait ChangeText {
     fn decimals(&self) -> usize;
     fn size(&self) -> Quantity;

@@ -1,6 +1,6 @@
-//! One series as a line over kernels: a dot for each boot, the means joined, change points as vertical lines.
+//! One series as a line over kernels: a dot for each boot, a line through the means, vertical lines at change points.
 //!
-//! Invariant: kernels stand at equal distances in the order of their versions; the value's axis need not begin at zero, and says where it ends.
+//! Invariant: kernels stand at equal distances in the order of their versions; the value axis need not begin at zero and labels its ends.
 
 use std::fmt::Write;
 
@@ -15,13 +15,13 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 40.0;
-/// Labels of kernels that have room beside each other.
+/// Most kernels whose labels fit side by side.
 const LABELS: usize = 14;
 
-/// The picture, or nothing for a series without values.
+/// The picture; empty for a series without values.
 pub(super) fn svg(series: &Series) -> String {
     let Some((low, high)) = series.range() else { return String::new() };
-    // A series that never varies still is a line in the middle.
+    // A constant series is a line in the middle.
     let room = if high > low { 0.08 * (high - low) } else { 0.01 * high.abs().max(1e-9) };
     let (low, high) = (low - room, high + room);
     let count = series.kernels.len();

@@ -8,10 +8,10 @@ use super::{ChangeText, SeriesText};
 use super::{View, day};
 use bigiron_judge::history::series::Series;
 
-/// Columns of a bar.
+/// Width of a bar in columns.
 const BAR: usize = 16;
 
-/// Heights of a small bar, one eighth each.
+/// Heights of a small bar, in steps of one eighth.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The whole view.

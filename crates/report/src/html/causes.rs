@@ -8,7 +8,7 @@ use super::{minus, open, prose};
 use bigiron_judge::Comparison;
 use bigiron_judge::causes::Causes;
 
-/// Why the lines that differ do: primaries and the largest changes open, the others closed.
+/// Why lines differ: primaries and the largest changes open, the others closed.
 pub(super) fn section(report: &Report<'_>) -> Markup {
     let found = &report.why;
     if found.is_empty() {

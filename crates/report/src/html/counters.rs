@@ -1,4 +1,4 @@
-//! The page's section on what kernels counted: those that differ, and all, folded.
+//! The page's section on counters: those that differ, and all others folded.
 
 use maud::{Markup, html};
 
@@ -7,7 +7,7 @@ use super::super::counters::{Figures, ShownCounters, method, name, shown, sum};
 use super::{minus, prose};
 use bigiron_judge::counters::{ComparedCounter, ComparedCounters};
 
-/// Counters that differ, and all others behind a fold.
+/// Counters that differ, and all others folded.
 pub(super) fn section(report: &Report<'_>) -> Markup {
     let Some(method) = method(report) else { return html! {} };
     html! {
@@ -24,15 +24,15 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
 fn compared(arm: &str, counts: &ComparedCounters) -> Markup {
     let few = shown(counts, false);
     let names = [
-        ("Nothing in both arms", &counts.never),
-        ("Only A's kernel has", &counts.only_a),
-        ("Only B's kernel has", &counts.only_b),
+        ("Zero in both arms", &counts.never),
+        ("Only in A's kernel", &counts.only_a),
+        ("Only in B's kernel", &counts.only_b),
     ];
     html! {
         (table(&few))
         p class="note" { (prose(&sum(counts, &few))) }
         details {
-            summary { (arm) ": all " (counts.counters.len()) " that were not nothing" }
+            summary { (arm) ": all " (counts.counters.len()) " that were not zero" }
             (table(&shown(counts, true)))
             @for (title, names) in names {
                 @if !names.is_empty() { p class="note" { (title) ": " (names.join(", ")) "." } }

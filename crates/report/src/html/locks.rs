@@ -1,4 +1,4 @@
-//! The page's part on what lines waited for.
+//! The page's section on what lines waited for.
 
 use maud::{Markup, html};
 
@@ -6,7 +6,7 @@ use super::super::{Report, locks};
 use super::{minus, open, prose};
 use bigiron_judge::locks::Contended;
 
-/// What every line that was looked at waited for; primaries open.
+/// What every traced line waited for; primaries open.
 pub(super) fn section(report: &Report<'_>) -> Markup {
     let found = &report.why.locks;
     html! {
@@ -32,7 +32,7 @@ fn waits(report: &Report<'_>, line: &Contended) -> Markup {
     }
 }
 
-/// A table whose last column is a name, indented where it is a caller's.
+/// A table whose last column is a name, indented if it is a caller's.
 fn table<const N: usize>(heads: &[&str; N], rows: &[[String; N]]) -> Markup {
     let class = |n: usize| (n + 1 < N).then_some("n");
     html! {

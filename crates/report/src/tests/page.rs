@@ -1,9 +1,9 @@
-//! Tests of the HTML page: markup that is well formed, and nothing in it but what belongs there.
+//! Tests of the HTML page: the markup is well formed and contains nothing foreign.
 
 use super::super::Extras;
 use super::{TWO, configs, every_study, print, study};
 
-/// Every tag is closed by its own, attributes are quoted, and `<` and `&` occur only as markup.
+/// Every tag is closed by its counterpart, attributes are quoted, and `<` and `&` occur only as markup.
 fn well_formed(page: &str) -> Result<(), String> {
     let page = page.strip_prefix("<!DOCTYPE html>").ok_or("no doctype")?;
     let mut open: Vec<&str> = Vec::new();

@@ -1,6 +1,6 @@
-//! A control group (version 2) for each run, where the machine lets us make one: it counts processes that nobody waits for too.
+//! A control group (version 2) for each run, if this machine allows it: it also counts processes that no parent waits for.
 //!
-//! Invariant: a run's group is removed with it; a machine without version 2, or without the right to it, is no error.
+//! Invariant: a run's group is removed with the run; a machine without version 2, or without permission, is not an error.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,11 +12,11 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::measured::Counted;
 
-/// How often and how long the removal of a group is tried: its last process may still be on its way out.
+/// How often and how long removing a group is tried: its last process may still be ending.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The group below which groups can be made.
+/// The group below which groups can be created.
 pub struct CgroupParent {
     dir: OwnedFd,
 }
@@ -29,10 +29,10 @@ pub struct RunCgroup<'p> {
 }
 
 impl CgroupParent {
-    /// The nearest group above this process whose children have the controllers for memory and I/O, or else its own.
+    /// The nearest group above this process whose children have the controllers for memory and I/O, or otherwise this process's own group.
     pub fn find() -> Option<Self> {
         let (mount, own) = own_group()?;
-        // A limit that this process is under holds for what it starts: a group beside it would escape.
+        // A limit on this process also applies to the programs that it starts; a group beside it would escape the limit.
         let limit = fs::read_to_string(own.join("memory.max")).unwrap_or_default();
         let is_limited = !matches!(limit.trim(), "" | "max");
         let above = own.ancestors().take_while(|p| p.starts_with(&mount) && !is_limited);
@@ -43,13 +43,13 @@ impl CgroupParent {
         full.into_iter().chain([own]).find_map(|dir| {
             let place =
                 CgroupParent { dir: rustix::fs::open(&dir, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()? };
-            // Only making one shows whether we may.
+            // Only creating one shows whether it is allowed.
             place.group("probe")?;
             Some(place)
         })
     }
 
-    /// A new group; `None` if it cannot be made.
+    /// A new group; `None` if it cannot be created.
     pub fn group(&self, what: &str) -> Option<RunCgroup<'_>> {
         let name = format!("bigiron-{}-{what}", std::process::id());
         rustix::fs::mkdirat(&self.dir, &name, Mode::from_raw_mode(0o755)).ok()?;
@@ -64,7 +64,7 @@ impl CgroupParent {
     }
 }
 
-/// Where version 2 is mounted, and this process's group there.
+/// The mount point of version 2, and this process's group there.
 fn own_group() -> Option<(PathBuf, PathBuf)> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let mount = mounts.lines().find_map(|line| {
@@ -75,17 +75,17 @@ fn own_group() -> Option<(PathBuf, PathBuf)> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = PathBuf::from(mount);
     let own = mount.join(own);
-    // Outside its name space a group is `/..`.
+    // Outside the namespace a group is `/..`.
     own.is_dir().then_some((mount, own))
 }
 
 impl RunCgroup<'_> {
-    /// What a process is to be cloned into.
+    /// The descriptor for cloning a process into the group.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
     }
 
-    /// Kills all of it at once, where the kernel can (5.14).
+    /// Kills the whole group at once, if the kernel supports it (5.14).
     pub fn kill(&self) {
         let file = rustix::fs::openat(&self.dir, "cgroup.kill", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
         if let Ok(file) = file {
@@ -93,7 +93,7 @@ impl RunCgroup<'_> {
         }
     }
 
-    /// What it has counted so far.
+    /// What the group has counted so far.
     pub fn counted(&self) -> Counted {
         Counted {
             cpu_ns: self.read("cpu.stat").and_then(|text| cpu(&text)),
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn a_group_is_gone_when_it_is_dropped() {
-        // A machine where none can be made has nothing to leave behind.
+        // A machine where no group can be created has nothing to leave behind.
         let Some(place) = CgroupParent::find() else {
-            // Not by `eprintln!`, which the harness shows of failed tests alone.
+            // Not by `eprintln!`, whose output the harness shows only for failed tests.
             return drop(writeln!(std::io::stderr(), "SKIPPED control groups: none can be made here"));
         };
         let group = place.group("test").unwrap();

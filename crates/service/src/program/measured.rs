@@ -1,35 +1,35 @@
-//! What is measured of every run, whatever the command says of itself.
+//! The measurements of every run, independent of the command's own output.
 //!
-//! Invariant: every name is declared with the workload and delivered by every run.
+//! Invariant: the workload declares every name, and every run delivers it.
 
 use serde::{Deserialize, Serialize};
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_sys::launch::Usage;
 
-/// One run as it was measured.
+/// The measurements of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredRun {
-    /// From before the process is made until its end is known.
+    /// From before the process is created until its end is known.
     pub wall_ns: u64,
     pub ended: RunEnd,
     /// CPU time.
     pub user_ns: u64,
     pub system_ns: u64,
-    /// Of any one of its processes.
+    /// The largest of any one process.
     pub max_rss_bytes: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
     pub voluntary_switches: u64,
     pub involuntary_switches: u64,
-    /// From and to block devices.
+    /// Bytes read from and written to block devices.
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Of the control group: all processes together, page cache included.
+    /// From the control group: all processes together, including page cache.
     pub peak_bytes: Option<u64>,
-    /// Where CPU time and block I/O come from.
+    /// The source of CPU time and block I/O.
     pub accounting: String,
-    /// Processes that it had left running and that were killed.
+    /// Processes that it left running and that were killed.
     pub left: u32,
 }
 
@@ -39,29 +39,31 @@ pub struct MeasuredRun {
 pub enum RunEnd {
     Status(i32),
     Signal(i32),
-    /// It took longer than it may, and was killed.
+    /// It exceeded its time limit and was killed.
     Limit,
 }
 
-/// What the control group of a run counted; `None` where its controller is not there.
+/// The counts of a run's control group; `None` where its controller is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// User and system.
     pub cpu_ns: Option<(u64, u64)>,
-    /// Read and written.
+    /// Bytes read and written.
     pub io_bytes: Option<(u64, u64)>,
     pub peak_bytes: Option<u64>,
 }
 
 impl MeasuredRun {
-    /// Joins what was seen of the processes with what their control group counted, which knows also of those that nobody waited for.
+    /// Combines the processes' resource use with the counts of their control group, which also includes processes that no parent waited for.
     pub fn new(wall_ns: u64, ended: RunEnd, usage: Usage, counted: Counted, left: u32) -> Self {
         let (user_ns, system_ns) = counted.cpu_ns.unwrap_or((usage.user_ns, usage.system_ns));
         let (read_bytes, written_bytes) = counted.io_bytes.unwrap_or((usage.read_bytes, usage.written_bytes));
         let accounting = match (counted.cpu_ns, counted.io_bytes) {
-            (Some(_), Some(_)) => "CPU time and block I/O of the control group, all else of the processes (wait4)",
-            (Some(_), None) => "CPU time of the control group, all else of the processes (wait4)",
-            (None, _) => "of the processes (wait4)",
+            (Some(_), Some(_)) => {
+                "CPU time and block I/O from the control group, everything else from the processes (wait4)"
+            }
+            (Some(_), None) => "CPU time from the control group, everything else from the processes (wait4)",
+            (None, _) => "from the processes (wait4)",
         };
         Self {
             wall_ns,
@@ -86,20 +88,22 @@ type Value = fn(&MeasuredRun) -> u64;
 
 pub const WALL: &str = "wall";
 
-/// Name, unit, kind, what it is, and its value.
+/// Name, unit, kind, summary, and value.
 const ALL: [(&str, Unit, Kind, &str, Value); 10] = [
-    (WALL, Unit::Ns, Kind::Cost, "From before the process is made until its end is known", |r| r.wall_ns),
+    (WALL, Unit::Ns, Kind::Cost, "From before the process is created until its end is known", |r| r.wall_ns),
     ("user", Unit::Ns, Kind::Usage, "CPU time in user mode, of all its processes", |r| r.user_ns),
     ("system", Unit::Ns, Kind::Usage, "CPU time in the kernel, of all its processes", |r| r.system_ns),
-    ("max-rss", Unit::Bytes, Kind::Amount, "The most memory that any one of its processes had resident", |r| {
-        r.max_rss_bytes
-    }),
-    ("voluntary-switches", Unit::Count, Kind::Usage, "Context switches of a process that waited", |r| {
+    ("max-rss", Unit::Bytes, Kind::Amount, "The largest resident memory of any of its processes", |r| r.max_rss_bytes),
+    ("voluntary-switches", Unit::Count, Kind::Usage, "Context switches of processes that waited", |r| {
         r.voluntary_switches
     }),
-    ("involuntary-switches", Unit::Count, Kind::Usage, "Context switches of a process that could have gone on", |r| {
-        r.involuntary_switches
-    }),
+    (
+        "involuntary-switches",
+        Unit::Count,
+        Kind::Usage,
+        "Context switches of processes that could have continued",
+        |r| r.involuntary_switches,
+    ),
     ("minor-faults", Unit::Count, Kind::Usage, "Page faults without I/O", |r| r.minor_faults),
     ("major-faults", Unit::Count, Kind::Usage, "Page faults with I/O", |r| r.major_faults),
     ("block-read", Unit::Bytes, Kind::Usage, "Read from block devices", |r| r.read_bytes),
@@ -108,7 +112,7 @@ const ALL: [(&str, Unit, Kind, &str, Value); 10] = [
     }),
 ];
 
-/// Names that a declared metric cannot have.
+/// Names that user-declared metrics cannot have.
 pub const NAMES: [&str; ALL.len()] = {
     let mut names = [""; ALL.len()];
     let mut i = 0;
@@ -119,7 +123,7 @@ pub const NAMES: [&str; ALL.len()] = {
     names
 };
 
-/// The declarations; the wall time is primary if nothing else is.
+/// The declarations; the wall time is primary if no other metric is.
 pub fn defs(primary: bool) -> impl Iterator<Item = MetricDef> {
     ALL.iter().map(move |(name, unit, kind, summary, _)| MetricDef {
         name: (*name).to_owned(),

@@ -1,6 +1,6 @@
-//! Programs of this machine, run by a workload: in a guest over an image of what they need, here as they are.
+//! Programs of this machine, run by a workload: in a guest on an image of the files that they need, on this machine directly.
 //!
-//! Invariant: only the program runs between the two readings of the clock, and nothing of it outlives its run.
+//! Invariant: only the program runs between the two clock readings, and none of its processes outlives its run.
 
 mod cgroup;
 pub mod measured;
@@ -16,8 +16,8 @@ use anyhow::bail;
 use self::measured::{MeasuredRun, RunEnd};
 use self::outputs::Outputs;
 
-/// A run that ended otherwise than with status 0 is an error, with the end of what it said. `what` names the run: ``run-3 of `make -C src` ``; its
-/// outputs are called `name`.
+/// A run that does not end with status 0 is an error, with the end of its output. `what` names the run: ``run-3 of `make -C src` ``; its outputs are
+/// called `name`.
 pub fn succeeded(run: &MeasuredRun, what: &str, name: &str, limit: Duration, outputs: &Outputs) -> anyhow::Result<()> {
     let how = match run.ended {
         RunEnd::Status(0) => return Ok(()),

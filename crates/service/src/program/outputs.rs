@@ -1,6 +1,6 @@
-//! What a command prints, run by run: kept with the trial.
+//! The output of a command, run by run, kept with the trial.
 //!
-//! Invariant: standard error is always there when a run has failed; empty files are not kept.
+//! Invariant: standard error is always there after a failed run; empty files are removed.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -10,10 +10,10 @@ use anyhow::Context as _;
 
 use bigiron_workload::ARTIFACTS;
 
-/// Lines and bytes of the end of standard error that go into a failed trial's message.
+/// Lines and bytes from the end of standard error in a failed trial's message.
 const TAIL_LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;
-/// Most bytes of an output in which a metric is looked for: its end.
+/// Most bytes of an output that are searched for a metric: its end.
 const SEARCHED_BYTES: u64 = 256 << 20;
 
 /// The outputs of a trial's runs.
@@ -22,7 +22,7 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Those in the trial's own folder.
+    /// Creates the outputs in the trial's own folder.
     pub fn make(trial: &Path) -> anyhow::Result<Self> {
         let dir = trial.join(ARTIFACTS);
         fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
@@ -33,7 +33,7 @@ impl Outputs {
         &self.dir
     }
 
-    /// What the run `name` printed.
+    /// The output of the run `name`.
     pub fn read(&self, name: &str, stream: &str) -> anyhow::Result<String> {
         self.end(name, stream, SEARCHED_BYTES)
     }

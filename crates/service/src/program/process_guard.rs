@@ -1,8 +1,8 @@
-//! The process that starts a workload's programs, takes stock of them and leaves nothing of them running.
+//! The process that starts a workload's programs, accounts for their resources and leaves no process of theirs running.
 //!
-//! A process of its own because it must outlive the trial's: when that one is killed, by anything, the process guard reads the end of its
-//! line and kills what a program has started, daemons included (they become its children, whatever they do to get away).
-//! Invariant: between two runs, and after the process guard, no process of a program exists.
+//! It is a separate process because it must outlive the trial's: if that one is killed, by anything, the process guard sees the end of its connection
+//! and kills everything that a program has started, daemons included (they become its children, however they try to escape).
+//! Invariant: between two runs, and after the process guard ends, no process of a program exists.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -23,32 +23,32 @@ use bigiron_sys::launch;
 use bigiron_sys::launch::{Program, Usage};
 use bigiron_sys::process::Exit;
 
-/// The words by which a run is asked for with and without a window of its own.
+/// The words that request a run with and without a window of its own.
 const MEASURED: &str = "measured";
 const NOT_MEASURED: &str = "other";
 
-/// What every run of a trial has in common.
+/// The settings that all runs of a trial share.
 pub struct ProgramSet<'a> {
-    /// Of which each run is one, by its place here.
+    /// A run executes one of them, chosen by its index.
     pub programs: Vec<Program>,
     /// Longest time that a run may take.
     pub limit: Duration,
-    /// Where the outputs go, as `NAME.stdout` and `NAME.stderr`.
+    /// The folder for the outputs, `NAME.stdout` and `NAME.stderr`.
     pub outputs: &'a Path,
     /// Whether standard output is kept.
     pub keep_stdout: bool,
-    /// The folder that is the programs' `/`, if not ours.
+    /// The folder that is the programs' `/`, if it is not this process's.
     pub root: Option<PathBuf>,
 }
 
-/// The process guard, as the trial's process sees it. Dropping it ends it, and everything with it.
+/// The process guard, as the trial's process sees it. Dropping it ends it and all its processes.
 pub struct ProcessGuard {
     pid: Pid,
     line: Option<BufReader<UnixStream>>,
 }
 
 impl ProcessGuard {
-    /// Forks it. To be called from a single-threaded process.
+    /// Forks it. Call this from a single-threaded process.
     ///
     /// # Errors
     /// The system has no process or descriptor left.
@@ -56,7 +56,7 @@ impl ProcessGuard {
         let (ours, its) = UnixStream::pair()?;
         let mut ours = Some(ours);
         let pid = launch::fork_guard(|| {
-            // Its copy of our end would hold the line open after us.
+            // The child's copy of the trial's end would keep the connection open after the trial ends.
             ours.take();
             serve(orders, its)
         })
@@ -65,7 +65,7 @@ impl ProcessGuard {
         Ok(Self { pid, line })
     }
 
-    /// Has it run a program once, by its place in [`ProgramSet::programs`]; the outputs are called `name`, a word.
+    /// Runs a program once, by its index in [`ProgramSet::programs`]; the outputs are called `name`, a single word.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -73,10 +73,10 @@ impl ProcessGuard {
         self.ask(program, name, NOT_MEASURED)
     }
 
-    /// The same, in a window of its own ([`bigiron_model::workload::Window`]).
+    /// Like [`ProcessGuard::run`], in a window of its own ([`bigiron_model::workload::Window`]).
     ///
     /// # Errors
-    /// As above.
+    /// As [`ProcessGuard::run`].
     pub fn measure(&mut self, program: usize, name: &str) -> anyhow::Result<MeasuredRun> {
         self.ask(program, name, MEASURED)
     }
@@ -94,13 +94,13 @@ impl ProcessGuard {
 
 impl Drop for ProcessGuard {
     fn drop(&mut self) {
-        // Reads as the end of the line.
+        // The process guard reads this as the end of the connection.
         self.line.take();
         let _ = launch::reap(Some(self.pid));
     }
 }
 
-/// The process guard's life. Returns its exit status.
+/// The process guard's main function. Returns its exit status.
 fn serve(orders: &ProgramSet<'_>, line: UnixStream) -> i32 {
     match Life::begin(orders).and_then(|life| life.live(line)) {
         Ok(()) => 0,
@@ -131,7 +131,7 @@ impl<'a> Life<'a> {
         Ok(Self { orders, outputs, cgroups })
     }
 
-    /// Serves one run after the other, until the line ends.
+    /// Serves one run after the other, until the connection ends.
     fn live(&self, mut line: UnixStream) -> anyhow::Result<()> {
         let mut asked = BufReader::new(line.try_clone()?);
         let mut order = String::new();
@@ -142,9 +142,9 @@ impl<'a> Life<'a> {
             }
             let mut words = order.split_whitespace();
             let (Some(program), Some(measured), Some(name)) = (words.next(), words.next(), words.next()) else {
-                bail!("A run is asked for by its program, whether it is measured, and its name");
+                bail!("A request for a run needs a program, whether it is measured, and a name");
             };
-            let program = self.orders.programs.get(program.parse::<usize>()?).context("There is no such program")?;
+            let program = self.orders.programs.get(program.parse::<usize>()?).context("No such program")?;
             let Some(run) = self.run(program, name, measured == MEASURED, &line) else { return Ok(()) };
             let answer = run.map_err(|e| format!("{e:#}"));
             let mut text = serde_json::to_vec(&answer)?;
@@ -153,7 +153,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// One run; `None` if the line ended meanwhile.
+    /// One run; `None` if the connection ended in the meantime.
     fn run(
         &self,
         program: &Program,
@@ -178,7 +178,7 @@ impl<'a> Life<'a> {
         }
         let (exit, usage) = match launch::reap(Some(running.pid)) {
             Ok((_, exit, usage)) => (exit, usage),
-            Err(e) => return Some(Err(anyhow!(e).context("The program cannot be waited for"))),
+            Err(e) => return Some(Err(anyhow!(e).context("Cannot wait for the program"))),
         };
         let (left, later) = sweep(group.as_ref());
         let counted = group.as_ref().map_or_else(Counted::default, RunCgroup::counted);
@@ -231,7 +231,7 @@ impl<'a> Life<'a> {
                 Err(e) => return Err(e.into()),
                 Ok(_) => {}
             }
-            // Nobody asks for another run before this one is answered: what can be read is the end.
+            // No request is sent before this one is answered, so readable data is the end of the connection.
             let [ended, alone] = fds.map(|fd| !fd.revents().is_empty());
             match (ended, alone) {
                 (true, _) => return Ok(Waited::Ended),
@@ -243,15 +243,15 @@ impl<'a> Life<'a> {
     }
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 enum Waited {
     Ended,
     Limit,
-    /// The trial's process is gone.
+    /// The trial's process has ended.
     Alone,
 }
 
-/// Ends all that is left of a run and reaps it: how many processes still ran, and what all of them have used.
+/// Ends and reaps all processes left of a run; returns how many still ran, and the resources used by all of them.
 fn sweep(group: Option<&RunCgroup<'_>>) -> (u32, Usage) {
     let mut killed = BTreeSet::new();
     let mut usage = Usage::default();
@@ -262,7 +262,7 @@ fn sweep(group: Option<&RunCgroup<'_>>) -> (u32, Usage) {
                 continue;
             }
             Ok(None) => {}
-            // No child is left.
+            // There is no child left.
             Err(_) => return (killed.len() as u32, usage),
         }
         let children = children();

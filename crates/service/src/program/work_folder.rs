@@ -1,6 +1,6 @@
-//! Where a workload's programs work: a folder of the trial, or in a guest one below a root made of this machine's files.
+//! The working folder of a workload's programs: a folder of the trial, or in a guest a folder in a root made of this machine's files.
 //!
-//! Invariant: programs get the same environment here and in a guest, but for the `PATH`; what they write stays in the trial's folder.
+//! Invariant: programs get the same environment on this machine and in a guest, except for `PATH`; their files stay in the trial's folder.
 
 use std::ffi::CString;
 use std::fs;
@@ -30,10 +30,10 @@ impl WorkFolder {
         }
     }
 
-    /// Makes it, in a guest with the root that it is in.
+    /// Creates it; in a guest, together with the root that contains it.
     ///
     /// # Errors
-    /// As [`enter::make`]; no room.
+    /// As [`enter::make`]; or there is no room.
     pub fn make(&self, cx: &Context<'_>) -> Result<()> {
         if let Some(image) = cx.images.get(root::ROOT) {
             enter::make(image, &cx.dir)?;
@@ -42,7 +42,7 @@ impl WorkFolder {
         fs::create_dir_all(&scratch).with_context(|| format!("Cannot make {}", scratch.display()))
     }
 
-    /// The folder that is the programs' `/`, if not ours.
+    /// The folder that is the programs' `/`, if it is not this process's.
     pub fn root(&self) -> Option<&Path> {
         self.root.as_deref()
     }
@@ -57,7 +57,7 @@ impl WorkFolder {
         self.seen_from_outside(&self.inside)
     }
 
-    /// What programs see as `path`.
+    /// The path outside for `path` as programs see it.
     pub fn seen_from_outside(&self, path: &Path) -> PathBuf {
         match &self.root {
             Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
@@ -68,7 +68,7 @@ impl WorkFolder {
     /// `/bin/sh -c LINE` in `dir`, a path as programs see it.
     ///
     /// # Errors
-    /// A zero byte in one of them.
+    /// One of them contains a zero byte.
     pub fn shell(&self, line: &str, dir: &Path) -> Result<Program> {
         let text = |s: String| CString::new(s).context("A zero byte in a command");
         let own = |name: &str| std::env::var(name).ok().filter(|_| self.root.is_none());
@@ -92,15 +92,15 @@ impl WorkFolder {
     }
 }
 
-/// Where temporary files go.
+/// The folder for temporary files.
 const SCRATCH: &str = "tmp";
 
-/// The programs of `wanted` (name, package) that this machine does not have.
+/// The programs of `wanted` (name, package) that this machine lacks.
 pub fn missing<'p>(wanted: impl IntoIterator<Item = (&'p str, &'p str)>) -> Vec<(&'p str, &'p str)> {
     wanted.into_iter().filter(|(program, _)| find_tool(program).is_none()).collect()
 }
 
-/// What would bring these programs: ``  `ed` is not installed; `apt-get install ed` brings it ``.
+/// How to get these programs: ``  `ed` is not installed; `apt-get install ed` brings it ``.
 pub fn bring(missing: &[(&str, &str)]) -> String {
     let names: Vec<String> = missing.iter().map(|(program, _)| format!("`{program}`")).collect();
     let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -110,7 +110,7 @@ pub fn bring(missing: &[(&str, &str)]) -> String {
     format!("{} {is} not installed; `apt-get install {}` brings {it}", names.join(", "), packages.join(" "))
 }
 
-/// Where a program lies on this machine, as [`super::root::ProgramNeeds`] wants to know.
+/// Finds a program on this machine, for [`super::root::ProgramNeeds`].
 ///
 /// # Errors
 /// It is not in `PATH`.

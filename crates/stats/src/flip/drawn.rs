@@ -1,7 +1,6 @@
-//! Re-randomisations that are drawn where there are too many to count: which pairs change places in each is drawn once for a design,
-//! whatever is measured of its pairs.
+//! Drawn re-randomisations, used if there are too many to count: the pairs that change places in each are drawn once for a design, for all metrics.
 //!
-//! Invariant: the draws depend on the sizes of the two orders and on the seed alone, so that every metric of a study sees the same ones.
+//! Invariant: the draws depend only on the sizes of the two orders and on the seed, so every metric of a study sees the same ones.
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng;
@@ -14,22 +13,22 @@ pub(super) const DRAWS: usize = 200_000;
 /// Pairs in one byte of a draw.
 const BYTE: usize = 8;
 
-/// Sums of each subset of eight pairs, by the byte that says which of them are in it.
+/// Sums of all subsets of eight pairs, indexed by the byte whose bits select the pairs.
 type Table = [f64; 1 << BYTE];
 
 /// Draws of a design.
 #[derive(Debug)]
 pub(super) struct Draws {
     pairs: usize,
-    /// By draw, one bit a pair, the pairs run A-then-B first: 1 where it changes places. Each draw begins a new byte.
+    /// For each draw, one bit per pair, with the pairs run A-then-B first: 1 if the pair changes places. Each draw begins on a new byte.
     moved: Vec<u8>,
-    /// By draw: 1 / (number of pairs that change places).
+    /// For each draw: 1 / (number of pairs that change places).
     weights: Vec<f64>,
 }
 
 impl Draws {
-    /// Draws as the experiment does: `ab` of all pairs, as likely as any others, run A-then-B; those that did not before, or no longer do, have
-    /// changed places.
+    /// Draws as the experiment does: a random `ab` of all pairs, all equally likely, run A-then-B; pairs whose order differs from before have changed
+    /// places.
     pub(super) fn new(ab: usize, ba: usize, seed: u64) -> Draws {
         let pairs = ab + ba;
         let words = pairs.div_ceil(64);
@@ -44,7 +43,7 @@ impl Draws {
                 *word ^= observed;
             }
             let moved: u32 = drawn.iter().map(|word| word.count_ones()).sum();
-            // The one that changes nothing is counted apart.
+            // The identity is counted separately.
             if moved > 0 {
                 draws.moved.extend(drawn.iter().flat_map(|word| word.to_le_bytes()).take(bytes));
                 draws.weights.push(1.0 / f64::from(moved));
@@ -53,7 +52,7 @@ impl Draws {
         draws
     }
 
-    /// The mean of D over the pairs that change places, for each draw: D in the order of the bits.
+    /// For each draw, the mean of D over the pairs that change places; D is in the order of the bits.
     pub(super) fn means(&self, d: &[f64]) -> Vec<f64> {
         assert_eq!(d.len(), self.pairs, "A design has draws for its own pairs");
         let tables: Vec<Table> = d.chunks(BYTE).map(table).collect();
@@ -71,8 +70,8 @@ fn low_bits(n: usize) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
 }
 
-/// A subset of `size` of the first `of` bits, each as likely. Bits are drawn independently, and then as many of those that are too many, or too
-/// few, are turned as it takes, any of them as likely: nothing tells one bit from another, so no subset of that size is preferred.
+/// A random subset of `size` of the first `of` bits, all equally likely. Bits are drawn independently; then randomly chosen surplus or missing bits
+/// are flipped until the size is right. No step distinguishes one bit from another, so no subset of that size is preferred.
 fn subset(bits: &mut [u64], of: usize, size: usize, rng: &mut ChaCha12Rng) {
     for (i, word) in bits.iter_mut().enumerate() {
         *word = rng.next_u64() & low_bits(of - 64 * i);
@@ -97,14 +96,14 @@ fn table(d: &[f64]) -> Table {
     table
 }
 
-/// Buckets of equal width that members are sorted into.
+/// Number of buckets of equal width into which members are sorted.
 const BUCKETS: usize = 1024;
 
-/// Drawn members, sorted as far as counts and quantiles need: by bucket, and not within it.
+/// Drawn members, sorted only as far as counts and quantiles need: by bucket, but not within buckets.
 #[derive(Debug, Clone)]
 pub(super) struct Drawn {
     members: Vec<f64>,
-    /// By bucket: where it begins in `members`. One more for the end.
+    /// For each bucket, the index of its first member in `members`; one more entry for the end.
     begins: Vec<usize>,
     min: f64,
     /// Buckets in one unit of the members.
@@ -112,7 +111,7 @@ pub(super) struct Drawn {
 }
 
 impl Drawn {
-    /// No members: there is no distribution.
+    /// No members, so no distribution.
     pub(super) fn none() -> Drawn {
         Drawn::new(&[])
     }
@@ -142,8 +141,8 @@ impl Drawn {
         drawn
     }
 
-    /// A greater value is never in a smaller bucket: both steps round monotonously. Where all members are alike, a product is no number, which
-    /// is cast to 0.
+    /// A greater value is never in a smaller bucket, because both steps round monotonically. If all members are equal, the product is NaN, which
+    /// casts to 0.
     fn bucket(&self, x: f64) -> usize {
         (((x - self.min) * self.per_unit) as usize).min(BUCKETS - 1)
     }
@@ -156,7 +155,7 @@ impl Drawn {
         &self.members[self.begins[bucket]..self.begins[bucket + 1]]
     }
 
-    /// Members at most `x`.
+    /// Number of members that are at most `x`.
     pub(super) fn count_le(&self, x: f64) -> u64 {
         let bucket = self.bucket(x);
         let within = self.members_of(bucket).iter().filter(|member| **member <= x).count();

@@ -1,30 +1,30 @@
-//! All re-randomisations of a design, as sums of two subsets: never written down one by one.
+//! All re-randomisations of a design, as sums of two subsets, which are never stored one by one.
 //!
-//! Invariant: counts and quantiles are those of the whole set, ties and rounding included.
+//! Invariant: counts and quantiles are those of the whole set, including ties and rounding.
 
-/// One level for each number of pairs of either order that change places.
+/// One level for each number of pairs in either order that change places.
 #[derive(Debug, Clone)]
 pub(super) struct Exact {
     levels: Vec<Level>,
     members: u64,
 }
 
-/// Sorted sums over the subsets of one size, for either order.
+/// Sorted sums over the subsets of one size, for each order.
 #[derive(Debug, Clone)]
 struct Level {
-    /// 1 / (number of pairs in a union of two subsets)
+    /// 1 / (number of pairs in a union of two subsets).
     weight: f64,
     ab: Vec<f64>,
     ba: Vec<f64>,
 }
 
-/// What lies on either side of a value.
+/// The members on either side of a value.
 struct Split {
-    /// members at most the value
+    /// Number of members that are at most the value.
     count: u64,
-    /// the largest of them
+    /// The largest of these members.
     below: f64,
-    /// the smallest member greater than the value
+    /// The smallest member greater than the value.
     above: f64,
 }
 
@@ -49,7 +49,7 @@ impl Exact {
         self.members
     }
 
-    /// Members at most `x`.
+    /// Number of members that are at most `x`.
     pub(super) fn count_le(&self, x: f64) -> u64 {
         self.split(x).count
     }
@@ -63,8 +63,8 @@ impl Exact {
     pub(super) fn nth(&self, k: u64) -> f64 {
         let mut low = self.levels.iter().map(Level::min).fold(f64::INFINITY, f64::min);
         let mut high = self.levels.iter().map(Level::max).fold(f64::NEG_INFINITY, f64::max);
-        // How far the ranks of `low` and `high` are from `k`: the search aims by them. A side that has stayed twice running counts half (the
-        // Illinois method), and each third step halves the distance, so that no distribution makes it slow.
+        // The distances of the ranks of `low` and `high` from `k`, by which the search interpolates. A side that has not moved for two steps counts
+        // half (the Illinois method), and every third step halves the distance, so that no distribution makes it slow.
         let (mut lacking, mut beyond) = (k as f64, (self.members - k) as f64);
         let mut last = 0;
         // Both ends are members, and each step moves one of them to another member.
@@ -73,7 +73,7 @@ impl Exact {
                 break;
             }
             let share = if step % 3 == 0 { 0.5 } else { (lacking / (lacking + beyond)).clamp(0.0, 1.0) };
-            // Below `high` even where rounding takes the middle of two neighbours up to it: else this would not end.
+            // Below `high` even if rounding takes the middle of two neighbours up to it; otherwise the search would not end.
             let middle = (low + (high - low) * share).clamp(low, high.next_down());
             let split = self.split(middle);
             if split.count >= k {
@@ -115,7 +115,7 @@ impl Level {
         self.member(self.ab[self.ab.len() - 1], self.ba[self.ba.len() - 1])
     }
 
-    /// One merge: as `a` grows, the part of `ba` that keeps the sum small shrinks. Rounding is monotone, so this is exact.
+    /// One merge: as `a` grows, the part of `ba` that keeps the sum small shrinks. Rounding is monotonic, so this is exact.
     fn split(&self, x: f64) -> Split {
         let mut split = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
         let mut j = self.ba.len();
@@ -135,7 +135,7 @@ impl Level {
     }
 }
 
-/// `sums[k]`: the sums of all subsets of size `k`, ascending. Each value adds itself to the sums so far, and two sorted lists are merged.
+/// `sums[k]`: the sums of all subsets of size `k`, ascending. Each value is added to the sums so far, and the two sorted lists are merged.
 fn subset_sums(d: &[f64]) -> Vec<Vec<f64>> {
     let mut sums = vec![vec![0.0]];
     for &value in d {
@@ -150,7 +150,7 @@ fn subset_sums(d: &[f64]) -> Vec<Vec<f64>> {
     sums
 }
 
-/// `x`, and `y` with `plus` added to each of its values, ascending as both are.
+/// The values of `x`, and those of `y` plus `plus`; ascending, as both inputs are.
 fn merged(x: &[f64], y: &[f64], plus: f64) -> Vec<f64> {
     let mut all = Vec::with_capacity(x.len() + y.len());
     let (mut i, mut j) = (0, 0);

@@ -1,6 +1,6 @@
 //! The engines' buffers.
 //!
-//! Invariant: a buffer that is in flight cannot be borrowed, so nobody but the kernel touches it.
+//! Invariant: a buffer in flight cannot be borrowed, so only the kernel touches it.
 
 use std::io;
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use super::Request;
 
 const PAGE: usize = 4096;
 
-/// Anonymous pages for `depth` buffers of `block` bytes, each beginning on a page: fit for direct I/O.
+/// Anonymous pages for `depth` buffers of `block` bytes, each beginning on a page: suitable for direct I/O.
 pub(super) struct Buffers {
     base: NonNull<u8>,
     block: usize,
@@ -48,7 +48,7 @@ impl Buffers {
         self.in_flight.len()
     }
 
-    /// All of them in pieces of at most `bytes`: the number of buffers in each piece, and the pieces.
+    /// All buffers in pieces of at most `bytes`: the number of buffers in each piece, and the pieces.
     pub(super) fn pieces(&self, bytes: usize) -> (usize, Vec<libc::iovec>) {
         let each = (bytes / self.stride).clamp(1, self.depth());
         let piece = |first: usize| libc::iovec {
@@ -85,7 +85,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// [`Buffers::take`] of one of several, whose number [`Buffers::marked`] has to be told.
+    /// [`Buffers::take`] of one of several; the caller then passes their number to [`Buffers::marked`].
     #[inline]
     pub(super) fn mark(&mut self, request: &Request<'_>) -> io::Result<()> {
         match self.in_flight.get_mut(request.slot) {
@@ -95,7 +95,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// Gives all of the requests' buffers to the kernel, or none if one cannot be.
+    /// Gives the buffers of all requests to the kernel, or none if one cannot be given.
     pub(super) fn take_all(&mut self, requests: &[Request<'_>]) -> io::Result<()> {
         for (i, request) in requests.iter().enumerate() {
             if let Err(e) = self.take(request) {
@@ -106,13 +106,13 @@ impl Buffers {
         Ok(())
     }
 
-    /// So many have been marked.
+    /// Counts this many marked buffers as in flight.
     #[inline]
     pub(super) fn marked(&mut self, count: usize) {
         self.pending += count;
     }
 
-    /// Has it back.
+    /// Takes the buffer back from the kernel.
     #[inline]
     pub(super) fn give_back(&mut self, slot: usize) {
         assert!(self.in_flight[slot], "a buffer that is not in flight");

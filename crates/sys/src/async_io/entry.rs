@@ -1,6 +1,6 @@
 //! A request as an entry of io_uring's submission queue.
 //!
-//! Invariant: a buffer or file is named by its place in the kernel's table only if the kernel has been told of it.
+//! Invariant: a buffer or file is named by its index in the kernel's table only if it was registered.
 
 use std::hint::cold_path;
 use std::os::fd::{AsRawFd, RawFd};
@@ -10,9 +10,9 @@ use io_uring::{opcode, types};
 
 use super::Request;
 
-/// A read or write as the kernel has it (struct io_uring_sqe of include/uapi/linux/io_uring.h), in words of 8 bytes: each is stored into
-/// the queue once. Entries that were prepared and copied there made cached reads 1 to 2 % dearer, those of the crate's builder more
-/// than that; and the fewer stores, the sooner the kernel's first atomic operation has not to wait for them.
+/// A read or write in the kernel's layout (struct io_uring_sqe of include/uapi/linux/io_uring.h), in words of 8 bytes: each is stored into the queue
+/// once. Building entries elsewhere and copying them made cached reads 1 to 2 % slower, and the crate's builder cost even more. Fewer stores also
+/// mean that the kernel's first atomic operation waits less for them.
 #[repr(C)]
 struct Sqe {
     /// opcode: 8 bits, flags: 8, ioprio: 16, fd: 32.
@@ -35,13 +35,13 @@ impl From<Sqe> for Entry {
     }
 }
 
-/// What the kernel has been told of beforehand.
+/// What was registered with the kernel.
 pub(super) struct Registered {
-    /// Operations that read and that write.
+    /// Opcodes for reading and for writing.
     opcodes: [u8; 2],
-    /// Buffers in each piece that the kernel knows.
+    /// Buffers in each registered piece.
     each: usize,
-    /// By file descriptor: what names it in an entry's first word.
+    /// By file descriptor: the file's representation in an entry's first word.
     files: Vec<u64>,
 }
 
@@ -51,13 +51,13 @@ impl Default for Registered {
     }
 }
 
-/// A file's name in an entry's first word.
+/// A file's representation in an entry's first word.
 fn named(fd: u32, flags: Flags) -> u64 {
     u64::from(fd) << 32 | u64::from(flags.bits()) << 8
 }
 
 impl Registered {
-    /// The kernel knows all buffers, in pieces of this many each.
+    /// Notes that all buffers are registered, in pieces of `each` buffers.
     pub(super) fn know_buffers(&mut self, each: usize) {
         *self = Self { opcodes: [opcode::ReadFixed::CODE, opcode::WriteFixed::CODE], each, ..std::mem::take(self) };
     }
@@ -66,7 +66,7 @@ impl Registered {
         self.opcodes[0] == opcode::ReadFixed::CODE
     }
 
-    /// The kernel knows these files, by their places here.
+    /// Notes that these files are registered, under their indices here.
     pub(super) fn know_files(&mut self, descriptors: &[RawFd]) {
         let last = descriptors.iter().copied().max().unwrap_or(0);
         self.files = (0..=last as u32).map(|fd| named(fd, Flags::empty())).collect();
@@ -79,13 +79,13 @@ impl Registered {
         !self.files.is_empty()
     }
 
-    /// What names a file in an entry's first word.
+    /// The representation of a file in an entry's first word.
     #[inline]
     fn file(&self, fd: RawFd) -> u64 {
         self.files.get(fd as usize).copied().unwrap_or_else(|| named(fd as u32, Flags::empty()))
     }
 
-    /// Which piece a slot's buffer is in. Nearly always there is one, and a division is slow.
+    /// The piece that contains a slot's buffer. Nearly always there is only one, and a division is slow.
     #[inline]
     fn piece(&self, slot: usize) -> u64 {
         if slot < self.each {
@@ -112,7 +112,7 @@ impl Registered {
 
     /// A sync of the file's data as an entry.
     pub(super) fn sync(&self, fd: RawFd, user_data: u64) -> Entry {
-        // fsync_flags are where a read has its rw_flags.
+        // The fsync_flags take the place of a read's rw_flags.
         let datasync = u64::from(types::FsyncFlags::DATASYNC.bits());
         Entry::from(Sqe {
             what: self.file(fd) | u64::from(opcode::Fsync::CODE),

@@ -1,6 +1,6 @@
-//! Engines whose requests have ended when `submit` returns: blocking system calls, and none at all.
+//! Engines whose requests have ended when `submit` returns: blocking system calls, and the null engine.
 //!
-//! Invariant: requests are carried out one after the other, in the order in which they were handed over.
+//! Invariant: requests are carried out one after the other, in the order of submission.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub trait Call: Send {
     fn transfer(request: &Request<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize>;
 }
 
-/// No system call: every request succeeds, and the buffer of a read stays as it is.
+/// No system call: every request succeeds, and the buffer of a read stays unchanged.
 pub struct Nothing;
 
 impl Call for Nothing {
@@ -27,7 +27,7 @@ impl Call for Nothing {
     }
 }
 
-/// `pread` and `pwrite` (`pwritev2` where a single write is to be durable, which `pwrite` cannot ask for).
+/// `pread` and `pwrite` (`pwritev2` for a single durable write, which `pwrite` does not support).
 pub struct Plain;
 
 impl Call for Plain {
@@ -61,7 +61,7 @@ impl Call for Vectors {
 
 /// The null engine.
 pub type Null = Inline<Nothing>;
-/// Blocking `pread` and `pwrite`: what a database's foreground does, and what the asynchronous engines are compared with.
+/// Blocking `pread` and `pwrite`: the I/O of a database's foreground, with which the asynchronous engines are compared.
 pub type Blocking = Inline<Plain>;
 /// Blocking `preadv2` and `pwritev2`.
 pub type Vectored = Inline<Vectors>;
@@ -149,7 +149,7 @@ impl<C: Call> Engine for Inline<C> {
         to: &mut impl CompletionHandler,
     ) -> io::Result<()> {
         match lists.requests[..] {
-            // The usual batch of this engine, on no list.
+            // The usual batch of this engine: it needs no list.
             [r] if self.pending() == 0 && min <= 1 && max >= 1 => {
                 lists.requests.clear();
                 let completion = self.carry_out(&r)?;

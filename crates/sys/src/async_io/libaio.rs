@@ -1,7 +1,7 @@
-//! `io_submit` and its completion ring, without the library of that name.
+//! `io_submit` and its completion ring, without libaio.
 //!
-//! Invariant: completions are taken from the ring that the kernel maps into this process; the kernel is asked (`io_getevents`)
-//! only when it does not hold enough.
+//! Invariant: completions are taken from the ring that the kernel maps into this process; `io_getevents` is called only when the ring does not hold
+//! enough.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -41,15 +41,15 @@ struct IoEvent {
 const IOCB_CMD_PREAD: u16 = 0;
 const IOCB_CMD_PWRITE: u16 = 1;
 
-/// What the context's address points to (struct aio_ring of fs/aio.c, the same since Linux 2.6): the events follow it.
+/// The structure at the context's address (struct aio_ring of fs/aio.c, unchanged since Linux 2.6): the events follow it.
 #[repr(C)]
 struct Ring {
     id: u32,
     /// Number of events.
     nr: u32,
-    /// Next event to be taken; ours to move.
+    /// Next event to take; moved by this process.
     head: AtomicU32,
-    /// Next event to be filled; the kernel's.
+    /// Next event to fill; moved by the kernel.
     tail: AtomicU32,
     magic: u32,
     compat_features: u32,
@@ -62,11 +62,11 @@ const RING_MAGIC: u32 = 0xa10a_10a1;
 /// Linux AIO.
 pub struct LibAio {
     context: u64,
-    /// Whether the context is a ring of the layout known here.
+    /// Whether the context is a ring of the known layout.
     mapped: bool,
     buffers: Buffers,
     iocbs: Vec<Iocb>,
-    /// What one call of io_submit is given.
+    /// The argument of one io_submit call.
     pointers: Vec<*mut Iocb>,
     events: Vec<IoEvent>,
 }
@@ -103,7 +103,7 @@ impl LibAio {
         })
     }
 
-    /// Takes what the ring holds, `max` at most, without a system call.
+    /// Takes at most `max` events from the ring, without a system call.
     fn reap(&mut self, max: usize, done: &mut Vec<Completion>) -> usize {
         if !self.mapped {
             return 0;

@@ -1,6 +1,6 @@
-//! One interface over the ways a program can hand block I/O to the kernel, so that a workload can be asked to use any of them.
+//! One interface to all the ways in which a program can hand block I/O to the kernel, so that a workload can use any of them.
 //!
-//! Invariant: the engine owns every buffer that the kernel may be reading or writing, and does not let go of one in flight.
+//! Invariant: the engine owns every buffer that the kernel may be reading or writing, and keeps every buffer in flight.
 
 mod buffers;
 mod entry;
@@ -20,7 +20,7 @@ pub use uring::Uring;
 /// How requests reach the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Nowhere: every request ends at once. Measures what the rest costs.
+    /// Not at all: every request ends at once. Measures the cost of everything else.
     Null,
     /// `pread` and `pwrite`.
     Sync,
@@ -33,19 +33,19 @@ pub enum Method {
     Uring,
 }
 
-/// What engine is wanted.
+/// The requested engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSpec {
     pub method: Method,
-    /// Requests in flight at most; the number of buffers.
+    /// Most requests in flight; the number of buffers.
     pub depth: usize,
-    /// Requests handed over in one system call, at most.
+    /// Most requests handed over in one system call.
     pub batch: usize,
     /// io_uring: buffers and files registered with the kernel.
     pub registered: bool,
     /// io_uring: a kernel thread takes the submissions (`IORING_SETUP_SQPOLL`).
     pub sqpoll: bool,
-    /// io_uring: completions are polled for at the device (`IORING_SETUP_IOPOLL`).
+    /// io_uring: completions are polled at the device (`IORING_SETUP_IOPOLL`).
     pub iopoll: bool,
 }
 
@@ -63,7 +63,7 @@ pub const DEPTH_MAX: usize = 4096;
 /// A request on one of the engine's own buffers.
 #[derive(Clone, Copy)]
 pub struct Request<'fd> {
-    /// Which buffer, `0..depth`; must not be in flight.
+    /// The buffer's index, `0..depth`; it must not be in flight.
     pub slot: usize,
     /// Must stay open until the request has ended.
     pub fd: BorrowedFd<'fd>,
@@ -79,17 +79,17 @@ pub struct Request<'fd> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     pub slot: usize,
-    /// Bytes transferred, or the negated error, as the kernel's rings give it.
+    /// Bytes transferred, or the negated error, as in the kernel's rings.
     res: i64,
 }
 
 impl Completion {
-    /// The request of `slot` has transferred this many bytes.
+    /// A completion: the request of `slot` has transferred this many bytes.
     pub fn of(slot: usize, bytes: usize) -> Self {
         Self { slot, res: bytes as i64 }
     }
 
-    /// What a system call for the request of `slot` has returned.
+    /// A completion from the result of a system call for the request of `slot`.
     fn of_call(slot: usize, result: rustix::io::Result<usize>) -> Self {
         Self { slot, res: result.map_or_else(|e| -i64::from(e.raw_os_error()), |n| n as i64) }
     }
@@ -106,24 +106,24 @@ impl Completion {
     }
 }
 
-/// Requests on their way to an engine that takes them by the list, and their completions on the way back.
+/// Requests for an engine that takes them as a list, and their completions.
 #[derive(Default)]
 pub struct Lists<'fd> {
-    /// To be handed over by the next [`Engine::exchange`].
+    /// Requests for the next [`Engine::exchange`].
     pub requests: Vec<Request<'fd>>,
     done: Vec<Completion>,
 }
 
 impl Lists<'_> {
-    /// Lists that hold `depth` of each without growing.
+    /// Lists with room for `depth` of each.
     pub fn of(depth: usize) -> Self {
         Self { requests: Vec::with_capacity(depth), done: Vec::with_capacity(depth) }
     }
 }
 
-/// What is told of requests that have ended. (Not a closure, which cannot be asked to be inlined.)
+/// Receives the completions of requests. (Not a closure, because closures cannot be marked for inlining.)
 pub trait CompletionHandler {
-    /// What has ended is about to be told.
+    /// Called before the first completion of a batch.
     fn begin(&mut self);
 
     fn ended(&mut self, completion: Completion);
@@ -138,28 +138,28 @@ impl CompletionHandler for Vec<Completion> {
     }
 }
 
-/// An I/O engine. The process that opened it is the one to use it, and so is the thread.
+/// An I/O engine. It must be used by the process and thread that opened it.
 pub trait Engine: Send {
     /// The buffer of a slot that is not in flight.
     fn buffer(&mut self, slot: usize) -> &mut [u8];
 
-    /// Hands all of `requests` to the kernel in one system call (more only if the kernel takes fewer at once). On an error,
-    /// requests that the kernel has taken are in flight and end as others do.
+    /// Hands all of `requests` to the kernel in one system call (more only if the kernel takes fewer at once). After an error, requests that the
+    /// kernel has taken are in flight and end normally.
     fn submit(&mut self, requests: &[Request<'_>]) -> io::Result<()>;
 
-    /// Waits until at least `min` requests have ended and appends those that have to `done`, but no more than `max`: the others stay
-    /// where they are until they are asked for. Fails if fewer than `min` are in flight.
+    /// Waits until at least `min` requests have ended, and appends those that have to `done`, but at most `max`: the others wait for the next call.
+    /// Fails if fewer than `min` are in flight.
     fn take(&mut self, min: usize, max: usize, done: &mut Vec<Completion>) -> io::Result<()>;
 
-    /// [`Engine::take`] of all that have ended.
+    /// [`Engine::take`] without a maximum.
     fn wait(&mut self, min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         self.take(min, usize::MAX, done)
     }
 
-    /// Requests handed over and not yet waited for.
+    /// Number of requests handed over and not yet taken back.
     fn pending(&self) -> usize;
 
-    /// [`Engine::submit`] and [`Engine::take`], in one system call where the kernel has one.
+    /// [`Engine::submit`] and [`Engine::take`], in one system call if the kernel has one.
     fn submit_and_take(
         &mut self,
         requests: &[Request<'_>],
@@ -171,13 +171,13 @@ pub trait Engine: Send {
         self.take(min, max, done)
     }
 
-    /// [`Engine::submit_and_take`] of all that have ended.
+    /// [`Engine::submit_and_take`] without a maximum.
     fn submit_and_wait(&mut self, requests: &[Request<'_>], min: usize, done: &mut Vec<Completion>) -> io::Result<()> {
         self.submit_and_take(requests, min, usize::MAX, done)
     }
 
-    /// Makes requests ready for the next [`Engine::exchange`]: on the list, or at once where the kernel will find them, which spares the
-    /// list's place in the CPU's caches. After an error those before the one at fault are ready.
+    /// Prepares requests for the next [`Engine::exchange`]: on the list, or directly in the kernel's queue, which saves the CPU caches the list.
+    /// After an error, the requests before the faulty one are prepared.
     fn prepare<'fd>(
         &mut self,
         requests: impl ExactSizeIterator<Item = Request<'fd>>,
@@ -190,7 +190,7 @@ pub trait Engine: Send {
         Ok(())
     }
 
-    /// [`Engine::submit_and_take`] of all that is ready or on the list. `to` is told of what has ended once all of it is there.
+    /// [`Engine::submit_and_take`] of all prepared requests. `to` gets the completions once all of them are there.
     fn exchange(
         &mut self,
         min: usize,
@@ -204,8 +204,8 @@ pub trait Engine: Send {
         exchange_lists(self, min, max, lists, to)
     }
 
-    /// Writes, makes the file's data durable and returns the number of bytes written. Nothing else may be in flight. Linked
-    /// requests of one system call with io_uring; the request and an `fdatasync` after it with any other engine.
+    /// Writes, makes the file's data durable and returns the number of bytes written. Nothing else may be in flight. io_uring uses linked requests in
+    /// one system call; any other engine uses the request and then `fdatasync`.
     fn write_durably(&mut self, request: &Request<'_>) -> io::Result<usize> {
         if self.pending() > 0 || !request.write {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -217,11 +217,11 @@ pub trait Engine: Send {
         Ok(written)
     }
 
-    /// What it is in a few words, with everything that the kernel agreed to.
+    /// A short description, with everything that the kernel agreed to.
     fn describe(&self) -> String;
 }
 
-/// [`Engine::exchange`] of what is on the list.
+/// [`Engine::exchange`] of the requests on the list.
 fn exchange_lists(
     engine: &mut impl Engine,
     min: usize,
@@ -236,14 +236,14 @@ fn exchange_lists(
     result
 }
 
-/// What is to be done with an engine whose type the compiler is to know, so that no call on the way of a request is indirect.
+/// Code that runs with an engine whose type the compiler knows, so that no call on a request's path is indirect.
 pub trait EngineUser {
     type Output;
     fn with<E: Engine + 'static>(self, engine: E) -> Self::Output;
 }
 
-/// Opens the engine that `spec` asks for, with buffers of `block_bytes`. `files` are those that requests will name; io_uring
-/// registers them if it is to (without any, only buffers are registered). The error says what this kernel or device cannot do.
+/// Opens the engine that `spec` describes, with buffers of `block_bytes`. `files` are the files that requests will name; io_uring registers them if
+/// requested (if there are none, it registers only the buffers). The error says what this kernel or device does not support.
 pub fn open(spec: &EngineSpec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> io::Result<Box<dyn Engine>> {
     struct Boxed;
     impl EngineUser for Boxed {
@@ -255,7 +255,7 @@ pub fn open(spec: &EngineSpec, block_bytes: usize, files: &[BorrowedFd<'_>]) -> 
     open_for(spec, block_bytes, files, Boxed)
 }
 
-/// [`open`]s the engine for `user`.
+/// [`open`]s the engine and runs `user` with it.
 pub fn open_for<U: EngineUser>(
     spec: &EngineSpec,
     block_bytes: usize,
@@ -265,10 +265,12 @@ pub fn open_for<U: EngineUser>(
     let refuse = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     if !(BUFFER_BYTES.0..=BUFFER_BYTES.1).contains(&block_bytes) || !block_bytes.is_multiple_of(BUFFER_BYTES.0) {
         let (min, max) = BUFFER_BYTES;
-        return refuse(format!("Requests of {block_bytes} bytes cannot be; a multiple of {min} up to {max} can"));
+        return refuse(format!(
+            "Requests of {block_bytes} bytes are not supported; use a multiple of {min} up to {max}"
+        ));
     }
     if !(1..=DEPTH_MAX).contains(&spec.depth) {
-        return refuse(format!("{} requests in flight cannot be; 1 to {DEPTH_MAX} can", spec.depth));
+        return refuse(format!("{} requests in flight are not supported; use 1 to {DEPTH_MAX}", spec.depth));
     }
     let flags = [(spec.registered, "Registered buffers"), (spec.sqpoll, "A polling submission thread")];
     for (set, what) in flags.into_iter().chain([(spec.iopoll, "Polled completion")]) {
@@ -286,12 +288,12 @@ pub fn open_for<U: EngineUser>(
     })
 }
 
-/// An error with the operating system's kind, and a sentence before its own.
+/// An error of the same kind with `text` before its message.
 fn explain(error: &io::Error, text: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{text}: {error}"))
 }
 
-/// A system call's result as the kernel's rings give it: bytes, or the negated error.
+/// The bytes or the error from a result in the form of the kernel's rings: bytes, or the negated error.
 fn transferred(res: i64) -> io::Result<usize> {
     if res < 0 { Err(io::Error::from_raw_os_error(-res as i32)) } else { Ok(res as usize) }
 }

@@ -8,7 +8,7 @@ fn spec(method: Method) -> EngineSpec {
     EngineSpec { method, depth: 4, batch: 4, ..EngineSpec::default() }
 }
 
-/// Every engine that does I/O. One that this kernel does not give is left out, with a word.
+/// Every engine that does I/O, without those that this kernel does not support.
 fn engines(block: usize, file: &File) -> Vec<Box<dyn Engine>> {
     let uring = spec(Method::Uring);
     let specs = [
@@ -78,7 +78,7 @@ fn an_error_is_the_requests_own_and_the_engine_goes_on() {
         let good = Request { slot: 0, fd: file.as_fd(), offset: 4096, len: 4096, write: false, dsync: false };
         let bad = Request { slot: 1, fd: read_only.as_fd(), write: true, ..good };
         let mut done = Vec::new();
-        // Some tell at once, some in the completion.
+        // Some engines report the error at once, others in the completion.
         match engine.submit_and_wait(&[good, bad], 2, &mut done) {
             Ok(()) => {
                 let failed: Vec<_> = done.iter().filter(|c| c.result().is_err()).map(|c| c.slot).collect();
@@ -108,7 +108,7 @@ fn completions_keep_coming_when_the_ring_wraps() {
                 Request { slot, fd: file.as_fd(), offset: i % 64 * 512, len: 512, write: i % 3 == 0, dsync: false };
             let min = usize::from(i % 4 == 3) * (engine.pending() + 1);
             engine.submit_and_wait(&[request], min, &mut done).unwrap();
-            // Slots are used in turn: before one comes again all have ended.
+            // Slots are used in turn: before one is used again, all requests have ended.
             assert!(done.iter().all(|c| c.is_of(512)));
             ended += done.len();
             done.clear();
@@ -128,7 +128,7 @@ fn no_more_are_taken_than_asked_for() {
         let mut done = Vec::new();
         engine.submit_and_take(&[0, 1, 2, 3].map(request), 1, 1, &mut done).unwrap();
         assert_eq!((done.len(), engine.pending()), (1, 3), "{name}");
-        // The slot that is free again is used while others have ended and nobody has taken them.
+        // The free slot is used again while other requests have ended but were not taken.
         engine.submit_and_take(&[request(done[0].slot)], 2, 2, &mut done).unwrap();
         assert_eq!((done.len(), engine.pending()), (3, 2), "{name}");
         assert!(engine.take(2, 1, &mut done).is_err(), "{name} takes more than the most");
@@ -139,7 +139,7 @@ fn no_more_are_taken_than_asked_for() {
     }
 }
 
-/// Hands over more than a queue holds by `prepare`, with a request in the middle that no engine takes.
+/// Prepares more requests than a queue holds, with an invalid request in the middle.
 struct Prepared<'f>(&'f File);
 
 impl EngineUser for Prepared<'_> {
@@ -162,7 +162,7 @@ impl EngineUser for Prepared<'_> {
         assert_eq!((slots, engine.pending()), ((0..8).collect(), 0), "{name}");
         assert!((0..8).all(|slot| engine.buffer(slot)[0] == slot as u8 + 1), "{name}");
 
-        // The second is larger than its buffer: some see it at once, some when the list is handed over.
+        // The second is larger than its buffer: some engines notice at once, others when the list is handed over.
         let bad = [request(0), Request { len: 1024, ..request(1) }, request(2)];
         let refused = engine.prepare(bad.into_iter(), &mut lists);
         let exchanged = engine.exchange(0, 8, &mut lists, &mut done);
@@ -171,7 +171,7 @@ impl EngineUser for Prepared<'_> {
         assert!(done.iter().all(|c| c.slot != 1), "{name}: {done:?}");
         done.clear();
 
-        // It goes on, and a batch of nothing is one.
+        // The engine still works, and an empty batch is allowed.
         engine.prepare([request(1)].into_iter(), &mut lists).unwrap();
         engine.exchange(1, 1, &mut lists, &mut done).unwrap();
         engine.exchange(0, 1, &mut lists, &mut done).unwrap();
@@ -216,11 +216,11 @@ fn what_no_engine_can_do_is_refused_with_what_it_can() {
     };
     assert_eq!(
         text(spec(Method::Sync), 1000),
-        "Requests of 1000 bytes cannot be; a multiple of 512 up to 16777216 can"
+        "Requests of 1000 bytes are not supported; use a multiple of 512 up to 16777216"
     );
     assert_eq!(
         text(EngineSpec { depth: 0, ..spec(Method::Uring) }, 4096),
-        "0 requests in flight cannot be; 1 to 4096 can"
+        "0 requests in flight are not supported; use 1 to 4096"
     );
     assert_eq!(text(EngineSpec { registered: true, ..spec(Method::Libaio) }, 512), "Registered buffers need io_uring");
     assert_eq!(text(EngineSpec { iopoll: true, ..spec(Method::Sync) }, 512), "Polled completion needs io_uring");

@@ -1,6 +1,6 @@
-//! A pool of threads that carry out blocking calls: asynchronous I/O in user space, as a C library's POSIX AIO does it.
+//! A pool of threads that make blocking calls: asynchronous I/O in user space, as in a C library's POSIX AIO.
 //!
-//! Invariant: a thread has a slot's buffer from the moment the request is taken from the queue until its completion is queued.
+//! Invariant: a thread owns a slot's buffer from the moment it takes the request from the queue until it queues the completion.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,7 +12,7 @@ use super::buffers::Buffers;
 use super::inline::{Call, Plain};
 use super::{Completion, Engine, Request, explain};
 
-/// Threads of a pool at most: more requests in flight than these wait their turn.
+/// Most threads of a pool: if more requests are in flight, they wait their turn.
 const THREADS_MAX: usize = 64;
 /// A thread's stack; it calls the kernel and nothing else.
 const STACK: usize = 64 << 10;
@@ -33,9 +33,9 @@ struct Work {
 struct Queues {
     asked: VecDeque<Work>,
     ended: VecDeque<Completion>,
-    /// How many have to have ended before the owner is to be woken; 0 if it does not wait.
+    /// Number of completions that wakes the owner; 0 if it does not wait.
     wanted: usize,
-    /// Threads that sleep for lack of work.
+    /// Threads that sleep because there is no work.
     idle: usize,
     leave: bool,
 }
@@ -62,7 +62,7 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// An engine with `depth` buffers of `block` bytes, and as many threads, but 64 at most.
+    /// An engine with `depth` buffers of `block` bytes and as many threads, but at most 64.
     pub fn new(depth: usize, block: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         {

@@ -1,7 +1,6 @@
 //! io_uring: plain, with registered buffers and files, with a polling submission thread, with polled completion.
 //!
-//! Invariant: a request's entry in the submission queue has been handed to the kernel before `submit` or `exchange` returns, or its
-//! slot is not in flight.
+//! Invariant: when `submit` or `exchange` returns, a request's entry has been handed to the kernel, or its slot is not in flight.
 
 use std::hint::cold_path;
 use std::io;
@@ -17,21 +16,21 @@ use super::entry::Registered;
 use super::{Completion, CompletionHandler, Engine, EngineSpec, Lists, Request, explain, transferred};
 
 const REGISTER_RING_FDS: u32 = 20;
-/// Bytes that the kernel registers as one buffer, at most.
+/// Most bytes that the kernel registers as one buffer.
 const REGISTERED_MAX: usize = 1 << 30;
 /// Milliseconds after which an idle polling thread goes to sleep.
 const SQPOLL_IDLE_MS: u32 = 50;
-/// `user_data` of the sync that is linked to a write.
+/// `user_data` of the sync linked to a write.
 const SYNC: u64 = u64::MAX;
 
 /// An io_uring engine.
 pub struct Uring {
     ring: IoUring,
     buffers: Buffers,
-    /// What `io_uring_enter` is given: the ring's descriptor, or its index among the registered ones.
+    /// The argument of `io_uring_enter`: the ring's descriptor, or its index among the registered ones.
     enter_fd: i32,
     enter_flags: IoringEnterFlags,
-    /// Entries pushed and not yet taken by the kernel.
+    /// Entries pushed but not yet taken by the kernel.
     queued: u32,
     sqpoll: bool,
     iopoll: bool,
@@ -40,14 +39,14 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// A plain ring with `depth` buffers of `block` bytes: nothing registered, nothing polled, no setup flag.
+    /// A plain ring with `depth` buffers of `block` bytes: no registration, no polling, no setup flag.
     pub fn new(depth: usize, block: usize) -> io::Result<Self> {
         let ring = IoUring::new(depth.max(2) as u32).map_err(|e| refused(&e))?;
         Self::around(ring, depth, block, "")
     }
 
-    /// The ring that `spec` asks for. Task work is deferred to the moments when this thread asks for completions, where the
-    /// kernel can do that (`IORING_SETUP_DEFER_TASKRUN`, since 6.1; else `IORING_SETUP_COOP_TASKRUN`, since 5.19).
+    /// The ring that `spec` describes. If the kernel supports it, task work is deferred until this thread asks for completions
+    /// (`IORING_SETUP_DEFER_TASKRUN`, since 6.1; otherwise `IORING_SETUP_COOP_TASKRUN`, since 5.19).
     pub fn open(spec: &EngineSpec, block: usize, files: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let (ring, task_run) = set_up(spec)?;
         let mut engine = Self::around(ring, spec.depth, block, task_run)?;
@@ -80,8 +79,8 @@ impl Uring {
     }
 
     fn register(&mut self, files: &[BorrowedFd<'_>]) -> io::Result<()> {
-        // All of them as one, in pieces only where they are more than the kernel takes: what it looks up for each request is then in a
-        // few lines of its cache.
+        // All buffers as one, split only where they exceed the kernel's limit: the data that the kernel looks up for each request then fits in a few
+        // cache lines.
         let (each, vectors) = self.buffers.pieces(REGISTERED_MAX);
         // SAFETY: the buffers live as long as self, which drops the ring before them.
         unsafe { self.ring.submitter().register_buffers(&vectors) }
@@ -99,7 +98,7 @@ impl Uring {
         Ok(())
     }
 
-    /// Spares the kernel looking up the ring's descriptor at every call. Since Linux 5.18; without it nothing is lost but that.
+    /// Registers the ring's descriptor, so that the kernel need not look it up at every call. Since Linux 5.18; optional.
     fn register_ring(&mut self) {
         // struct io_uring_rsrc_update: offset (which index; any), reserved, descriptor.
         #[repr(C)]
@@ -119,7 +118,7 @@ impl Uring {
         }
     }
 
-    /// Reads once, so that a device which cannot be polled is found out now.
+    /// Reads once, to find out now whether the device can be polled.
     fn try_polling(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let mut done = Vec::with_capacity(1);
         let len = self.buffers.block();
@@ -154,7 +153,7 @@ impl Uring {
         }
     }
 
-    /// Puts requests into the queue until it is full; returns those that are left.
+    /// Puts requests into the queue until it is full; returns the others.
     #[inline]
     fn fill<'r, 'fd>(&mut self, requests: &'r [Request<'fd>]) -> &'r [Request<'fd>] {
         let mut queue = self.ring.submission();
@@ -169,7 +168,7 @@ impl Uring {
         &[]
     }
 
-    /// The buffers of requests that are not handed over because of `error`.
+    /// Takes back the buffers of requests that are not handed over because of `error`.
     #[cold]
     fn take_back(&mut self, requests: &[Request<'_>], error: io::Error) -> io::Result<()> {
         requests.iter().for_each(|r| self.buffers.give_back(r.slot));
@@ -183,14 +182,14 @@ impl Uring {
             if !self.sqpoll {
                 return Err(io::Error::other("The submission queue of io_uring is full"));
             }
-            // The polling thread has not yet taken what it was given.
+            // The polling thread has not yet taken the earlier entries.
             self.ring.submitter().squeue_wait()?;
         }
         self.queued += 1;
         Ok(())
     }
 
-    /// Hands over what is queued and waits until the completion queue holds `min` entries, or a signal comes.
+    /// Hands over the queued entries and waits until the completion queue holds `min` entries, or a signal arrives.
     #[inline]
     fn enter(&mut self, min: usize) -> io::Result<()> {
         if self.sqpoll {
@@ -213,7 +212,7 @@ impl Uring {
         Ok(())
     }
 
-    /// The same where a thread of the kernel takes what is queued: the crate knows whether it has to be woken.
+    /// [`Uring::enter`] for a ring whose entries a kernel thread takes: the crate knows whether the thread must be woken.
     #[inline(never)]
     fn wake(&mut self, min: usize) -> io::Result<()> {
         self.queued = 0;
@@ -231,14 +230,14 @@ impl Uring {
         Ok(())
     }
 
-    /// Hands over what is queued, waits until `min` requests have ended and tells `to` of those that have, `max` of them at most.
+    /// Hands over the queued entries, waits until `min` requests have ended and passes at most `max` completions to `to`.
     #[inline(always)]
     fn go(&mut self, min: usize, max: usize, to: &mut impl CompletionHandler) -> io::Result<()> {
         if min > max || min > self.buffers.pending() {
             self.hand_over()?;
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // The kernel is asked to wait (and to run its deferred work first) only where there is something to wait for.
+        // The kernel is asked to wait (and to run its deferred work first) only if there are not enough completions.
         let there = min > 0 && self.ring.completion().len() >= min;
         self.enter(if there { 0 } else { min })?;
         if self.queued > 0 {
@@ -248,7 +247,7 @@ impl Uring {
         self.reap(min, max, to)
     }
 
-    /// Waits on until `min` requests have ended, and tells of those that have.
+    /// Waits until `min` requests have ended, and passes their completions to `to`.
     #[inline(always)]
     fn reap(&mut self, min: usize, max: usize, to: &mut impl CompletionHandler) -> io::Result<()> {
         if min > 0 && self.ring.completion().len() < min {
@@ -273,9 +272,9 @@ impl Uring {
     }
 }
 
-/// The ring with the best setup flags that this kernel takes, and what those are.
+/// The ring with the best setup flags that this kernel supports, and a description of the flags.
 fn set_up(spec: &EngineSpec) -> io::Result<(IoUring, &'static str)> {
-    // One more than requests: a linked sync has an entry of its own.
+    // One more than requests: a linked sync needs an entry of its own.
     let depth = spec.depth.max(2) as u32;
     let builder = || {
         let mut builder = IoUring::builder();
@@ -284,8 +283,8 @@ fn set_up(spec: &EngineSpec) -> io::Result<(IoUring, &'static str)> {
         }
         builder
     };
-    // Queues as small as can be, so that they stay in the CPU's caches: a batch is handed over at once, and no more than the depth can have
-    // ended. (The size of the second is taken since 5.5, these flags since 5.19 and later.)
+    // The smallest possible queues, so that they stay in the CPU's caches: a batch is handed over at once, and no more requests than the depth can
+    // have ended. (The kernel has accepted the second size since 5.5, and these flags since 5.19 and later.)
     let build = |flags: fn(&mut io_uring::Builder)| {
         let mut builder = builder();
         flags(builder.setup_cqsize(depth));
@@ -293,7 +292,7 @@ fn set_up(spec: &EngineSpec) -> io::Result<(IoUring, &'static str)> {
     };
     let unknown = |e: &io::Error| e.raw_os_error() == Some(libc::EINVAL);
     if !spec.sqpoll {
-        // Without the queue's array of indices (since 6.6): entries are taken in their order anyway.
+        // Without the queue's array of indices (since 6.6), because entries are taken in order anyway.
         let deferred: [fn(&mut io_uring::Builder); 2] = [
             |b| {
                 b.setup_single_issuer().setup_defer_taskrun().setup_no_sqarray();
@@ -333,7 +332,7 @@ fn refused(error: &io::Error) -> io::Error {
         Some(libc::ENOSYS) => explain(error, "This kernel has no io_uring (CONFIG_IO_URING)"),
         Some(libc::EPERM) => explain(error, "io_uring is switched off (sysctl kernel.io_uring_disabled)"),
         Some(libc::ENOMEM) => explain(error, "No memory for an io_uring (is RLIMIT_MEMLOCK large enough?)"),
-        _ => explain(error, "This kernel gives no io_uring of this kind"),
+        _ => explain(error, "This kernel does not support this kind of io_uring"),
     }
 }
 
@@ -378,12 +377,12 @@ impl Engine for Uring {
     ) -> io::Result<()> {
         if self.sqpoll {
             cold_path();
-            // The polling thread takes an entry as soon as it sees it: what is only ready stays on the list.
+            // The polling thread takes an entry as soon as it sees it, so prepared requests stay on the list.
             lists.requests.extend(requests);
             return Ok(());
         }
         loop {
-            // Counted here and not in self, where each would be a store.
+            // A local count, because a count in self would need a store for each request.
             let (mut count, mut refused) = (0, None);
             let mut queue = self.ring.submission();
             while !queue.is_full() {
@@ -455,7 +454,7 @@ impl Engine for Uring {
         }
         self.buffers.give_back(request.slot);
         let written = written.ok_or(io::ErrorKind::UnexpectedEof)??;
-        // A short write breaks the chain: the sync is cancelled, and the caller learns of the missing bytes.
+        // A short write breaks the chain: the sync is cancelled, and the caller sees the missing bytes.
         if written == request.len {
             synced.ok_or(io::ErrorKind::UnexpectedEof)??;
         }

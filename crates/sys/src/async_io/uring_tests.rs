@@ -23,7 +23,7 @@ fn a_linked_write_is_on_the_file_and_a_short_one_is_told() {
     let closed = std::fs::File::open("/proc/self/exe").unwrap();
     let error = ring.write_durably(&Request { fd: closed.as_fd(), ..request }).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));
-    // The ring is usable after the error.
+    // The ring still works after the error.
     assert_eq!(ring.write_durably(&request).unwrap(), 4096);
 }
 
@@ -51,7 +51,7 @@ fn a_slots_next_request_is_another() {
         let spec = EngineSpec { registered, ..spec() };
         let Some(mut ring) = opened(Uring::open(&spec, 1024, &[one.as_fd()])) else { return };
         let mut done = Vec::new();
-        // File, place, bytes and direction change one by one; what is written is what was read before.
+        // File, offset, length and direction change one by one; each write writes the data of the previous read.
         for (file, at, len, write, expected) in [
             (&one, 1, 512, false, 1),
             (&one, 6, 512, false, 6),
@@ -109,7 +109,7 @@ fn what_cannot_be_polled_is_refused() {
     file.set_len(4096).unwrap();
     let spec = EngineSpec { iopoll: true, ..spec() };
     match Uring::open(&spec, 4096, &[file.as_fd()]) {
-        // A buffered file never can.
+        // A buffered file never supports polling.
         Err(e) => assert!(e.to_string().contains("polled"), "{e}"),
         Ok(_) => panic!("a buffered file was polled"),
     }

@@ -1,20 +1,20 @@
-//! CPU time that is used up on purpose.
+//! CPU time used up on purpose.
 
 use std::time::Duration;
 
 use crate::cpu_clock::thread_cpu_time;
 use crate::spin;
 
-/// How long a loop is timed before its turns are counted out.
+/// How long a loop is timed before its iterations are counted instead.
 const TIMED: Duration = Duration::from_millis(2);
 
-/// Computes until the thread has used so much CPU time, as the scheduler counts it: a loop in registers, and looks at the thread's
-/// CPU clock, ever fewer per time as the speed of the loop becomes known.
+/// Computes until the thread has used this much CPU time by the scheduler's count: a loop in registers, with checks of the thread's CPU clock that
+/// become rarer as the speed of the loop becomes known.
 pub fn burn(time: Duration) {
     timed(time);
 }
 
-/// As [`burn`]; how many turns of the loop that took.
+/// Like [`burn`]; returns the number of iterations of the loop.
 fn timed(time: Duration) -> u64 {
     let start = thread_cpu_time();
     let (mut turns, mut next) = (0u64, 64u64);
@@ -23,26 +23,26 @@ fn timed(time: Duration) -> u64 {
         turns += next;
         let used = thread_cpu_time() - start;
         let Some(left) = time.checked_sub(used).filter(|l| !l.is_zero()) else { return turns };
-        // Half of what is left, at the speed so far, looks at the clock included.
+        // Half of the remaining time at the speed so far, clock checks included.
         let turns_left = u128::from(turns) * left.as_nanos() / used.as_nanos().max(1);
         next = (turns_left / 2).clamp(64, 1 << 40) as u64;
     }
 }
 
-/// The same piece of work again and again, without a look at any clock: the kernel is not asked for anything.
+/// A fixed piece of work without clock checks or other system calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     turns: u64,
 }
 
 impl Piece {
-    /// One that takes `time`; unless that is none, a loop is timed for 2 ms first.
+    /// A piece that takes `time`; unless that is 0, a loop is first timed for 2 ms.
     pub fn lasting(time: Duration) -> Self {
         if time.is_zero() {
             return Self { turns: 0 };
         }
         let turns = timed(TIMED);
-        // The same again, without looks at the clock between.
+        // The same number again, without clock checks in between.
         let start = thread_cpu_time();
         spin::iterations(turns);
         let used = (thread_cpu_time() - start).max(Duration::from_nanos(1));
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn pieces_last_as_long_as_was_asked_for() {
         Piece::lasting(Duration::ZERO).run();
-        // Frequencies change and others use the caches: the best of several, and a factor of 2 both ways.
+        // Frequencies change and other processes use the caches: the best of several tries, and a factor of 2 either way.
         let shares = (0..20).map(|_| {
             let piece = Piece::lasting(Duration::from_micros(20));
             let start = thread_cpu_time();

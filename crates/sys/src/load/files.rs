@@ -1,6 +1,6 @@
-//! Opening the files that a load reads and writes.
+//! Opens the files that a load reads and writes.
 //!
-//! Invariant: what a file system refuses is an error that names it; nothing else is done in its place.
+//! Invariant: what a file system refuses is an error that names the file system; there is no substitute.
 
 use std::path::Path;
 

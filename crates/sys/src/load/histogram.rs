@@ -1,6 +1,6 @@
 //! A latency histogram of nanoseconds.
 //!
-//! Invariant: a quantile is off by at most 0.1 % of its value, the mean is exact, and no value is too long to be counted.
+//! Invariant: a quantile is off by at most 0.1 % of its value, the mean is exact, and no value is too large to be counted.
 
 use hdrhistogram::Histogram as Hdr;
 
@@ -44,12 +44,12 @@ impl Histogram {
         self.sum += other.sum;
     }
 
-    /// All that was counted, to be put together again by [`Histogram::of_buckets`]: the exact sum, and values with their counts.
+    /// Everything that was counted, for [`Histogram::of_buckets`]: the exact sum, and values with their counts.
     pub fn buckets(&self) -> (u128, Vec<(u64, u64)>) {
         (self.sum, self.hdr.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect())
     }
 
-    /// The histogram that [`Histogram::buckets`] has taken apart.
+    /// The histogram with the content that [`Histogram::buckets`] returned.
     pub fn of_buckets(sum: u128, buckets: &[(u64, u64)]) -> Self {
         let mut histogram = Self::new();
         buckets.iter().for_each(|(ns, count)| histogram.add(*ns, *count));
@@ -57,7 +57,7 @@ impl Histogram {
         histogram
     }
 
-    /// How many latencies were counted.
+    /// Number of counted latencies.
     pub fn count(&self) -> u64 {
         self.hdr.len()
     }
@@ -67,7 +67,7 @@ impl Histogram {
         (self.count() > 0).then(|| self.sum as f64 / self.count() as f64)
     }
 
-    /// The latency in nanoseconds that a share `q` (0 to 1) of all does not exceed; `None` if nothing was counted.
+    /// The latency in nanoseconds that a share `q` (0 to 1) of all latencies does not exceed; `None` if nothing was counted.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         (self.count() > 0).then(|| self.hdr.value_at_quantile(q))
     }

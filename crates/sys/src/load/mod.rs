@@ -1,5 +1,5 @@
-//! What every load generator needs: latency histograms, private to a process or recorded into shared memory while others read; processes
-//! that do a trial's stages side by side; CPU time used up on purpose; random draws; blocks that say where they belong.
+//! Parts of every load generator: latency histograms, private to a process or recorded into shared memory while others read; processes that do a
+//! trial's stages side by side; CPU time used up on purpose; random draws; blocks that identify their place.
 
 pub mod burn;
 pub mod files;

@@ -1,6 +1,6 @@
-//! Points in time that processes can hand each other through shared memory.
+//! Points in time that processes can pass to each other through shared memory.
 //!
-//! Invariant: one clock for all of them, which no adjustment of the date moves, so that a difference is a duration.
+//! Invariant: all use one clock, which no adjustment of the date moves, so a difference is a duration.
 
 use rustix::time::{ClockId, clock_gettime};
 

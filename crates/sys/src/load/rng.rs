@@ -1,7 +1,7 @@
-//! SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): three multiplications per
-//! number, so that drawing an offset costs nothing beside a system call.
+//! SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014): three multiplications per number, so that drawing
+//! an offset costs nothing compared with a system call.
 //!
-//! Invariant: a stream depends on its seed alone; both arms of a pair draw the same offsets.
+//! Invariant: a stream depends only on its seed; both arms of a pair draw the same offsets.
 
 /// A stream of 64-bit numbers.
 #[derive(Clone, Debug)]
@@ -16,7 +16,10 @@ impl SplitMix64 {
     }
 
     /// The next number.
-    #[expect(clippy::should_implement_trait, reason = "it never ends: an iterator would wrap each number for nothing")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it never ends, so an iterator would wrap each number needlessly"
+    )]
     #[inline]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

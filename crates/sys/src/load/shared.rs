@@ -1,7 +1,7 @@
-//! Latency histograms that processes fill while others may read them: a worker that dies does not take its counts along.
+//! Latency histograms that processes fill while others may read them: the counts of a worker that dies remain.
 //!
-//! Invariant: log-linear buckets (as in HDR histograms, G. Tene): 1,024 per power of two, so a bucket is at most 0.1 % wide.
-//! Memory does not grow with the number of processes: beyond [`SHARDS`] of them they share, by the CPU that they run on.
+//! Invariant: log-linear buckets (as in HDR histograms, G. Tene): 1,024 per power of two, so a bucket is at most 0.1 % wide. Memory does not grow
+//! with the number of processes: if there are more than [`SHARDS`], they share shards by the CPU on which they run.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ use crate::segment::Segment;
 
 const SUB_BITS: u32 = 10;
 const SUB: u64 = 1 << SUB_BITS;
-/// Longest latency told apart: 2^40 ns, 18 minutes. Longer ones are counted in the last bucket.
+/// Longest distinguishable latency: 2^40 ns, 18 minutes. Longer ones are counted in the last bucket.
 const TOP_BITS: u32 = 40;
 /// Number of buckets.
 pub const BUCKETS: usize = ((TOP_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
@@ -26,7 +26,7 @@ pub struct SharedHistogram<'s> {
 }
 
 impl<'s> SharedHistogram<'s> {
-    /// Bytes of segment that it takes. Only pages that are hit are ever populated.
+    /// Bytes that it needs of a segment. Only pages that are written to are populated.
     pub const BYTES: usize = BUCKETS * 8 + 128;
 
     /// An empty histogram in a new part of `segment`.
@@ -34,17 +34,17 @@ impl<'s> SharedHistogram<'s> {
         Self { buckets: segment.many(BUCKETS), sum: segment.one() }
     }
 
-    /// The one that counts into it.
+    /// The recorder that counts into it.
     pub fn recorder(self) -> Recorder<'s> {
         Recorder { shards: vec![self], alone: true }
     }
 
-    /// The same in lots of at most this many.
+    /// A recorder that counts in lots of at most this many.
     pub fn lot_recorder(self, lot: usize) -> LotRecorder<'s> {
         LotRecorder::of(self.recorder(), lot)
     }
 
-    /// What has been counted so far.
+    /// Everything counted so far.
     pub fn read(&self) -> Histogram {
         let mut h = Histogram::new();
         for (i, n) in self.buckets.iter().enumerate() {
@@ -58,19 +58,19 @@ impl<'s> SharedHistogram<'s> {
     }
 }
 
-/// Parts of a [`ShardedHistogram`], at most: enough that few CPUs of a large machine meet in one, few enough that ten thousand
-/// processes need no more memory than eight.
+/// Most shards of a [`ShardedHistogram`]: enough that few CPUs of a large machine share one, few enough that ten thousand processes need no more
+/// memory than eight.
 pub const SHARDS: usize = 8;
 
-/// A histogram that many processes count into, in a bounded number of parts.
+/// A histogram that many processes fill, in a limited number of shards.
 pub struct ShardedHistogram<'s> {
     shards: Vec<SharedHistogram<'s>>,
-    /// Whether every process has a part of its own.
+    /// Whether every process has its own shard.
     alone: bool,
 }
 
 impl<'s> ShardedHistogram<'s> {
-    /// Bytes of segment that it takes for this many processes.
+    /// Bytes that it needs of a segment for this many processes.
     pub const fn bytes(processes: usize) -> usize {
         let shards = if processes < SHARDS { processes } else { SHARDS };
         shards * (SharedHistogram::BYTES + 64)
@@ -82,18 +82,18 @@ impl<'s> ShardedHistogram<'s> {
         Self { shards, alone: processes <= SHARDS }
     }
 
-    /// The recorder of one process; each process has one at most.
+    /// The recorder of one process; each process has at most one.
     pub fn recorder(&self, process: usize) -> Recorder<'s> {
         let shards = if self.alone { vec![self.shards[process]] } else { self.shards.clone() };
         Recorder { shards, alone: self.alone }
     }
 
-    /// The same, counted in lots.
+    /// The recorder of one process that counts in lots.
     pub fn lot_recorder(&self, process: usize) -> LotRecorder<'s> {
         LotRecorder::of(self.recorder(process), LOT)
     }
 
-    /// What all have counted so far.
+    /// Everything that all processes have counted so far.
     pub fn read(&self) -> Histogram {
         let mut all = Histogram::new();
         for shard in &self.shards {
@@ -103,7 +103,7 @@ impl<'s> ShardedHistogram<'s> {
     }
 }
 
-/// Counts latencies into a [`SharedHistogram`] of its own, or into the parts that processes share.
+/// Counts latencies into a [`SharedHistogram`] of its own, or into the shards that processes share.
 pub struct Recorder<'s> {
     shards: Vec<SharedHistogram<'s>>,
     alone: bool,
@@ -129,7 +129,7 @@ impl Recorder<'_> {
             }
             to.sum.store(to.sum.load(Relaxed) + sum, Relaxed);
         } else {
-            // By CPU, so that on small machines no cache line goes from one to another. A process that is moved meanwhile loses no count.
+            // By CPU, so that on small machines no cache line moves between CPUs. A process that is moved in the meantime loses no count.
             let to = &self.shards[sched_getcpu() % self.shards.len()];
             for (ns, count) in latencies {
                 to.buckets[index(ns)].fetch_add(count, Relaxed);
@@ -140,15 +140,15 @@ impl Recorder<'_> {
     }
 }
 
-/// Entries that the [`LotRecorder`] of one of many processes keeps, at most: half a KiB.
+/// Most entries of the [`LotRecorder`] of one of many processes: half a KiB.
 const LOT: usize = 32;
 
-/// Counts latencies in lots, the last one when it is dropped: for a process that sleeps between any two, and finds the histogram's pages
-/// in no cache of its CPU each time it has been woken, and for one whose requests leave no room in the caches for pages of its own.
-/// Who dies takes the lot in hand along.
+/// Counts latencies in lots, the last one when it is dropped. It suits a process that sleeps between latencies and would find the histogram's pages
+/// in no cache of its CPU after each wake-up, and a process whose requests leave no room in the caches for such pages. A process that dies loses its
+/// current lot.
 pub struct LotRecorder<'s> {
     to: Recorder<'s>,
-    /// Nanoseconds, and how many latencies took them.
+    /// Nanoseconds, and the number of latencies that took them.
     lot: Vec<(u64, u64)>,
 }
 
@@ -163,7 +163,7 @@ impl<'s> LotRecorder<'s> {
         self.record_many(ns, 1);
     }
 
-    /// Counts `count` latencies of `ns` nanoseconds each: of a batch that was handed over as one and seen to have ended as one.
+    /// Counts `count` latencies of `ns` nanoseconds each, of a batch that began and ended as one.
     #[inline]
     pub fn record_many(&mut self, ns: u64, count: u64) {
         if self.lot.len() == self.lot.capacity() {
@@ -172,7 +172,7 @@ impl<'s> LotRecorder<'s> {
         self.lot.push((ns, count));
     }
 
-    /// Counts the lot in hand.
+    /// Counts the current lot.
     #[cold]
     #[inline(never)]
     pub fn flush(&mut self) {
@@ -195,7 +195,7 @@ fn index(ns: u64) -> usize {
     ((u64::from(shift) << SUB_BITS) + (ns >> shift)) as usize
 }
 
-/// The value in the middle of a bucket.
+/// The middle value of a bucket.
 fn middle(index: usize) -> u64 {
     let index = index as u64;
     if index < 2 * SUB {
@@ -251,7 +251,7 @@ mod tests {
             let (lots, single) =
                 (ShardedHistogram::new(&segment, processes), ShardedHistogram::new(&segment, processes));
             let mut recorder = lots.lot_recorder(0);
-            // Two whole lots, and one that its recorder takes along until it is dropped.
+            // Two full lots, and a third that the recorder keeps until it is dropped.
             for ns in (1..=2 * LOT as u64 + 5).map(|i| i * i * 997) {
                 recorder.record(ns);
                 single.recorder(0).record(ns);
@@ -313,7 +313,7 @@ mod tests {
 
         #[test]
         fn percentiles_are_near_the_sorted_list(
-            // From a nanosecond to five minutes, every order of magnitude as likely.
+            // From a nanosecond to five minutes, every order of magnitude equally likely.
             exponents in prop::collection::vec(0.0f64..38.0, 1..600), seed in any::<u64>()
         ) {
             let mut values: Vec<u64> = exponents.iter().map(|e| (e.exp2() + (seed % 97) as f64) as u64).collect();

@@ -1,7 +1,6 @@
-//! What a 4 KiB block that a load writes looks like: a header that says where it belongs and which write it is, and a
-//! filling that both sides know.
+//! The format of a 4 KiB block that a load writes: a header that identifies its place and its write, and a filling that writer and reader both know.
 //!
-//! Invariant: a block that is not exactly what some write of this run put at this place is told from one that is.
+//! Invariant: a block that differs from everything that this run wrote at this place is detected.
 
 use super::rng::{SplitMix64, mix};
 
@@ -10,7 +9,7 @@ pub const BLOCK: usize = 4096;
 
 const HEADER: usize = 32;
 
-/// Memory fit for direct I/O: aligned to a page.
+/// Memory suitable for direct I/O: aligned to a page.
 #[derive(Clone)]
 #[repr(C, align(4096))]
 pub struct Aligned<const N: usize>(pub [u8; N]);
@@ -31,13 +30,13 @@ impl Stamp {
         Self { seed, filling }
     }
 
-    /// A block filled, its header still to be stamped.
+    /// A filled block whose header is still to be stamped.
     pub fn filled(&self) -> Box<Aligned<BLOCK>> {
         self.filling.clone()
     }
 
-    /// Writes the header of generation `generation` for byte `offset` of a file: offset, seed, generation and a check word,
-    /// 8 bytes each, little endian.
+    /// Writes the header of generation `generation` for byte `offset` of a file: offset, seed, generation and a check word, 8 bytes each, little
+    /// endian.
     #[inline]
     pub fn put(&self, block: &mut [u8], offset: u64, generation: u64) {
         let check = check_word(offset, self.seed, generation);
@@ -65,12 +64,12 @@ impl Stamp {
             ));
         }
         if found != generation {
-            return Err(format!("Byte {offset} holds write {found:#x}, its last was {generation:#x}"));
+            return Err(format!("Byte {offset} holds write {found:#x}, its last write was {generation:#x}"));
         }
-        // By words: musl's memcmp goes byte by byte, which would show in a trial's length.
+        // Compares words: musl's memcmp goes byte by byte, which would affect a trial's duration.
         let (found, wanted) = (block[HEADER..].as_chunks::<8>().0, self.filling.0[HEADER..].as_chunks::<8>().0);
         match found.iter().zip(wanted).position(|(f, w)| u64::from_le_bytes(*f) != u64::from_le_bytes(*w)) {
-            Some(n) => Err(format!("Bytes {} and on are damaged", offset + (HEADER + n * 8) as u64)),
+            Some(n) => Err(format!("The bytes from {} on are damaged", offset + (HEADER + n * 8) as u64)),
             None => Ok(()),
         }
     }
@@ -107,7 +106,7 @@ mod tests {
         let stamp = Stamp::new(5);
         let mut block = stamp.filled();
         stamp.put(&mut block.0, 8192, 1);
-        assert_eq!(stamp.check(&block.0, 8192, 2).unwrap_err(), "Byte 8192 holds write 0x1, its last was 0x2");
+        assert_eq!(stamp.check(&block.0, 8192, 2).unwrap_err(), "Byte 8192 holds write 0x1, its last write was 0x2");
         assert_eq!(
             stamp.check(&block.0, 4096, 1).unwrap_err(),
             "Byte 4096 holds the block of byte 8192 and seed 5, not of seed 5"

@@ -1,7 +1,7 @@
-//! A worker group: processes (or threads of one) that do a trial's stages side by side, each stage begun by the parent and ended by all of them.
+//! A worker group: processes (or threads of one) that do a trial's stages side by side. The parent begins each stage, and all members end it.
 //!
-//! Invariant: no member outlives the worker group, and one that fails is an error with its own words. A stage's figures are the members' own:
-//! how soon the parent is woken is in none of them.
+//! Invariant: no member outlives the worker group, and a member's failure is an error with the member's own message. A stage's figures come from the
+//! members: the parent's wake-up delay affects none of them.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
@@ -22,16 +22,16 @@ use crate::latch::EventCount;
 use crate::process::{Exit, exit_now};
 use crate::segment::{LatchedBytes, PAGE, Segment, shared_struct};
 
-/// Processes that one head forks at most: heads fork side by side, each from a small address space.
+/// Most processes that one head forks: heads fork side by side, each from a small address space.
 const PROCESSES: usize = 256;
 /// Bytes of a thread's stack.
 const STACK: usize = 256 << 10;
-/// Bytes kept of what a member says went wrong.
+/// Most bytes kept of a member's error message.
 const WORD: usize = 1024;
 /// The stage in which all members end.
 const LEAVE: u32 = u32::MAX;
 
-/// What the members are.
+/// Whether the members are processes or threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberKind {
     Processes,
@@ -39,9 +39,9 @@ pub enum MemberKind {
     Threads,
 }
 
-/// What a worker group does.
+/// The work of a worker group.
 pub trait GroupWork: Sync {
-    /// What all members inherit: run in each process that forks some of them.
+    /// Prepares what all members inherit; run in each process that forks members.
     ///
     /// # Errors
     /// Ends the worker group.
@@ -49,7 +49,7 @@ pub trait GroupWork: Sync {
         Ok(())
     }
 
-    /// A member's life: makes ready, then does each stage that [`Member::next_stage`] gives, until there is none.
+    /// The life of a member: it prepares, then does each stage that [`Member::next_stage`] returns, until there is none.
     ///
     /// # Errors
     /// Ends the worker group.
@@ -68,13 +68,13 @@ shared_struct! {
         stage: AtomicU32,
         over: AtomicU32,
         arrived: AtomicU32,
-        /// 1 and up: a member that ended before its time.
+        /// The number of a member that ended early, from 1; 0 if none did.
         lost: AtomicU32,
         opened: EventCount,
     }
 }
 
-/// What members and parent share.
+/// The memory that members and parent share.
 pub struct GroupBoard<'s> {
     gate: &'s StageGate,
     worker_times: &'s [WorkerTimes],
@@ -89,7 +89,7 @@ impl<'s> GroupBoard<'s> {
         members * (2 * PAGE + size_of::<WorkerTimes>()) + 2 * PAGE
     }
 
-    /// For this many members, in a new part of `segment`.
+    /// A board for this many members, in a new part of `segment`.
     ///
     /// # Errors
     /// The system has no pipe left.
@@ -112,7 +112,7 @@ impl<'s> GroupBoard<'s> {
         (length > 0).then(|| String::from_utf8_lossy(&word[2..2 + length]).into_owned())
     }
 
-    /// Counts a member that is ready for the next stage; the last one tells the parent.
+    /// Counts a member as ready for the next stage; the last one notifies the parent.
     fn arrive(&self) -> Result<()> {
         if self.gate.arrived.fetch_add(1, SeqCst) + 1 == self.worker_times.len() as u32 {
             (&self.tell).write_all(&[1]).context("The parent of the workers is gone")?;
@@ -121,7 +121,7 @@ impl<'s> GroupBoard<'s> {
     }
 }
 
-/// One of a worker group, as it sees itself.
+/// A member of a worker group, as it sees itself.
 pub struct Member<'a> {
     /// `0..members`.
     pub number: usize,
@@ -131,7 +131,7 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Ends what was done so far and waits for the next stage: its number, from 0, or `None` if the member is to end.
+    /// Ends the current stage and waits for the next one; returns its number, from 0, or `None` if the member must end.
     ///
     /// # Errors
     /// The parent has gone.
@@ -147,23 +147,23 @@ impl Member<'_> {
         Ok((self.stage != LEAVE).then(|| self.stage - 1))
     }
 
-    /// Whether the stage, one with a time, is over: to be asked between two pieces of work.
+    /// Whether a timed stage is over; to be checked between two pieces of work.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.board.gate.over.load(SeqCst) != 0
     }
 }
 
-/// What a stage took.
+/// The cost of a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCost {
-    /// From its beginning until the last member was done; for one with a time, until that was over.
+    /// From its beginning until the last member was done; for a timed stage, until its time was over.
     pub ns: u64,
-    /// CPU time of all members, until they were done.
+    /// CPU time of all members until they were done.
     pub cpu_ns: u64,
 }
 
-/// The members, as their parent sees them. Dropping it kills and reaps the members that are left.
+/// The members, as their parent sees them. Dropping it kills and reaps the remaining members.
 pub struct WorkerGroup<'a> {
     board: &'a GroupBoard<'a>,
     families: Vec<ProcessFamily>,
@@ -173,7 +173,7 @@ impl<'a> WorkerGroup<'a> {
     /// Starts the members and waits until all are ready for the first stage.
     ///
     /// # Errors
-    /// They cannot be started; one fails.
+    /// They cannot be started, or one fails.
     pub fn start(board: &'a GroupBoard<'a>, shape: MemberKind, work: &dyn GroupWork) -> Result<Self> {
         let members = board.worker_times.len();
         ensure!(members > 0, "A worker group needs at least one member");
@@ -210,7 +210,7 @@ impl<'a> WorkerGroup<'a> {
         Ok(self.took(began, None))
     }
 
-    /// A stage that ends after `time`, when members find [`Member::is_over`]; `read` is called at that moment, to read what has been counted.
+    /// A stage that ends after `time`, when [`Member::is_over`] becomes true; `read` is called at that moment to read the counts.
     ///
     /// # Errors
     /// A member fails.
@@ -225,10 +225,10 @@ impl<'a> WorkerGroup<'a> {
         Ok((self.took(began, Some(at)), counted))
     }
 
-    /// Sends everybody home.
+    /// Ends all members.
     ///
     /// # Errors
-    /// A member fails on its way.
+    /// A member fails while ending.
     pub fn leave(mut self) -> Result<()> {
         self.board.gate.stage.store(LEAVE, SeqCst);
         self.board.gate.opened.signal();
@@ -241,7 +241,7 @@ impl<'a> WorkerGroup<'a> {
         Ok(())
     }
 
-    /// Begins the next stage; when that was.
+    /// Begins the next stage and returns its time.
     fn open(&self) -> u64 {
         let gate = self.board.gate;
         gate.arrived.store(0, SeqCst);
@@ -258,7 +258,7 @@ impl<'a> WorkerGroup<'a> {
         StageCost { ns: ended.unwrap_or(last).saturating_sub(began), cpu_ns }
     }
 
-    /// Waits until all members have arrived, no longer than until the monotonic clock says `deadline`; whether they have.
+    /// Waits until all members have arrived, or the monotonic clock reaches `deadline`; returns whether they have.
     fn wait(&mut self, deadline: Option<u64>) -> Result<bool> {
         loop {
             let mut fds = vec![PollFd::from_borrowed_fd(self.board.hear.as_fd(), PollFlags::IN)];
@@ -276,19 +276,19 @@ impl<'a> WorkerGroup<'a> {
             }
             if fds[0].revents().contains(PollFlags::IN) {
                 let mut byte = [0];
-                (&self.board.hear).read_exact(&mut byte).context("Cannot hear of the processes")?;
+                (&self.board.hear).read_exact(&mut byte).context("Cannot read from the processes")?;
                 return Ok(true);
             }
         }
     }
 
-    /// Why a head has ended before its time.
+    /// The error for a head that ended early.
     fn obituary(&self) -> anyhow::Error {
         match self.board.gate.lost.load(SeqCst) {
-            0 => anyhow!("A process that watches over others was killed"),
+            0 => anyhow!("The parent of some of the processes was killed"),
             n => match self.board.word(n as usize - 1) {
                 Some(word) => anyhow!("Process {} failed: {word}", n - 1),
-                None => anyhow!("Process {} ended before its time", n - 1),
+                None => anyhow!("Process {} ended early", n - 1),
             },
         }
     }
@@ -296,12 +296,12 @@ impl<'a> WorkerGroup<'a> {
 
 impl Drop for WorkerGroup<'_> {
     fn drop(&mut self) {
-        // All first: each then needs no more than to be reaped.
+        // Kill all first; then each only has to be reaped.
         self.families.iter().for_each(ProcessFamily::kill);
     }
 }
 
-/// Forks members and waits for their ends; an error, with who it was and its words, if one ends badly.
+/// Forks members and waits for them to end; if one ends badly, returns an error with its number and message.
 fn head(
     board: &GroupBoard<'_>,
     shape: MemberKind,
@@ -324,7 +324,7 @@ fn head(
         if exit == Exit::Status(0) {
             continue;
         }
-        // A thread that fails ends all of its process, and left its word.
+        // A failing thread ends its whole process and has left its message.
         let number = match shape {
             MemberKind::Processes => number,
             MemberKind::Threads => (0..board.worker_times.len()).find(|n| board.word(*n).is_some()).unwrap_or(number),
@@ -338,7 +338,7 @@ fn head(
     Ok(())
 }
 
-/// A member's life, to its exit status.
+/// Runs a member and returns its exit status.
 fn member(board: &GroupBoard<'_>, number: usize, work: &dyn GroupWork) -> i32 {
     match work.run_member(&mut Member { number, board, stage: 0, cpu: Duration::ZERO }) {
         Ok(()) => 0,
@@ -349,7 +349,7 @@ fn member(board: &GroupBoard<'_>, number: usize, work: &dyn GroupWork) -> i32 {
     }
 }
 
-/// All members as threads. The first one that fails ends them all.
+/// Runs all members as threads. The first failure ends them all.
 fn threads(board: &GroupBoard<'_>, work: &dyn GroupWork) -> i32 {
     std::thread::scope(|scope| {
         for number in 0..board.worker_times.len() {
@@ -372,7 +372,7 @@ fn threads(board: &GroupBoard<'_>, work: &dyn GroupWork) -> i32 {
 mod tests {
     use super::*;
 
-    /// Adds its number and the stage's to a sum; fails where it is told to.
+    /// Adds its number and the stage's to a sum; fails if told to.
     struct Sum<'s> {
         sum: &'s AtomicU64,
         fails: Option<(usize, u32)>,

@@ -1,4 +1,4 @@
-//! What can be set of the devices of a pair, and read back.
+//! Settings of the devices of a pair that can be written and read back.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use super::{Offload, PairEnd};
 use crate::ethtool;
 use crate::kernel_file;
 
-/// Something that can be set of a device.
+/// A setting of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// `on` or `off`.
@@ -17,7 +17,7 @@ pub enum Attribute {
 }
 
 impl Attribute {
-    /// Where it is, for lists.
+    /// Its location, for lists.
     pub fn place(self) -> String {
         match self {
             Attribute::Offload(offload) => format!("the feature {} of both devices (ethtool)", word(offload)),
@@ -35,7 +35,7 @@ fn word(offload: Offload) -> &'static str {
 }
 
 impl PairEnd {
-    /// What `attribute` is called here, for messages and records.
+    /// The name of `attribute` on this device, for messages and records.
     pub fn called(&self, attribute: Attribute) -> String {
         let device = self.side.device();
         match attribute {
@@ -49,10 +49,10 @@ impl PairEnd {
         PathBuf::from("/sys/class/net").join(self.side.device()).join(file)
     }
 
-    /// What `attribute` is.
+    /// The current value of `attribute`.
     ///
     /// # Errors
-    /// The kernel has none such.
+    /// The kernel does not have it.
     pub fn read(&self, attribute: Attribute) -> io::Result<String> {
         let device = self.side.device();
         self.visit(|| match attribute {
@@ -61,7 +61,7 @@ impl PairEnd {
         })?
     }
 
-    /// Sets it. Whether the kernel took it is to be read back.
+    /// Sets it. The caller must read it back to see whether the kernel accepted it.
     ///
     /// # Errors
     /// The kernel refuses it.

@@ -1,4 +1,4 @@
-//! The pair of a trial, or why it has none; made when it is first asked for where nobody made it before.
+//! The pair of a trial, or the reason why it has none; made on first use if it was not made before.
 
 use std::cell::OnceCell;
 
@@ -14,12 +14,12 @@ impl TrialLink {
         Self(OnceCell::from(Ok(pair)))
     }
 
-    /// None, and why.
+    /// No pair, and why.
     pub fn none(why: &str) -> Self {
         Self(OnceCell::from(Err(why.to_owned())))
     }
 
-    /// One in namespaces of its own, made when it is asked for.
+    /// A pair in separate namespaces, made on first use.
     pub fn lazy() -> Self {
         Self(OnceCell::new())
     }
@@ -27,7 +27,7 @@ impl TrialLink {
     /// The pair.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no pair.
     pub fn get(&self) -> Result<&VethPair, String> {
         self.0.get_or_init(VethPair::make).as_ref().map_err(Clone::clone)
     }
@@ -37,7 +37,7 @@ impl TrialLink {
         self.0.get()?.as_ref().ok()
     }
 
-    /// Where other processes find it, if it has been made.
+    /// The paths for other processes, if the pair has been made.
     pub fn network(&self) -> Option<Network> {
         self.made().map(VethPair::network)
     }

@@ -1,8 +1,8 @@
-//! A network for a trial: servers and clients in two namespaces that are joined by a pair of virtual Ethernet devices (veth), so that what
-//! passes between them goes through the queues of a device, with its offloads and its polling, as it does not over a loopback.
+//! A network for a trial: servers and clients in two namespaces joined by a pair of virtual Ethernet devices (veth). Unlike over a loopback, their
+//! traffic passes through the queues of a device, with its offloads and its polling.
 //!
-//! Invariant: nobody else reaches either namespace, and both are gone, with devices and settings, when the last process that holds or
-//! inhabits them has ended, however it ended: there is nothing to be taken back.
+//! Invariant: nobody else can reach either namespace, and both disappear, with devices and settings, when the last process that holds or inhabits
+//! them has ended, however it ended: nothing has to be undone.
 
 mod attribute;
 mod link;
@@ -24,20 +24,20 @@ pub use attribute::Attribute;
 pub use link::TrialLink;
 pub use wiring::{Wiring, connect};
 
-/// The kernel's module for the devices.
+/// The kernel module for the devices.
 pub const MODULE: &str = "veth";
 
-/// A network that belongs to a trial alone, as other processes find it.
+/// A network that belongs to one trial, as paths for other processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// The namespace of all who serve.
+    /// The namespace of all servers.
     pub servers: PathBuf,
-    /// The namespace of the clients, if that is another.
+    /// The namespace of the clients, if it is a separate one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<PathBuf>,
 }
 
-/// Who lives at an end of the pair.
+/// The side of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Servers,
@@ -59,7 +59,7 @@ impl Side {
         }
     }
 
-    /// Of a block that is for documentation (RFC 5737): no machine that anybody wants to reach has it.
+    /// From a block reserved for documentation (RFC 5737), which no reachable machine uses.
     pub fn address(self) -> Ipv4Addr {
         match self {
             Side::Servers => Ipv4Addr::new(192, 0, 2, 1),
@@ -67,7 +67,7 @@ impl Side {
         }
     }
 
-    /// Administered locally; drawn by the kernel they would differ from run to run.
+    /// Locally administered addresses; addresses that the kernel draws would differ between runs.
     fn mac(self) -> [u8; 6] {
         match self {
             Side::Servers => [2, 0, 0, 0, 0, 1],
@@ -76,28 +76,28 @@ impl Side {
     }
 }
 
-/// Bits of the network that both addresses are in.
+/// Prefix length of the network of both addresses.
 const BITS: u32 = 30;
 /// How long the devices may take to come up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One end.
+/// One end of a pair.
 #[derive(Debug)]
 pub struct PairEnd {
     pub side: Side,
     namespace: Namespace,
-    /// Whether the namespace is that of this process.
+    /// Whether the namespace is this process's own.
     own: bool,
 }
 
-/// Both ends, held.
+/// Both ends of a pair, held open.
 #[derive(Debug)]
 pub struct VethPair {
     pub servers: PairEnd,
     pub clients: PairEnd,
 }
 
-/// What a device has passed on.
+/// The traffic of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub packets: u64,
@@ -105,7 +105,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// What came after `before`.
+    /// The traffic after `before`.
     pub fn since(self, before: Self) -> Self {
         Self { packets: self.packets - before.packets, bytes: self.bytes - before.bytes }
     }
@@ -115,28 +115,28 @@ impl VethPair {
     /// Makes both ends in new namespaces. Needs root.
     ///
     /// # Errors
-    /// What speaks against it on this machine.
+    /// The reason why this machine cannot have a pair.
     pub fn make() -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err(
-                "clients behind network devices take network namespaces, which root alone may make; run bigiron as root"
+                "clients behind network devices need network namespaces, which only root may create; run bigiron as root"
                     .to_owned(),
             );
         }
-        let servers = Namespace::new().map_err(|e| format!("this machine gives us no network namespace: {e}"))?;
+        let servers = Namespace::new().map_err(|e| format!("cannot create a network namespace: {e}"))?;
         Self::join(servers, false)
     }
 
-    /// The same with the servers in the network of this process, of which nobody else is part: in a guest.
+    /// [`VethPair::make`] with the servers in the network of this process, which nobody else shares: in a guest.
     ///
     /// # Errors
-    /// What speaks against it in this guest.
+    /// The reason why this guest cannot have a pair.
     pub fn beside() -> Result<Self, String> {
         Self::join(Namespace::here().map_err(|e| format!("/proc shows no network namespace: {e}"))?, true)
     }
 
     fn join(servers: Namespace, own: bool) -> Result<Self, String> {
-        let clients = Namespace::new().map_err(|e| format!("the kernel gives us no network namespace: {e}"))?;
+        let clients = Namespace::new().map_err(|e| format!("cannot create a network namespace: {e}"))?;
         let device = |side: Side| veth::Device { name: side.device(), mac: side.mac() };
         let made = servers
             .visit(|| veth::create(device(Side::Servers), device(Side::Clients), std::os::fd::AsFd::as_fd(&clients)));
@@ -144,7 +144,7 @@ impl VethPair {
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 return Err(format!("this kernel has no veth devices (module `{MODULE}`)"));
             }
-            other => other.map_err(|e| format!("the kernel makes no pair of veth devices: {e}"))?,
+            other => other.map_err(|e| format!("cannot create a pair of veth devices: {e}"))?,
         }
         let pair = Self {
             servers: PairEnd { side: Side::Servers, namespace: servers, own },
@@ -162,14 +162,14 @@ impl VethPair {
     /// The pair that another process holds.
     ///
     /// # Errors
-    /// It is not there any more; there is no namespace for clients.
+    /// It no longer exists, or there is no namespace for clients.
     pub fn open(network: &Network) -> io::Result<Self> {
         let clients = network.clients.as_deref().ok_or(io::ErrorKind::NotFound)?;
         let end = |side, path: &Path| io::Result::Ok(PairEnd { side, namespace: Namespace::open(path)?, own: false });
         Ok(Self { servers: end(Side::Servers, &network.servers)?, clients: end(Side::Clients, clients)? })
     }
 
-    /// Where other processes find it, as long as this one holds it.
+    /// The paths for other processes, valid as long as this one holds the pair.
     pub fn network(&self) -> Network {
         Network { servers: self.servers.namespace.path(), clients: Some(self.clients.namespace.path()) }
     }
@@ -178,7 +178,7 @@ impl VethPair {
         [&self.servers, &self.clients]
     }
 
-    /// Does `work` among the clients, in this thread, which is among the servers before and after.
+    /// Does `work` in the clients' namespace, in this thread, which is in the servers' namespace before and after.
     ///
     /// # Errors
     /// Those of `setns`, and of `work`.
@@ -198,7 +198,7 @@ impl Network {
 }
 
 impl PairEnd {
-    /// Moves this thread there, and what it starts from then on.
+    /// Moves this thread, and everything that it starts from then on, into the namespace.
     ///
     /// # Errors
     /// Those of `setns`.
@@ -206,12 +206,12 @@ impl PairEnd {
         self.namespace.enter()
     }
 
-    /// Whether it is the network that this process was in when it made the pair.
+    /// Whether it is the network of the process that made the pair.
     pub fn is_own(&self) -> bool {
         self.own
     }
 
-    /// Does `work` there, with /sys and /proc/sys/net as they are there.
+    /// Does `work` in the namespace, with its /sys and /proc/sys/net.
     ///
     /// # Errors
     /// Those of `setns` and `mount`.
@@ -219,10 +219,10 @@ impl PairEnd {
         self.namespace.visit(work)
     }
 
-    /// What its device has sent and received so far. A packet is what the device is given at once: with segmentation offload up to 64 KiB.
+    /// The traffic that its device has sent and received so far. A packet is what the device gets at once: with segmentation offload, up to 64 KiB.
     ///
     /// # Errors
-    /// As [`PairEnd::visit`], or sysfs does not say.
+    /// As [`PairEnd::visit`], or sysfs does not report it.
     pub fn traffic(&self) -> io::Result<(Traffic, Traffic)> {
         let device = self.side.device();
         self.visit(|| {
@@ -236,7 +236,7 @@ impl PairEnd {
     fn set_up(&self) -> io::Result<()> {
         let (device, address, own) = (self.side.device(), self.side.address(), self.own);
         self.visit(|| {
-            // Duplicate address detection and router solicitation would go on in the measured window.
+            // Duplicate address detection and router solicitation would continue in the measured window.
             let quiet = format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6");
             match fs::write(quiet, "1") {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -250,7 +250,7 @@ impl PairEnd {
         })?
     }
 
-    /// Waits until it carries packets: what is sent before is lost, and TCP tries again only a second later.
+    /// Waits until the device carries packets: earlier packets are lost, and TCP retries only a second later.
     fn wait_up(&self) -> Result<(), String> {
         let device = self.side.device();
         let said = self.visit(|| {

@@ -1,4 +1,4 @@
-//! Pairs made for real, where root runs the tests.
+//! Tests with real pairs, if root runs them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use super::*;
 use crate::testing::skipped;
 
-/// A pair, if this machine lets us.
+/// A pair, if this machine allows it.
 pub(crate) fn pair() -> Option<VethPair> {
     VethPair::make().map_err(|why| skipped("pairs of network devices", why)).ok()
 }
@@ -15,7 +15,7 @@ pub(crate) fn pair() -> Option<VethPair> {
 fn what_clients_send_goes_through_the_devices() {
     let Some(pair) = pair() else { return };
     let sent = std::thread::scope(|scope| {
-        // In a thread of its own: it changes where it lives.
+        // In a separate thread, because it changes its namespace.
         let thread = scope.spawn(|| {
             pair.servers.enter().unwrap();
             let listener = TcpListener::bind((Side::Servers.address(), 0)).unwrap();

@@ -1,6 +1,6 @@
-//! What those of a run who talk TCP talk over.
+//! The network over which the TCP clients and servers of a run communicate.
 //!
-//! Invariant: nothing listens where others than the run's processes could reach it.
+//! Invariant: only the run's processes can reach a listening server.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,28 +10,28 @@ use anyhow::{Context as _, Result, anyhow};
 use super::{Network, Side, Traffic, VethPair};
 use crate::net;
 
-/// What TCP goes over.
+/// The network under TCP.
 #[derive(Debug, Default)]
 pub enum Wiring {
-    /// A loopback that each process that forks clients and servers makes for them.
+    /// A loopback that each process that forks clients and servers creates for them.
     #[default]
     Private,
-    /// The loopback of the machine, on which nobody else is: a guest's.
+    /// The machine's loopback, which nobody else uses: a guest's.
     Own,
     /// A pair of devices between two namespaces.
     Pair(VethPair),
 }
 
 impl Wiring {
-    /// A pair if one is asked for, else a loopback; in the network that was made for the trial, if one was.
+    /// A pair if requested, otherwise a loopback; in the trial's network, if there is one.
     ///
     /// # Errors
-    /// It is not available on this machine.
+    /// This machine does not support it.
     pub fn of(pair: bool, network: Option<&Network>) -> Result<Self> {
-        let no_pair = "No network between clients and servers (`network = \"loopback\"` does without)";
+        let no_pair = "No network between clients and servers (`network = \"loopback\"` needs none)";
         match (pair, network) {
             (false, None) => Ok(Self::Private),
-            // Among the servers of a pair a loopback is as private.
+            // In the servers' namespace of a pair, a loopback is equally private.
             (false, Some(Network { clients: None, .. })) => Ok(Self::Own),
             (false, Some(_)) => Ok(Self::Private),
             (true, Some(network @ Network { clients: Some(_), .. })) => {
@@ -46,32 +46,32 @@ impl Wiring {
         if let Self::Pair(pair) = self { Some(pair) } else { None }
     }
 
-    /// Moves this process, which has one thread, where the servers that it forks are to live.
+    /// Moves this process, which has one thread, to the servers' network, in which it will fork servers.
     pub fn enter_servers(&self) -> Result<()> {
         match self {
             Self::Own => Ok(()),
             Self::Private => net::own_loopback().context("No loopback network for TCP clients"),
-            Self::Pair(pair) => pair.servers.enter().context("The servers' network namespace does not take us"),
+            Self::Pair(pair) => pair.servers.enter().context("Cannot enter the servers' network namespace"),
         }
     }
 
-    /// Moves this process, a client, where clients live.
+    /// Moves this process, a client, to the clients' network.
     pub fn enter_clients(&self) -> Result<()> {
         match self {
-            Self::Pair(pair) => pair.clients.enter().context("The clients' network namespace does not take us"),
+            Self::Pair(pair) => pair.clients.enter().context("Cannot enter the clients' network namespace"),
             _ => Ok(()),
         }
     }
 
-    /// What servers have sent and received so far; nothing is counted where there are no devices.
+    /// The traffic of the servers so far; nothing is counted without devices.
     pub fn traffic(&self) -> Result<(Traffic, Traffic)> {
         match self {
-            Self::Pair(pair) => pair.servers.traffic().context("The devices do not say what they have passed on"),
+            Self::Pair(pair) => pair.servers.traffic().context("Cannot read the traffic of the devices"),
             _ => Ok(<_>::default()),
         }
     }
 
-    /// What the record says of it; `before` is the traffic when the window opened.
+    /// The facts for the record; `before` is the traffic when the window opened.
     pub fn facts(&self, before: (Traffic, Traffic)) -> Result<Vec<(String, String)>> {
         let Self::Pair(_) = self else { return Ok(Vec::new()) };
         let after = self.traffic()?;
@@ -84,23 +84,23 @@ impl Wiring {
     }
 }
 
-/// Connects a client and a server, both ends in this process for now: the client's and the server's. With a pair the calling thread lives
-/// among the servers.
+/// Connects a client and a server, both ends in this process for now; returns the client's end and the server's. With a pair, the calling thread must
+/// be in the servers' namespace.
 ///
 /// # Errors
 /// Those of the sockets.
 pub fn connect(pair: Option<&VethPair>) -> io::Result<(TcpStream, TcpStream)> {
-    // The kernel completes the connection before anybody accepts it, so one process can do both.
+    // The kernel completes the connection before it is accepted, so one process can do both.
     let listener = TcpListener::bind((pair.map_or(Ipv4Addr::LOCALHOST, |_| Side::Servers.address()), 0))?;
     let to = listener.local_addr()?;
-    // A socket belongs to the network in which it was made.
+    // A socket belongs to the network in which it was created.
     let client = match pair {
         Some(pair) => pair.as_client(|| TcpStream::connect(to))?,
         None => TcpStream::connect(to)?,
     };
     let (server, _) = listener.accept()?;
     for end in [&client, &server] {
-        // A request is one small message that is waited for: it must not be held back for more.
+        // A request is one small message with a waiting sender: it must not be delayed to be merged with others.
         end.set_nodelay(true)?;
     }
     Ok((client, server))

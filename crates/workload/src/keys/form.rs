@@ -1,6 +1,6 @@
-//! The forms in which values of keys are written: numbers, amounts, times, words.
+//! The forms of keys' values: numbers, amounts, times, words.
 //!
-//! Invariant: what a form prints, it reads back as the same value.
+//! Invariant: a form reads back what it prints as the same value.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use bigiron_sys::async_io::Method;
 
 /// A form of a `V`.
 pub struct Form<V> {
-    /// What a value can be, to follow `it can be`.
+    /// The possible values, as text after `it can be`.
     pub values: String,
-    /// All values, if they are a closed list of words.
+    /// All values, if they form a closed list of words.
     pub words: Vec<&'static str>,
     pub read: Reader<V>,
-    /// The value as TOML; `None` if there is none, or the form is only read.
+    /// Prints the value as TOML; `None` if there is none, or the form is only read.
     pub print: Printer<V>,
 }
 
@@ -34,7 +34,7 @@ impl<V: 'static> Form<V> {
         Form { values: values.into(), words: Vec::new(), read: Box::new(read), print: Box::new(print) }
     }
 
-    /// A text or a number that is read whole or not at all.
+    /// A text or a number that must be read completely.
     fn scalar(
         values: String,
         read: impl Fn(&str) -> Option<V> + 'static,
@@ -45,12 +45,12 @@ impl<V: 'static> Form<V> {
     }
 }
 
-/// A text that a function reads.
+/// A text that `read` parses.
 pub fn text<V: 'static>(values: &str, read: fn(&str) -> Option<V>) -> Form<V> {
     Form::scalar(values.to_owned(), read, |_| None)
 }
 
-/// A text that a function reads and another prints.
+/// A text that `read` parses and `print` prints.
 pub fn printed<V: 'static>(values: &str, read: fn(&str) -> Option<V>, print: fn(&V) -> String) -> Form<V> {
     Form::scalar(values.to_owned(), read, move |value| Some(quoted(print(value))))
 }
@@ -62,7 +62,7 @@ pub fn count<N: TryFrom<u64> + ToString + 'static>(range: RangeInclusive<u64>) -
     Form::scalar(values, read, |n| Some(n.to_string()))
 }
 
-/// An amount of bytes, a multiple of `unit`.
+/// A number of bytes, a multiple of `unit`.
 pub fn bytes<N: TryFrom<u64> + TryInto<u64> + Copy + 'static>(range: RangeInclusive<u64>, unit: u64) -> Form<N> {
     let [of, least, most] = [unit, *range.start(), *range.end()].map(size::print_bytes);
     let values = format!("a multiple of {of} from {least} to {most}");
@@ -90,7 +90,7 @@ pub fn time(range: RangeInclusive<Duration>) -> Form<Duration> {
     Form::scalar(format!("a time from {least} to {most}, such as `10ms`"), read, print)
 }
 
-/// A truth value: `true` or `false`, in words `on` or `off`.
+/// A boolean: `true` or `false`, as words `on` or `off`.
 pub fn switch() -> Form<bool> {
     Form { words: vec!["on", "off"], ..Form::new("`on` or `off`", Value::switch, |on| Some(on.to_string())) }
 }
@@ -112,13 +112,13 @@ pub fn word<W: Word>() -> Form<W> {
     one_of(W::ALL)
 }
 
-/// What another form reads, or nothing if the key is absent.
+/// The value of another form, or nothing if the key is absent.
 pub fn optional<V: 'static>(form: Form<V>) -> Form<Option<V>> {
     let Form { values, read, print, .. } = form;
     Form::new(values, move |value| read(value).map(Some), move |value| print(value.as_ref()?))
 }
 
-/// What another form reads, or `none` for nothing.
+/// The value of another form, or `none` for nothing.
 pub fn or<V: 'static>(none: &'static str, form: Form<V>) -> Form<Option<V>> {
     let Form { values, words, read, .. } = form;
     let values = format!("`{none}`, or {values}");
@@ -131,7 +131,7 @@ pub fn or<V: 'static>(none: &'static str, form: Form<V>) -> Form<Option<V>> {
     Form { words, ..Form::new(values, read, |_| None) }
 }
 
-/// Something that can be one of a closed list; every value has one word.
+/// A type whose values are a closed list; every value has one word.
 pub trait Word: Copy + PartialEq + 'static {
     const ALL: &'static [(&'static str, Self)];
 }
@@ -148,7 +148,7 @@ macro_rules! words_of {
 
 pub use words_of;
 
-// Here, since the trait or the type must be of the crate.
+// Implemented here, because the trait or the type must belong to the crate.
 words_of!(Method:
     "sync" => Sync,
     "vectored" => Vectored,

@@ -1,6 +1,6 @@
 //! The keys of job languages as tables, from which values are read, printed and explained.
 //!
-//! Invariant: what is known of a key stands in its one entry: name, values, default, meaning, and the field that holds its value.
+//! Invariant: everything about a key is in its one entry: name, values, default, meaning, and the field for its value.
 
 pub mod form;
 
@@ -12,15 +12,15 @@ use bigiron_model::suggest;
 /// A key whose value is held in a `T`.
 pub struct Key<T: 'static> {
     pub name: &'static str,
-    /// What it means, in one line.
+    /// Its meaning, in one line.
     pub summary: &'static str,
-    /// What holds if the key is absent, as it would be typed or in words.
+    /// The value of an absent key, as typed or in words.
     pub default: &'static str,
     pub absent: Absent<T>,
-    /// Whether it is printed even if its value is the default.
+    /// Whether it is printed even if it has its default value.
     pub shown: bool,
     pub read: fn(&Value, &mut T) -> Result<(), Refusal>,
-    /// The value, if one is given, and what every value can be.
+    /// Describes a value, if one is given, and all possible values.
     pub describe: fn(Option<&T>) -> Described,
 }
 
@@ -28,19 +28,19 @@ pub struct Key<T: 'static> {
 pub struct Described {
     /// As TOML; `None` if there is none.
     pub value: Option<String>,
-    /// What a value can be, to follow `it can be`.
+    /// The possible values, as text after `it can be`.
     pub values: String,
-    /// All values, if they are a closed list of words.
+    /// All values, if they form a closed list of words.
     pub words: Vec<&'static str>,
 }
 
-/// Where the value of an absent key comes from.
+/// The source of an absent key's value.
 pub enum Absent<T: 'static> {
-    /// The text of [`Key::default`] is read.
+    /// The text of [`Key::default`], which is parsed.
     Default,
-    /// The `T` has it before anything is read.
+    /// The value already in the `T`.
     Given,
-    /// It follows from the values of other keys.
+    /// Derived from the values of other keys.
     Derived(fn(&mut T)),
 }
 
@@ -87,7 +87,7 @@ macro_rules! key {
 pub use key;
 
 impl<T> Key<T> {
-    /// Absent, it is `default`, and then it is not printed.
+    /// If the key is absent, its value is `default`, which is not printed.
     pub const fn or(mut self, default: &'static str) -> Self {
         self.default = default;
         self.absent = Absent::Default;
@@ -95,20 +95,20 @@ impl<T> Key<T> {
         self
     }
 
-    /// Absent, it is what the `T` has already; `words` say what that is.
+    /// If the key is absent, the `T` keeps its value; `words` describe that value.
     pub const fn or_given(mut self, words: &'static str) -> Self {
         self.default = words;
         self
     }
 
-    /// Absent, it follows from other keys; `words` say how.
+    /// If the key is absent, its value is derived from other keys; `words` say how.
     pub const fn or_derived(mut self, words: &'static str, derive: fn(&mut T)) -> Self {
         self.default = words;
         self.absent = Absent::Derived(derive);
         self
     }
 
-    /// It is printed even if it is the default, or only if it is not.
+    /// Whether to print the key even if it has its default value.
     pub const fn shown(mut self, always: bool) -> Self {
         self.shown = always;
         self
@@ -125,12 +125,12 @@ impl<T> Key<T> {
         }
     }
 
-    /// What the key means and what its value can be.
+    /// The key's meaning and possible values.
     pub fn explain(&self) -> Explanation {
         Explanation { summary: self.summary, values: (self.describe)(None).values, default: self.default }
     }
 
-    /// The key as an option of a workload; `others` are words that it can be besides its own.
+    /// The key as an option of a workload; `others` are further possible words.
     pub fn option(&self, others: &[&'static str]) -> OptionDef {
         let words = (self.describe)(None).words;
         let allowed = if words.is_empty() { words } else { [others, &words].concat() };
@@ -142,16 +142,16 @@ impl<T> Key<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub summary: &'static str,
-    /// To follow `it can be`; empty if that is said elsewhere.
+    /// As text after `it can be`; empty if another text says it.
     pub values: String,
-    /// As it would be typed or in words; empty if there is none.
+    /// As typed or in words; empty if there is none.
     pub default: &'static str,
 }
 
-/// Reads the values that `get` finds, and fills in the others.
+/// Reads the values that `get` finds, and sets the others to their defaults.
 ///
 /// # Errors
-/// If a value is none of those its key can have.
+/// A value is not possible for its key.
 pub fn read<'v, 'k, T: 'static>(
     keys: impl Iterator<Item = &'k Key<T>> + Clone,
     get: impl Fn(&str) -> Option<&'v Value>,
@@ -169,16 +169,16 @@ pub fn read<'v, 'k, T: 'static>(
     Ok(())
 }
 
-/// Reads a table that has no keys but these.
+/// Reads a table that may have only these keys.
 ///
 /// # Errors
-/// If it has another key, or a value is none of those its key can have.
+/// It has another key, or a value is not possible for its key.
 pub fn read_table<T: 'static>(keys: &[Key<T>], table: &Table, into: &mut T) -> Result<(), Refusal> {
     table.only(&names(keys))?;
     read(keys.iter(), |name| table.get(name), into)
 }
 
-/// Lines of TOML that say what `of` holds.
+/// The content of `of` as lines of TOML.
 pub fn print<'k, T: Clone + 'static>(keys: impl Iterator<Item = &'k Key<T>>, of: &T) -> String {
     let line = |key: &Key<T>| {
         let text = (key.describe)(Some(of)).value?;
@@ -194,12 +194,12 @@ pub fn print<'k, T: Clone + 'static>(keys: impl Iterator<Item = &'k Key<T>>, of:
     keys.filter_map(line).collect()
 }
 
-/// The key of that name in words.
+/// The description of the key with that name.
 pub fn explain<T: 'static>(keys: &[Key<T>], name: &str) -> Option<Explanation> {
     keys.iter().find(|key| key.name == name).map(Key::explain)
 }
 
-/// The option of that name in words.
+/// The description of the option with that name.
 pub fn explain_option(options: &[OptionDef], name: &str) -> Option<Explanation> {
     let words = |option: &OptionDef| suggest::list(option.allowed);
     let explain = |o: &OptionDef| Explanation { summary: o.summary, values: words(o), default: o.default };

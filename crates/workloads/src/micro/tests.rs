@@ -185,14 +185,14 @@ fn verify_finds_a_flipped_byte() {
             f.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
         });
     });
-    assert!(message.ends_with("data`: Bytes 2869192 and on are damaged"), "{message}");
+    assert!(message.ends_with("data`: The bytes from 2869192 on are damaged"), "{message}");
 }
 
 #[test]
 fn verify_finds_a_lost_write() {
     // Every block as it was before the run: as if the device had dropped all writes.
     let message = verify_after(|dir| blocks::lay_out(dir, &Stamp::new(11)).unwrap());
-    assert!(message.contains("holds write 0x0, its last was 0x"), "{message}");
+    assert!(message.contains("holds write 0x0, its last write was 0x"), "{message}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn more_users_than_the_machine_has_numbers_for_are_refused_before_anything_start
         spec.prepare(&cx).err().unwrap().to_string()
     });
     assert!(
-        message.starts_with("4000002 more processes do not fit: ") && message.contains("it has to be at least"),
+        message.starts_with("4000002 more processes do not fit: ") && message.contains("it must be at least"),
         "{message}"
     );
     assert_eq!(*said.borrow(), 0);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A reading of these files and no others.
+/// A reading of exactly these files.
 fn reading(end: bool, files: &[(&str, &str)]) -> Reading {
     Reading::of(end, &|path| files.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_owned()))
 }
@@ -69,7 +69,7 @@ fn this_kernel_counts() {
 }
 
 proptest! {
-    /// However numbers of 32 bits stand, what is added to them comes out.
+    /// Whatever the values of 32-bit counters, the difference is the amount added.
     #[test]
     fn what_is_added_comes_out(cells in prop::collection::vec((0..=u32::MAX, 0..u32::MAX), 1..5)) {
         let cpus: Vec<u32> = (0..cells.len() as u32).collect();

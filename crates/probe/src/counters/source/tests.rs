@@ -1,4 +1,4 @@
-//! Samples are lines of real files, few of each: of 5.10 (schedstat 15, no `irq` pressure), 6.1, 6.12 (schedstat 16) and 7.x (schedstat 17).
+//! The samples are lines of real files: of 5.10 (schedstat 15, no `irq` pressure), 6.1, 6.12 (schedstat 16) and 7.x (schedstat 17).
 
 use proptest::prelude::*;
 
@@ -81,7 +81,7 @@ fn softirqs_keep_the_kernels_names() {
     assert_eq!(values["softirq.NET_RX"], CounterValue::Cells(vec![(0, 0, 346), (0, 1, 342)]));
 }
 
-/// Lines of one CPU and one domain, which has moved 40 + 1 + 3 tasks.
+/// Lines of one CPU and one domain, in which 40 + 1 + 3 tasks were moved.
 fn schedstat_of(version: u32) -> String {
     let (head, kinds) = match version {
         17 => ("domain0 MC 3", "100 90 2 5 6 7 8 40 0 1 2 10 9 0 0 0 0 0 1 0 0 0 20 9 0 0 0 0 0 3 0 0 0"),
@@ -105,7 +105,7 @@ fn what_the_scheduler_does_not_count_is_not_there() {
         assert_eq!(all["sched.tasks-pulled"], CounterValue::Cells(vec![(0, 0, 44)]), "{version}");
         assert_eq!(all.len(), 9);
     }
-    // What a later version means is not guessed.
+    // The meaning of a later version is not guessed.
     assert!(
         !with("schedstat", &schedstat_of(15).replace("version 15", "version 18"), true)
             .contains_key("sched.tasks-pulled")
@@ -122,7 +122,7 @@ fn requests_of_disks_are_counted_once() {
     assert_eq!(values["block.reads"], CounterValue::Cells(vec![(1, 0, 10), (3, 0, 1)]));
     assert_eq!(values["block.written-bytes"], CounterValue::Cells(vec![(1, 0, 81_920), (3, 0, 0)]));
     assert_eq!(values["block.queue-time-ns"], CounterValue::Cells(vec![(1, 0, 16_000_000), (3, 0, 1_000_000)]));
-    // Flushes are counted since 5.5.
+    // Flushes have been counted since 5.5.
     assert_eq!(values["block.flushes"], CounterValue::Cells(vec![(1, 0, 4)]));
     assert!(is_partition("sda1", "sda") && !is_partition("loop10", "loop1") && !is_partition("sdaa", "sda"));
 }
@@ -154,7 +154,7 @@ fn amounts_are_what_there_is() {
 }
 
 proptest! {
-    /// Nothing that a kernel might say stops a trial.
+    /// No text from a kernel stops a trial.
     #[test]
     fn no_text_is_too_strange(text in "([a-zA-Z0-9_:. -]{0,40}\n){0,12}", schedstats: bool) {
         for file in EDGES.iter().chain(&END) {

@@ -1,6 +1,6 @@
-//! A program's root in a guest: the image below, what is written above it, and the guest's own devices and processes.
+//! A program's root in a guest: the image as the lower layer, written files above it, and the guest's own devices and processes.
 //!
-//! Invariant: nothing of it outlives the guest; what the program writes goes to the file system under test.
+//! Invariant: nothing outlives the guest; the program's writes go to the file system under test.
 
 use std::ffi::CString;
 use std::fs;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 
-/// Mounts the root below the trial's folder `dir`: where it is.
+/// Mounts the root below the trial's folder `dir` and returns its path.
 ///
 /// # Errors
-/// The kernel lacks overlay, or refuses the file system under test as its upper layer.
+/// The kernel has no overlay, or refuses the file system under test as the upper layer.
 pub fn make(image: &Path, dir: &Path) -> Result<PathBuf> {
     let [upper, work, root] = ["upper", "overlay", "root"].map(|name| dir.join(name));
     for folder in [&upper, &work, &root] {
@@ -21,7 +21,7 @@ pub fn make(image: &Path, dir: &Path) -> Result<PathBuf> {
     let layers = format!("lowerdir={},upperdir={},workdir={}", image.display(), upper.display(), work.display());
     let layers = CString::new(layers).context("A path with a zero byte")?;
     mount("overlay", &root, "overlay", MountFlags::empty(), Some(layers.as_c_str()))
-        .context("The guest's kernel does not lay the programs' files over this machine's (overlay)")?;
+        .context("The guest's kernel cannot mount an overlay on the programs' files")?;
     for name in ["proc", "sys", "dev"] {
         let from = Path::new("/").join(name);
         mount_bind_recursive(&from, root.join(name)).with_context(|| format!("Cannot mount {}", from.display()))?;
@@ -29,7 +29,7 @@ pub fn make(image: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// What a program finds in its environment in a guest, under what the user sets.
+/// A program's environment in a guest, which the user's settings override.
 pub const ENVIRONMENT: [(&str, &str); 5] = [
     ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
     ("HOME", "/root"),

@@ -1,6 +1,7 @@
-//! Which files of this machine programs may need: their folder, themselves, the usual tools, and for a few programs what belongs to them.
+//! The files of this machine that programs may need: their folder, the programs, the usual tools, and for some programs the files that belong to
+//! them.
 //!
-//! Invariant: what is chosen depends on what is wanted and on the machine's files alone.
+//! Invariant: the selection depends only on the request and on the machine's files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,13 @@ use super::ProgramNeeds;
 use super::selection::Selection;
 use bigiron_image::find_tool;
 
-/// Programs that every script may expect.
+/// Programs that any script may expect.
 const USUAL: &str = "sh dash bash env true false test [ echo printf cat head tail wc tr cut paste sort uniq comm join split tee seq yes dd cp mv \
     rm ln ls mkdir rmdir mktemp touch chmod chown stat du df sync sleep timeout nice nproc date uname hostname id whoami basename dirname \
     readlink realpath pwd expr od md5sum sha256sum cksum base64 truncate shuf numfmt factor grep egrep fgrep sed awk mawk gawk find xargs \
     cmp diff patch tar gzip gunzip zcat bzip2 bunzip2 xz unxz zstd which time kill ps free nohup setsid taskset flock getconf perl";
 
-/// What comes along with a program: its names, further programs, files and folders.
+/// The additions to a program: its names, further programs, files and folders.
 struct Kit {
     names: &'static str,
     programs: &'static str,
@@ -35,20 +36,20 @@ const KITS: [Kit; 4] = [
     Kit { names: "perl", programs: "perl", paths: "/usr/share/perl /usr/share/perl5 /usr/lib/x86_64-linux-gnu/perl5" },
 ];
 
-/// Folders whose name begins so hold files that a linker takes, and where.
+/// Folders that begin with this hold files that a linker uses; their names follow.
 const LINKED: &str = "/usr/lib/x86_64-linux-gnu";
 const LINKED_NAMES: &str = "crt1.o crti.o crtn.o Scrt1.o gcrt1.o grcrt1.o rcrt1.o Mcrt1.o libc.so libc.a libc_nonshared.a libm.so libm.a \
     libm-2. libmvec libpthread. libdl. librt. libutil. libresolv. libanl. libstdc++ libgcc_s libz.so libz.a";
 
-/// Folders below `/usr/include` that are larger than all the rest, and that few programs include.
+/// Folders below `/usr/include` that are larger than everything else, and that few programs include.
 const LARGE: [&str; 3] = ["/usr/include/boost", "/usr/include/node", "/usr/include/llvm"];
 
-/// Chooses.
+/// Selects the files.
 pub(super) fn select(wanted: &ProgramNeeds<'_>) -> Selection {
     let mut selection = Selection::default();
     let nothing = |_: &Path| false;
     selection.add(Path::new("/etc"), &|path| path.starts_with("/etc/ssl/private"));
-    // Secrets are read by root alone, and programs do not need them.
+    // Only root can read secrets, and programs do not need them.
     let secret: Vec<PathBuf> = selection
         .entries
         .iter()
@@ -64,7 +65,7 @@ pub(super) fn select(wanted: &ProgramNeeds<'_>) -> Selection {
     }
     let mut words = wanted.words.clone();
     let mut taken = 0;
-    // A script may call programs that have a kit; a script that a script calls is the user's to name.
+    // A script may call programs that have a kit; the user must name scripts that a script calls.
     let scripts: Vec<String> = words.iter().filter_map(|w| script(wanted, w)).collect();
     words.extend(scripts.iter().flat_map(|text| tokens(text)).map(str::to_owned));
     words.extend(USUAL.split_whitespace().map(str::to_owned));
@@ -92,24 +93,24 @@ pub(super) fn select(wanted: &ProgramNeeds<'_>) -> Selection {
     selection
 }
 
-/// Studies that are kept in a program's folder are none of its business, and change while it runs.
+/// Studies in a program's folder do not concern it, and they change while it runs.
 fn is_study(dir: &Path) -> bool {
     dir.file_name().is_some_and(|n| n == "bigiron-results") || dir.join("records.jsonl").exists()
 }
 
 fn is_among(word: &str, names: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or(word);
-    // `gcc-12` and `python3.11` are what their names begin with.
+    // `gcc-12` and `python3.11` count as `gcc` and `python3`.
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.').trim_end_matches('-');
     names.split_whitespace().any(|n| n == name || (!plain.is_empty() && n == plain))
 }
 
-/// Words of a text that may be names of programs.
+/// Words of a text that may be program names.
 pub fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || "_./+-".contains(c))).filter(|w| !w.is_empty() && *w != ".")
 }
 
-/// The text of a program that is a script of the folder.
+/// The text of a program that is a script in the folder.
 fn script(wanted: &ProgramNeeds<'_>, word: &str) -> Option<String> {
     let dir = wanted.dir?;
     let path = (wanted.find)(word).ok().filter(|path| path.starts_with(dir))?;
@@ -117,7 +118,7 @@ fn script(wanted: &ProgramNeeds<'_>, word: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The path, and those beside it that have its name and a version.
+/// The path, and files beside it with the same name and a version.
 fn with_versions(path: &str) -> Vec<PathBuf> {
     let path = Path::new(path);
     let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str())) else { return Vec::new() };

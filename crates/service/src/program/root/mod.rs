@@ -1,7 +1,8 @@
-//! What of this machine's root file system a program finds in a guest.
+//! The part of this machine's root file system that a program finds in a guest.
 //!
-//! An image, since a share of the host's files would let the host's time into the exact clock: reading it takes instructions of the guest alone.
-//! Invariant: an image is named after what is in it (paths, modes, sizes, times), made once and never changed.
+//! It is an image, because sharing the host's files would make the exact clock depend on the host: reading an image takes only instructions of the
+//! guest.
+//! Invariant: an image is named after its content (paths, modes, sizes, times), made once and never changed.
 
 pub mod enter;
 pub mod kits;
@@ -23,38 +24,38 @@ use bigiron_archive::{Store, hash};
 use bigiron_model::size;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
-/// The name of the image, and of what the plan says of it.
+/// The name of the image and of its entry in the plan.
 pub const ROOT: &str = "root";
 
-/// Goes into the name of an image: raised when images are made differently.
+/// Part of an image's name; increased when images are made differently.
 const RECIPE: u32 = 1;
 const FILESYSTEM: &str = "ext4";
-/// More than this is no view of the tools for one program.
+/// A larger image is not a view of the tools for one program.
 const MOST: u64 = 4 << 30;
-/// 2023-12-31, the day before the clock of a guest begins. Files are made as much older as it takes for none to come from the future, all by
-/// the same time: what `make` sees of their order stays.
+/// 2023-12-31, the day before a guest's clock begins. All files are made older by the same time, so that none comes from the future and `make` still
+/// sees the same order.
 const NEWEST: i64 = 1_703_980_800;
 
-/// What programs need of this machine.
+/// The files that programs need of this machine.
 pub struct ProgramNeeds<'a> {
-    /// Whose programs they are, for messages: `the command`.
+    /// The owner of the programs, for messages: `the command`.
     pub whose: &'a str,
-    /// Words of which some may be names of programs.
+    /// Words, some of which may be program names.
     pub words: Vec<String>,
-    /// A folder that is taken whole.
+    /// A folder that is included as a whole.
     pub dir: Option<&'a Path>,
-    /// Where a program lies on this machine.
+    /// Finds a program on this machine.
     pub find: &'a dyn Fn(&str) -> Result<PathBuf, String>,
     /// Further files and folders.
     pub roots: &'a [PathBuf],
-    /// What makes it less, for messages.
+    /// How to reduce the size, for messages.
     pub less: &'a str,
 }
 
-/// The image of what is wanted, made now if it is not kept.
+/// The requested image, made now if it is not in the cache.
 ///
 /// # Errors
-/// Too much to copy, no room, no mkfs.
+/// The content is too large, or there is no room or no mkfs.
 pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
     if cx.filesystem.is_none() {
         return Ok(Images::default());
@@ -65,7 +66,7 @@ pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
     if let Some(key) = cx.foundation.get(ROOT).filter(|key| place(key).is_file()) {
         return Ok(images(place(key), key));
     }
-    // Arms that differ in their kernels alone start from one image, though a file changes between the two looks.
+    // Arms that differ only in their kernels start from one image, even if a file changes in the meantime.
     static SEEN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
     let asked = format!("{} {:?} {:?} {:?}", wanted.whose, wanted.words, wanted.dir, wanted.roots);
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +77,7 @@ pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
     let bytes = selection.bytes();
     if bytes > MOST {
         bail!(
-            "A guest gets a copy of what {} needs, and that would be {} MiB, most of it in {}; the most is {}. {}",
+            "A guest gets a copy of the files that {} needs, which would be {} MiB, most of it in {}; the limit is {}. {}",
             wanted.whose,
             bytes >> 20,
             selection.largest(),
@@ -103,7 +104,7 @@ pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
             new.path(),
             &ImageSpec { filesystem: FILESYSTEM, room: 0, writable: false, owner: 0 },
         )?;
-        // Renamed into place: two processes may make the same image, and none may see half of one.
+        // Renamed into place: two processes may make the same image, and neither may see half of one.
         prune(&shelf);
         new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
     }
@@ -111,10 +112,10 @@ pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
     Ok(images(kept, &key))
 }
 
-/// Images kept beside one that is being used; those of a working folder that changes would fill the cache.
+/// Images kept in addition to the one in use; those of a working folder that changes would fill the cache.
 const KEPT: usize = 8;
 
-/// Removes all but the images that were used last.
+/// Removes all images except those used last.
 fn prune(shelf: &Path) {
     let entries = fs::read_dir(shelf).into_iter().flatten().flatten();
     let mut images: Vec<_> = entries
@@ -123,13 +124,13 @@ fn prune(shelf: &Path) {
         .collect();
     images.sort();
     for (_, path) in images.iter().rev().skip(KEPT) {
-        // A guest that has it open keeps it.
+        // A guest that has it open can go on using it.
         let _ = fs::remove_file(path);
     }
 }
 
 fn images(path: PathBuf, key: &str) -> Images {
-    // Its time is that of its last use.
+    // Its modification time is the time of its last use.
     let _ = File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
     let image = Image { name: ROOT, path, filesystem: FILESYSTEM, role: ImageRole::Tree };
     Images { images: vec![image], foundation: [(ROOT.to_owned(), key.to_owned())].into() }
@@ -143,7 +144,7 @@ fn key(selection: &Selection) -> Result<String> {
     Ok(hash::of_bytes(text.as_bytes())[..16].to_owned())
 }
 
-/// Copies what was selected to below `dir`.
+/// Copies the selected files below `dir`.
 fn stage(selection: &Selection, dir: &Path) -> Result<()> {
     let newest = selection.entries.values().map(|e| e.modified_s).max().unwrap_or(0);
     let older = (newest - NEWEST).max(0);
@@ -163,16 +164,16 @@ fn stage(selection: &Selection, dir: &Path) -> Result<()> {
                 fs::copy(path, &to).with_context(failed)?;
                 let modified = UNIX_EPOCH + Duration::from_secs((entry.modified_s - older).max(0) as u64);
                 let times = FileTimes::new().set_modified(modified).set_accessed(modified);
-                // A copy keeps its mode, and a read-only file cannot be opened for writing by others than root.
+                // A copy keeps its mode, and only root can open a read-only file for writing.
                 fs::set_permissions(&to, fs::Permissions::from_mode(entry.mode | 0o200)).with_context(failed)?;
                 File::options().write(true).open(&to).and_then(|f| f.set_times(times)).with_context(failed)?;
             }
         }
     }
-    // Modes last, and folders after what is in them.
+    // Modes last, and folders after their content.
     for (path, entry) in selection.entries.iter().rev().filter(|(_, e)| !matches!(e.kind, FileKind::Link(_))) {
         let to = dir.join(path.strip_prefix("/").unwrap_or(path));
-        // The owner must be able to read all of it once more.
+        // The owner must be able to read everything once more.
         let mode = entry.mode | if entry.kind == FileKind::Folder { 0o700 } else { 0o400 };
         fs::set_permissions(&to, fs::Permissions::from_mode(mode))?;
     }

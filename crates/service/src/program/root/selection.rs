@@ -1,6 +1,6 @@
-//! Files of this machine that are to be in an image, with all that they need to be found and started.
+//! Files of this machine for an image, with everything needed to find and start them.
 //!
-//! Invariant: for each entry its folders are entries too, and a link that was followed is one with its target.
+//! Invariant: the folders of each entry are entries too, and each followed link is an entry together with its target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::elf;
 
-/// Where the dynamic linker looks, if the program does not say.
+/// The dynamic linker's default search path.
 const LIBRARIES: [&str; 7] = [
     "/usr/local/lib",
     "/lib/x86_64-linux-gnu",
@@ -21,7 +21,7 @@ const LIBRARIES: [&str; 7] = [
     "/usr/lib",
 ];
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
-/// As many links in a path as the kernel follows.
+/// The kernel's limit of links in a path.
 const MOST_LINKS: u32 = 40;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct SelectedFile {
     pub kind: FileKind,
     /// Permission bits.
     pub mode: u32,
-    /// Seconds since 1970; 0 of what is not a file.
+    /// Seconds since 1970; 0 for anything that is not a file.
     pub modified_s: i64,
 }
 
@@ -45,7 +45,7 @@ pub struct SelectedFile {
 #[derive(Debug, Default)]
 pub struct Selection {
     pub entries: BTreeMap<PathBuf, SelectedFile>,
-    /// Libraries looked for, by name.
+    /// Names of libraries already searched for.
     libraries: BTreeSet<String>,
 }
 
@@ -55,7 +55,7 @@ impl Selection {
         self.entries.values().map(|e| if let FileKind::File(bytes) = e.kind { bytes } else { 0 }).sum()
     }
 
-    /// The folder of the third level that has most of it.
+    /// The folder at the third level with the largest content.
     pub fn largest(&self) -> String {
         let mut by_folder: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (path, entry) in &self.entries {
@@ -67,19 +67,19 @@ impl Selection {
         largest.map_or_else(String::new, |(path, bytes)| format!("`{}` ({} MiB)", path.display(), bytes >> 20))
     }
 
-    /// Takes in a file or a folder with all that is in it, save what `skip` names.
+    /// Adds a file, or a folder with its content except what `skip` excludes.
     pub fn add(&mut self, path: &Path, skip: &dyn Fn(&Path) -> bool) {
         if let Some(real) = self.reach(path, 0).filter(|real| !skip(real)) {
             self.inside(&real, skip);
         }
     }
 
-    /// Takes in a program: its interpreter or its libraries come along.
+    /// Adds a program with its interpreter or its libraries.
     pub fn add_program(&mut self, path: &Path) {
         self.add(path, &|_| true);
     }
 
-    /// Takes in a path with its folders, and what links in it lead to: what is at its end, if anything is.
+    /// Adds a path with its folders and the targets of its links; returns the resolved path, if it exists.
     fn reach(&mut self, path: &Path, links: u32) -> Option<PathBuf> {
         let mut at = PathBuf::from("/");
         let mut rest = path.components();
@@ -103,7 +103,7 @@ impl Selection {
         Some(at)
     }
 
-    /// Takes in what is at `path` itself; `None` if it is nothing that could be copied.
+    /// Adds the entry at `path` itself; `None` if it cannot be copied.
     fn enter(&mut self, path: &Path) -> Option<FileKind> {
         if let Some(entry) = self.entries.get(path) {
             return Some(entry.kind.clone());
@@ -143,7 +143,7 @@ impl Selection {
         }
     }
 
-    /// What a program needs to be started: an interpreter, or shared libraries.
+    /// Adds what a program needs to start: an interpreter, or shared libraries.
     fn needs(&mut self, path: &Path) {
         let mut head = [0; 256];
         let read = fs::File::open(path).and_then(|mut f| f.read(&mut head)).unwrap_or(0);
