@@ -181,6 +181,7 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
             lockstep: (plan.clock == Clock::Exact).then_some(true),
             wall_s: 12.0 + f64::from(slot.slot) / 10.0,
             cpu_s: 11.0,
+            boot_cpu_s: None,
             overhead_s: 0.2,
         },
         counters: None,

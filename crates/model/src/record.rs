@@ -155,6 +155,9 @@ pub struct HostCost {
     pub wall_s: f64,
     /// QEMU's CPU time.
     pub cpu_s: f64,
+    /// QEMU's CPU time until the guest was ready for its first workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_cpu_s: Option<f64>,
     /// bigiron's own share of `wall_s`: before QEMU starts, after it ends, and the agent's set-up inside the guest.
     pub overhead_s: f64,
 }

@@ -20,6 +20,8 @@ pub(in crate::host) struct ReceivedEvents {
     pub(in crate::host) guest: Option<GuestIdentity>,
     pub(in crate::host) hello: Option<Instant>,
     pub(in crate::host) ready: Option<Instant>,
+    /// Whether the guest has settled: its first workload is next.
+    pub(in crate::host) quiet: bool,
     pub(in crate::host) step: Option<(String, String)>,
     pub(in crate::host) results: Vec<(String, Vec<(String, f64)>)>,
     pub(in crate::host) facts: Vec<(String, String)>,
@@ -57,6 +59,7 @@ impl ReceivedEvents {
             GuestEvent::Applied { changes } => self.changes = changes,
             GuestEvent::Ready => self.ready = Some(Instant::now()),
             GuestEvent::Quiet { clocksource } => {
+                self.quiet = true;
                 if let Some(guest) = &mut self.guest {
                     guest.clocksource = clocksource;
                 }

@@ -233,6 +233,7 @@ impl Host for SimHost {
                 lockstep: None,
                 wall_s: duration.as_secs_f64(),
                 cpu_s: 0.0,
+                boot_cpu_s: None,
                 overhead_s: 0.0,
             },
             evidence: None,

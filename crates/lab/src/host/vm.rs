@@ -201,11 +201,21 @@ impl VmHost {
         phase(Phase::Booting);
         let mut watch = Watch::new(&files.events, &files.console, trial.plan.design.hang_cpu_seconds);
         let mut received = ReceivedEvents::default();
-        let mut in_lockstep = false;
-        let ended =
-            see_to_its_end(trial.cancel, &mut process, &mut watch, &files, &mut received, phase, &mut |process| {
+        let (mut in_lockstep, mut boot_cpu_s) = (false, None);
+        let ended = see_to_its_end(
+            trial.cancel,
+            &mut process,
+            &mut watch,
+            &files,
+            &mut received,
+            phase,
+            &mut |process, quiet| {
                 in_lockstep = in_lockstep || library.is_some() && process.is_in_lockstep();
-            });
+                if quiet && boot_cpu_s.is_none() {
+                    boot_cpu_s = process.cpu_seconds();
+                }
+            },
+        );
         let stopped = Instant::now();
         let cpu_s = watch.cpu_seconds();
         files.remove_bulk(&process);
@@ -240,6 +250,7 @@ impl VmHost {
                 lockstep: self.lockstep.as_ref().map(|_| in_lockstep),
                 wall_s: round(begun.elapsed()),
                 cpu_s,
+                boot_cpu_s,
                 overhead_s: round(overhead),
             },
             evidence: None,
@@ -356,7 +367,8 @@ impl VmHost {
     }
 }
 
-/// Watches a guest until it has ended, or is ended here; `speaking` is called while it runs, from the agent's first word on.
+/// Watches a guest until it has ended, or is ended here; `speaking` is called while it runs, from the agent's first word on, and told
+/// whether the guest has become quiet.
 fn see_to_its_end(
     cancel: &AtomicBool,
     process: &mut Process,
@@ -364,7 +376,7 @@ fn see_to_its_end(
     files: &Files,
     received: &mut ReceivedEvents,
     phase: &dyn Fn(Phase),
-    speaking: &mut dyn FnMut(&Process),
+    speaking: &mut dyn FnMut(&Process, bool),
 ) -> Result<VmEnd, HostError> {
     loop {
         if cancel.load(Ordering::Relaxed) {
@@ -378,7 +390,7 @@ fn see_to_its_end(
         }
         // By then the kernel has waited for many a timer.
         if received.hello.is_some() {
-            speaking(process);
+            speaking(process, received.quiet);
         }
         if let Some(status) = status {
             return Ok(VmEnd::Exited(status));
