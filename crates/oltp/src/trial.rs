@@ -314,7 +314,7 @@ pub fn number(database: &mut dyn Database, sql: &str) -> Result<i64> {
     match database.rows(sql)?.first().and_then(|row| row.first()) {
         Some(SqlValue::Integer(n)) => Ok(*n),
         // A sum of 64-bit integers is a numeric.
-        Some(SqlValue::Text(text)) => text.parse().with_context(|| format!("No number: `{sql}`")),
+        Some(SqlValue::Text(text)) => text.parse().with_context(|| format!("Not a number: `{sql}`")),
         _ => bail!("No number: `{sql}`"),
     }
 }
