@@ -1,12 +1,12 @@
-# bigiron: build, try, test, install. Every target sets up what it needs (scripts/setup); nothing has to be installed by hand.
+# bigiron: build, try, test, install. Every target installs its requirements (scripts/setup); nothing must be installed by hand.
 
 PREFIX ?= /usr/local
 TARGET := x86_64-unknown-linux-musl
 BIN := target/$(TARGET)/release/bigiron
-# Where `make demo` keeps its study; the report is written there.
+# The folder of `make demo`'s study and report.
 DEMO_DIR ?= bigiron-results/demo
 
-# rustup looks for its toolchains below HOME. Under another HOME (a test of a fresh one, sudo) those beside the cargo in PATH are meant.
+# rustup looks for its toolchains below HOME. Under another HOME (a test of a fresh one, sudo) use those beside the cargo in PATH.
 ifeq ($(RUSTUP_HOME),)
 toolchains := $(shell [ -d "$$HOME/.rustup/toolchains" ] || (cd "$$(dirname "$$(command -v cargo)")/../../.rustup" && pwd) 2>/dev/null)
 ifneq ($(toolchains),)
@@ -22,18 +22,18 @@ build:
 	scripts/setup build
 	cargo build --release --locked
 
-# Two real Debian kernels, booted in pairs in a VM; prints the verdict and where the HTML report is.
+# Boots two real Debian kernels in pairs in a VM; prints the verdict and the path of the HTML report.
 demo:
 	scripts/setup run
 	cargo build --release --locked
 	$(BIN) compare debian:6.1 debian:6.12 micro dbsim --clock exact --seed 7 --out $(DEMO_DIR)
 
-# Everything: lints, unit and property tests, the simulation's smoke, and tests that really boot kernels.
+# Everything: lints, unit and property tests, the smoke run of the simulation, and tests that boot kernels.
 test:
 	scripts/setup test
 	scripts/test
 
-# The tests again, beside a busy loop for each CPU: finds those that depend on when things happen.
+# The tests again, beside a busy loop for each CPU: finds those that depend on timing.
 test-busy:
 	scripts/setup test
 	scripts/test beside-load

@@ -149,9 +149,9 @@ fn between(site: &Site<'_>, attribute: Attribute) -> String {
 fn place(lever: &Lever) -> String {
     match lever.place {
         LeverTarget::File(path) => path.to_owned(),
-        LeverTarget::Disk(file) => format!("/sys/block/DISK/queue/{file} of every disk that the data lies on"),
+        LeverTarget::Disk(file) => format!("/sys/block/DISK/queue/{file} of every disk that holds the data"),
         LeverTarget::Device(file) => {
-            format!("/sys/block/DEVICE/queue/{file} of the device that the file system lies on")
+            format!("/sys/block/DEVICE/queue/{file} of the device that holds the file system")
         }
         LeverTarget::Named(_) => "the file that its name gives".to_owned(),
         LeverTarget::Workload => "the processes of the workload".to_owned(),

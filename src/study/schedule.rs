@@ -1,18 +1,19 @@
-//! The schedule: every boot drawn before the first.
+//! The schedule: all boots are drawn before the first.
 //!
-//! Invariants: the order of arms is balanced over pairs; everything but boot seed and jitter is equal for all arms of a pair;
-//! the same seed draws the same schedule on every machine.
+//! Invariants: the order of arms is balanced over pairs; everything except boot seed and jitter is equal for all arms of a pair;
+//! the same seed gives the same schedule on every machine.
 
 use anyhow::Context as _;
 
 use bigiron_model::plan::Slot;
 use bigiron_stats::order::{Rng, balanced_orders, rng, shuffle};
 
-/// Seeds stay below it, so that they are exact wherever they are written: TOML's integers are signed, and JSON's readers may
-/// keep numbers as doubles.
+/// Seeds stay below this, so that they are exact wherever they are written: TOML's integers are signed, and JSON readers may
+/// store numbers as doubles.
 pub const SEED_LIMIT: u64 = 1 << 53;
 
-/// Jitter is below it: one period of the slowest timer tick (100 Hz) in instructions of the exact clock, so that every phase is met.
+/// Jitter stays below one period of the slowest timer tick (100 Hz) in instructions of the exact clock, so that every phase can
+/// occur.
 const JITTER_LIMIT: u32 = 10_000_000;
 
 /// Draws `pairs × arms` slots in order of execution. `pairs` must be even.

@@ -1,4 +1,4 @@
-//! Settings as typed: levers, workloads' options among them.
+//! Settings as typed: levers, including workloads' options.
 
 use bigiron_lab::lever::{self, LeverError, Scope};
 use bigiron_model::setting::Setting;
@@ -6,7 +6,7 @@ use bigiron_model::suggest;
 
 use crate::registry;
 
-/// Reads `FAMILY.NAME` or `FAMILY.NAME=VALUE`, and checks that such a lever exists and takes such a value.
+/// Parses `FAMILY.NAME` or `FAMILY.NAME=VALUE`, and checks that the lever exists and accepts the value.
 pub fn parse(text: &str) -> Result<Setting, LeverError> {
     lever::parse_with(text, check)
 }

@@ -21,7 +21,7 @@ fn what_was_acknowledged_outlives_the_machine_and_what_was_never_flushed_is_miss
     let told = round["acknowledged"].as_u64().unwrap();
     assert!(told > 0 && round["disk"]["flushes"].as_u64().unwrap() >= told / 8, "{sound:#}");
     let proved = round["proved"].as_str().unwrap();
-    assert!(proved.contains(&format!("{told} transactions that write, all of them there")), "{proved}");
+    assert!(proved.contains(&format!("{told} write transactions, all of them there")), "{proved}");
     assert!(proved.contains("conditions: 11,"), "{proved}");
     assert_eq!(sound["failed"], Value::Null);
 

@@ -177,7 +177,7 @@ fn an_interrupted_run_tidies_up_and_a_killed_one_is_named() {
     assert_eq!(left.len(), 1);
     // Its processes die with it, and with them its lock.
     let next = || test.run(&with(&["dbsim", "run", "orasim-2004"], SMALL)).status(0).stderr;
-    eventually("nobody names what was left", || next().contains("is left of a run that was killed"));
+    eventually("nobody names what was left", || next().contains("is left over from a killed run"));
     assert_eq!(test.entries("."), left);
 }
 

@@ -165,7 +165,7 @@ fn what_differs_is_sampled_or_said_to_be_refused() {
         );
     } else {
         // Not told apart, or not permitted.
-        assert!(evidence == 0 || ran.stdout.contains("came to nothing"), "{}", ran.stdout);
+        assert!(evidence == 0 || ran.stdout.contains("gave no evidence"), "{}", ran.stdout);
         let graph = test.run(&["report", &out.display().to_string(), "--flame", "diff"]).status(2);
         assert!(graph.stderr.contains("No stacks were sampled"), "{}", graph.stderr);
     }

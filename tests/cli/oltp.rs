@@ -191,7 +191,8 @@ fn a_disk_that_runs_full_in_the_middle_of_a_run_is_named_and_its_data_are_checke
         let output = child.wait_with_output().unwrap();
         let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{all}");
-        for words in ["its disk is full", "all that clients were told of is there", "every consistency condition holds"]
+        for words in
+            ["its disk is full", "all acknowledged transactions are there", "every consistency condition holds"]
         {
             assert!(all.contains(words), "{engine}: no `{words}` in {all}");
         }
@@ -282,6 +283,6 @@ fn a_server_killed_in_the_middle_fails_the_run_with_its_data_checked() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     // The server's doing, and no loss of data: those are told apart.
     assert!(said.starts_with("FAILED: the workload failed its workload: oltp: The server was lost: "), "{said}");
-    assert!(said.contains(" in doubt; after its recovery all that clients were told of is there ("), "{said}");
+    assert!(said.contains(" in doubt; after its recovery all acknowledged transactions are there ("), "{said}");
     nothing_left(&test);
 }

@@ -1,6 +1,6 @@
-//! Chores of the repository that are programs: `cargo xtask …`.
+//! Development tasks of the repository that are programs: `cargo xtask …`.
 //!
-//! Invariant: nothing that a user of bigiron needs is only here.
+//! Invariant: everything that users of bigiron need is also available without it.
 
 mod completions;
 mod man;
@@ -9,7 +9,7 @@ mod sim;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Chores of the bigiron repository")]
+#[command(name = "cargo xtask", about = "Development tasks of the bigiron repository")]
 struct Args {
     #[command(subcommand)]
     command: Command,
@@ -17,11 +17,11 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Simulate studies with known truth and check what the statistics promise
+    /// Simulate studies with known truth and check the statistics' promises
     Sim(sim::Args),
     /// Write the man pages
     Man(man::Args),
-    /// Write the shells' completions
+    /// Write the shell completions
     Completions(completions::Args),
 }
 

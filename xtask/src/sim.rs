@@ -1,7 +1,7 @@
-//! The simulation study: sessions with a known truth through the statistics that judge real ones.
+//! The simulation study: sessions with a known truth, judged by the same statistics as real ones.
 //!
-//! Invariant: every table that is printed is also checked against what the documentation promises; one miss fails the command. The
-//! numbers depend on the seed and the number of replicates, not on threads or machine.
+//! Invariant: every table printed is also checked against the documentation's promises; one miss fails the command. The numbers
+//! depend on the seed and the number of replicates, not on threads or machine.
 //!
 //! Scale: the noise of one pair has standard deviation 1 and the margin is 1 too, as in "s = 1 %, m = 1 %".
 
@@ -30,7 +30,7 @@ pub struct Args {
     seed: u64,
 }
 
-/// What every part of the study needs.
+/// The common settings of all parts of the study.
 struct Setting {
     replicates: u64,
     seed: u64,

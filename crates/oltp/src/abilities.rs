@@ -1,6 +1,6 @@
-//! What a server that only speaks PostgreSQL's protocol does not have, of what a run could do without.
+//! Optional features that a server with PostgreSQL's protocol may lack.
 //!
-//! Invariant: nothing is required here; what is missing is told, and the figures that come of it are left out.
+//! Invariant: nothing is required here; missing features are reported, and the figures that depend on them are omitted.
 
 use super::counters::VIEWS;
 use super::database::Database;
@@ -8,7 +8,8 @@ use super::pg::{Connection, PgError};
 use super::settings;
 use super::sql::PLANNER;
 
-/// Each thing that is missing, with what the server says, in words for the record. Asked on a connection that serves for nothing else.
+/// The missing features, each with the server's message, in words for the record. Needs a connection that is used for nothing
+/// else.
 pub fn missing(session: &mut Connection) -> Vec<String> {
     let mut missing = Vec::new();
     for setting in PLANNER {
@@ -19,8 +20,8 @@ pub fn missing(session: &mut Connection) -> Vec<String> {
     }
     note(session.run("SELECT name, setting, boot_val FROM pg_settings LIMIT 0"), "pg_settings", &mut missing);
     let waits = "SELECT wait_event_type, wait_event, backend_type FROM pg_stat_activity LIMIT 0";
-    note(session.run(waits), "pg_stat_activity, what sessions wait for", &mut missing);
-    // Those of other versions are not missed: a version has one or the other.
+    note(session.run(waits), "pg_stat_activity, the sessions' waits", &mut missing);
+    // Views of other versions are not reported: a version has one or the other.
     let listed = session.rows("SELECT viewname FROM pg_catalog.pg_views WHERE schemaname = 'pg_catalog'");
     let listed = format!("{:?}", listed.unwrap_or_default());
     for (name, sql) in VIEWS {
@@ -57,8 +58,8 @@ mod tests {
     use crate::server::{cluster, testing};
     use bigiron_model::clock::Clock;
 
-    /// A role that has no language for procedures, no temporary tables, no view of the server, and tables that take no `COPY`: PostgreSQL refuses
-    /// it on tables with row-level security, which a trigger switches on for each.
+    /// A role without a language for procedures, temporary tables and a view of the server, on tables that do not accept `COPY`:
+    /// PostgreSQL refuses it on tables with row-level security, which a trigger enables for each.
     const MEAGRE: &str = "
         CREATE ROLE meagre LOGIN; GRANT CREATE ON SCHEMA public TO meagre;
         CREATE FUNCTION guard() RETURNS event_trigger LANGUAGE plpgsql AS $$ DECLARE made record; BEGIN

@@ -1,6 +1,6 @@
-//! What a job says about its own run, asserted when it is over.
+//! Claims of a job about its own run, checked when it is over.
 //!
-//! Invariant: a job that claims something of which nothing could be seen has not kept its word.
+//! Invariant: a claim about something that could not be observed fails.
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -12,15 +12,15 @@ use crate::config::Engine;
 
 /// Bytes of PostgreSQL's blocks.
 const BLOCK: f64 = 8192.0;
-/// Blocks read per transaction, at most, of a run that is cached. Not 0: signals that wake a backend are read from a descriptor, and a catalogue
-/// may be looked up for the first time.
+/// Maximum number of blocks read per transaction in a cached run. Not 0: signals that wake a backend are read from a descriptor,
+/// and a catalogue may be read for the first time.
 const CACHED_MOST: f64 = 0.05;
-/// Blocks read per transaction, at least, of a run that is not.
+/// Minimum number of blocks read per transaction in an uncached run.
 const UNCACHED_LEAST: f64 = 0.5;
-/// How far the two halves of the window may be apart in reads for reads to be in proportion to the transactions.
+/// Maximum ratio between the reads of the window's halves for which reads count as proportional to the transactions.
 const PROPORTION: f64 = 2.0;
 
-/// Asserts what the job claims; what was found, in words.
+/// Checks the job's claim; returns the findings in words.
 ///
 /// # Errors
 /// If it does not hold.
@@ -29,7 +29,7 @@ pub fn assert(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<Op
         Some(Claim::Cached) => {
             swaps_not(seen)?;
             let (what, counter) = match job.engine {
-                // A server's reads count wherever the bytes were: its own cache is the one that has to be large enough.
+                // A server's reads count even if the page cache serves them: its own cache must be large enough.
                 Engine::Postgres { .. } | Engine::Url(_) => ("read from files", FILE_READ),
                 Engine::Sqlite { .. } => ("read from storage", STORAGE_READ),
             };
@@ -66,12 +66,12 @@ pub fn assert(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<Op
                 "uncached: {blocks:.3} blocks read per transaction, {first:.0} and {second:.0} in the window's halves, no swapping: holds"
             )))
         }
-        // Asserted by the ramp itself.
+        // The ramp itself checks this claim.
         Some(Claim::Users) | None => Ok(None),
     }
 }
 
-/// Blocks that were read.
+/// Number of blocks read.
 fn reads(counters: &Counters, name: &str) -> Result<f64> {
     let bytes = counters
         .get(name)
@@ -134,7 +134,7 @@ mod tests {
         );
         assert!(assert(&job, &run(1000), &seen([0, 0], 1)).unwrap_err().to_string().contains("swapped"));
         assert!(assert(&job, &run(1000), &Observations::default()).is_err());
-        // Of an embedded engine what the page cache has is cached.
+        // For an embedded engine, data in the page cache count as cached.
         let sqlite = fixture::job(&[("job", "cached"), ("engine", "sqlite")]);
         assert!(assert(&sqlite, &run(1000), &seen([300, 200], 0)).is_ok());
     }

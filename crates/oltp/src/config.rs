@@ -1,12 +1,12 @@
-//! What oltp is asked to do, in numbers.
+//! The work of oltp, in numbers.
 //!
-//! Invariant: a [`Config`] that exists can be run: everything that can be refused without a server has been refused.
+//! Invariant: a valid [`Config`] can be run: everything that can be refused without a server has been refused.
 
 use std::time::Duration;
 
 use super::scale::Scale;
 
-/// How a transaction travels.
+/// How a transaction is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// One call of a stored procedure.
@@ -18,24 +18,24 @@ pub enum Mode {
     RoundTrips,
 }
 
-/// Where the transactions run.
+/// The engine that runs the transactions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// A private cluster that bigiron makes, starts and stops.
+    /// A private cluster that bigiron creates, starts and stops.
     Postgres {
         /// The major version, e.g. 15.
         version: u32,
         transport: Transport,
-        /// Server settings beyond bigiron's own, `NAME=VALUE`, in the order given.
+        /// Server settings in addition to bigiron's own, `NAME=VALUE`, in the order given.
         settings: Vec<(String, String)>,
     },
-    /// A server that somebody else runs: `postgresql://…`.
+    /// An existing server: `postgresql://…`.
     Url(String),
     /// In this process.
     Sqlite { journal: SqliteJournal },
 }
 
-/// How the driver reaches a private cluster.
+/// How the driver connects to a private cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     #[default]
@@ -59,14 +59,14 @@ pub enum Length {
     Time(Duration),
 }
 
-/// When a terminal asks for its next transaction.
+/// When a terminal issues its next transaction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// Each terminal waits for its answer, then for keying and think time.
+    /// Each terminal waits for its response, then for keying and think time.
     Closed {
-        /// Times TPC-C's keying times (18, 3, 2, 2, 2 s); 0 is none.
+        /// Factor on TPC-C's keying times (18, 3, 2, 2, 2 s); 0 for none.
         keying: f64,
-        /// Times TPC-C's mean think times (12, 12, 10, 5, 5 s), exponential, cut at ten times the mean; 0 is none.
+        /// Factor on TPC-C's mean think times (12, 12, 10, 5, 5 s), exponential, cut at ten times the mean; 0 for none.
         think: f64,
     },
     /// Poisson arrivals of this many transactions per second over all terminals; latency counts from the intended start.
@@ -74,14 +74,14 @@ pub enum Pace {
 }
 
 impl Config {
-    /// The warehouses that this part's terminals call home, first and last.
+    /// The home warehouses of this part's terminals, first and last.
     pub fn homes(&self) -> (u32, u32) {
         let ((first, last), (part, parts)) = (self.touched, self.part);
         let begin = |part: u32| first + (u64::from(part) * u64::from(last - first + 1) / u64::from(parts)) as u32;
         (begin(part - 1), begin(part) - 1)
     }
 
-    /// The seed of what this part draws for itself; what all parts must agree on is drawn from the run's.
+    /// The seed of this part's own draws; draws that all parts must agree on use the run's seed.
     pub fn seed_of_part(&self, seed: u64) -> u64 {
         seed.wrapping_add(u64::from(self.part.0 - 1) << 53)
     }
@@ -93,18 +93,19 @@ pub struct Config {
     pub engine: Engine,
     pub mode: Mode,
     pub scale: Scale,
-    /// Warehouses touched, first and last; what is outside is loaded and left alone.
+    /// First and last of the warehouses used; others are loaded but not used.
     pub touched: (u32, u32),
-    /// Which of how many driver processes this is, from 1. Terminals of each are at home in a range of their own of the warehouses touched.
+    /// The number of this driver process, from 1, and their total. Each process's terminals have their homes in its own range of
+    /// the warehouses used.
     pub part: (u32, u32),
     /// Connections to the server.
     pub connections: u32,
-    /// Users; each has a home warehouse. As many connections as terminals means that each has its own, as in OAST; fewer are shared, as by
-    /// DBT-2's client.
+    /// Users; each has a home warehouse. With as many connections as terminals each has its own, as in OAST; with fewer they are
+    /// shared, as in DBT-2's client.
     pub terminals: u32,
     /// Driver threads.
     pub drivers: u32,
-    /// Per mille of each [`super::TransactionKind`], 1000 together.
+    /// Per mille of each [`super::TransactionKind`], 1000 in total.
     pub mix: [u32; 5],
     pub pace: Pace,
     /// Warm-up, not measured.

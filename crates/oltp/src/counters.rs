@@ -1,7 +1,7 @@
-//! What kernel and server have counted so far, by name: read when the window opens, halves and closes.
+//! The kernel's and the server's counters, by name: read when the window opens, at its middle and when it closes.
 //!
-//! Invariant: every counter only grows while what it counts lives, so that a difference is what happened in between; what cannot be read is left out,
-//! never taken for 0.
+//! Invariant: every counter only grows while its subject lives, so that a difference covers the time in between; an unreadable
+//! counter is omitted, never treated as 0.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,12 @@ use bigiron_sys::cpu_clock::cpu_time;
 pub const SERVER_CPU: &str = "server-cpu-ns";
 /// CPU time of the kernel's own threads, in nanoseconds.
 pub const KERNEL_CPU: &str = "kernel-cpu-ns";
-/// Bytes that the engine read from files, whether a device or the page cache had them.
+/// Bytes that the engine read from files, from a device or the page cache.
 pub const FILE_READ: &str = "file-read-bytes";
-/// Bytes that were read from and written to storage on the engine's behalf.
+/// Bytes read from and written to storage on the engine's behalf.
 pub const STORAGE_READ: &str = "storage-read-bytes";
 pub const STORAGE_WRITTEN: &str = "storage-written-bytes";
-/// Pages that came from swap and went there, of the whole machine.
+/// Pages swapped in and out, for the whole machine.
 pub const SWAPPED_IN: &str = "swapped-in-pages";
 pub const SWAPPED_OUT: &str = "swapped-out-pages";
 /// Context switches of the whole machine.
@@ -36,15 +36,15 @@ pub type Counters = BTreeMap<String, u64>;
 /// The processes whose work is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedProcesses {
-    /// The process that started all others of the server.
+    /// The process that started all other processes of the server.
     Postmaster(i32),
     /// This process: an embedded engine.
     Own,
-    /// Nobody's that can be seen from here.
+    /// No process is visible from here.
     Unseen,
 }
 
-/// Reads all that can be read.
+/// Reads all available counters.
 pub fn read(counted: CountedProcesses) -> Counters {
     let mut counters = Counters::new();
     processes(counted, &mut counters);
@@ -52,13 +52,13 @@ pub fn read(counted: CountedProcesses) -> Counters {
     counters
 }
 
-/// What was counted between two readings; a counter that one of them does not have is left out.
+/// The counts between two readings; a counter missing from one of them is omitted.
 pub fn since(before: &Counters, after: &Counters) -> Counters {
     let difference = |(name, n): (&String, &u64)| Some((name.clone(), n.saturating_sub(*before.get(name)?)));
     after.iter().filter_map(difference).collect()
 }
 
-/// The process that started a server's backend, if the backend is a process of this machine.
+/// The process that started a server's backend, if the backend runs on this machine.
 pub fn postmaster_of(backend: i32) -> CountedProcesses {
     let is_postgres =
         |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("postgres"));
@@ -68,7 +68,7 @@ pub fn postmaster_of(backend: i32) -> CountedProcesses {
     }
 }
 
-/// The processes of a parent, in the order of their numbers.
+/// The children of a process, in the order of their numbers.
 pub fn children(parent: i32) -> Vec<i32> {
     let pids =
         fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
@@ -81,14 +81,14 @@ pub fn children(parent: i32) -> Vec<i32> {
 
 struct Stat {
     parent: i32,
-    /// CPU time of children that have ended and were waited for, in clock ticks.
+    /// CPU time of reaped children, in clock ticks.
     children_ticks: u64,
 }
 
 /// A line of /proc/PID/stat; the name in parentheses may hold anything.
 fn parse_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    // Counted as in proc(5), where the state is field 3.
+    // Numbered as in proc(5), where the state is field 3.
     let field = |n: usize| fields.get(n - 3)?.parse::<i64>().ok();
     Some(Stat { parent: field(4)? as i32, children_ticks: (field(16)? + field(17)?).max(0) as u64 })
 }
@@ -110,7 +110,7 @@ fn processes(counted: CountedProcesses, counters: &mut Counters) {
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some((pid, name)) = name.to_str().and_then(|n| Some((n.parse::<i32>().ok()?, n))) else { continue };
-        // A process may end while it is looked at.
+        // A process may end while it is examined.
         let Some(stat) = fs::read_to_string(format!("/proc/{name}/stat")).ok().as_deref().and_then(parse_stat) else {
             continue;
         };
@@ -156,7 +156,7 @@ fn machine(counters: &mut Counters) {
     }
 }
 
-/// The number after `label` at the beginning of a line, with or without a colon.
+/// The number after `label` at the start of a line, with or without a colon.
 pub fn labelled(text: &str, label: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(label)?;
@@ -165,7 +165,7 @@ pub fn labelled(text: &str, label: &str) -> Option<u64> {
     })
 }
 
-/// The views that [`statistics`] reads: `pg_stat_` and the name, and how.
+/// The views that [`statistics`] reads: the name after `pg_stat_`, and the query.
 pub const VIEWS: [(&str, &str); 5] = [
     ("database", "SELECT * FROM pg_stat_database WHERE datname = current_database()"),
     ("bgwriter", "SELECT * FROM pg_stat_bgwriter"),
@@ -177,10 +177,10 @@ pub const VIEWS: [(&str, &str); 5] = [
     ),
 ];
 
-/// The server's own cumulative statistics as it names them, e.g. `wal.wal_bytes`, `database.blks_read`, `bgwriter.buffers_clean`. A server
-/// that has no such views has no such counters.
+/// The server's own cumulative statistics under its own names, e.g. `wal.wal_bytes`, `database.blks_read`,
+/// `bgwriter.buffers_clean`. A server without such views has no such counters.
 pub fn statistics(database: &mut dyn Database, counters: &mut Counters) {
-    // A view that is asked for and not there would be an error in the server's log.
+    // A query of a missing view would put an error into the server's log.
     let there =
         database.rows("SELECT viewname FROM pg_catalog.pg_views WHERE schemaname = 'pg_catalog'").unwrap_or_default();
     let there = |name: &str| there.iter().any(|row| matches!(&row[..], [SqlValue::Text(view)] if view == name));

@@ -1,4 +1,4 @@
-//! A database that can be asked in SQL off the clock: for schema, statistics, checks and sums.
+//! A database that can be queried in SQL outside the measurements: for schema, statistics, checks and sums.
 
 /// A value of a result row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,24 +11,24 @@ pub enum SqlValue {
 /// Where the SQL of the two engines differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// PostgreSQL, and servers that speak its protocol.
+    /// PostgreSQL, and servers with its protocol.
     Postgres,
     Sqlite,
 }
 
-/// One connection, used for nothing that is measured.
+/// One connection, used only outside the measurements.
 pub trait Database {
     fn dialect(&self) -> Dialect;
 
-    /// Runs statements that give no rows, separated by `;`.
+    /// Runs statements without result rows, separated by `;`.
     ///
     /// # Errors
-    /// What the engine refused, in its words.
+    /// The engine's message if it refuses one.
     fn execute(&mut self, sql: &str) -> anyhow::Result<()>;
 
-    /// The rows of one statement; integers of any width come as [`SqlValue::Integer`], everything else as its text.
+    /// The rows of one statement; integers of any width are [`SqlValue::Integer`], everything else is text.
     ///
     /// # Errors
-    /// What the engine refused, in its words.
+    /// The engine's message if it refuses the statement.
     fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<SqlValue>>>;
 }

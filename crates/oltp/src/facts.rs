@@ -1,7 +1,7 @@
-//! What a record says of a run beside its metrics.
+//! The facts of a run for the record, in addition to its metrics.
 //!
-//! Invariant: a fact that is a time or a rate shows its unit, so that a trial without a clock can leave it out; whatever weakens durability or
-//! departs from TPC-C is among the facts.
+//! Invariant: a fact that is a time or a rate shows its unit, so that a trial without a clock can omit it; everything that
+//! weakens durability or departs from TPC-C is among the facts.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::run_monitor::Observations;
 
 pub type Facts = BTreeMap<String, String>;
 
-/// What was asked for.
+/// The settings of the job.
 pub fn of_job(job: &Job, config: &Config) -> Facts {
     let mut facts = Facts::new();
     let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
@@ -47,8 +47,8 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
 
 fn engine(job: &Job) -> String {
     match &job.engine {
-        Engine::Postgres { version, .. } => format!("PostgreSQL {version} of the run's own"),
-        Engine::Url(_) => "a server that was there".to_owned(),
+        Engine::Postgres { version, .. } => format!("a private PostgreSQL {version}"),
+        Engine::Url(_) => "an existing server".to_owned(),
         Engine::Sqlite { journal: SqliteJournal::Wal } => {
             "SQLite in the driver, write-ahead log, one writer at a time".to_owned()
         }
@@ -66,7 +66,7 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// Where a job departs from TPC-C's rules, beyond what every run of oltp does.
+/// A job's deviations from TPC-C's rules, besides those of every run of oltp.
 fn deviations(job: &Job) -> Vec<String> {
     let mut all = Vec::new();
     match job.pace {
@@ -75,7 +75,7 @@ fn deviations(job: &Job) -> Vec<String> {
                 match factor {
                     1.0 => {}
                     0.0 => all.push(format!("no {name} time")),
-                    _ => all.push(format!("{name} times {factor} times the specification's")),
+                    _ => all.push(format!("{name} times multiplied by {factor}")),
                 }
             }
         }
@@ -83,18 +83,18 @@ fn deviations(job: &Job) -> Vec<String> {
     }
     let [_, payment, others @ ..] = job.mix;
     if payment < 430 || others.iter().any(|share| *share < 40) {
-        all.push("a mix below the minima of 43, 4, 4 and 4 %".to_owned());
+        all.push("a mix below the minimum shares of 43, 4, 4 and 4 %".to_owned());
     }
     if job.touched != (1, job.scale.warehouses) {
         all.push(format!("warehouses {} to {} only", job.touched.0, job.touched.1));
     }
     if job.touched.0 == job.touched.1 {
-        all.push("one warehouse, so that nothing is remote".to_owned());
+        all.push("one warehouse, so nothing is remote".to_owned());
     }
     all
 }
 
-/// What was found.
+/// The findings.
 pub fn of_run(job: &Job, driven: &DriveResult, seen: &Observations) -> Facts {
     let mut facts = Facts::new();
     let transactions = driven.transactions();
@@ -124,7 +124,7 @@ fn counts(driven: &DriveResult, kind: TransactionKind) -> String {
     let share = 100.0 * counts.ended() as f64 / driven.transactions() as f64;
     let rolled_back = match counts.rolled_back {
         0 => String::new(),
-        n => format!(", {n} of them rolled back as they should"),
+        n => format!(", {n} of them rolled back as intended"),
     };
     format!("{} ({share:.2} %){rolled_back}, {} retries", counts.ended(), counts.retries)
 }
@@ -164,7 +164,7 @@ fn backlog(driven: &DriveResult) -> String {
     match driven.backlog {
         0 => "0 requests waited when the window closed".to_owned(),
         n => format!(
-            "overloaded: {n} requests had arrived and waited for a connection when the window closed; their latency is in no figure"
+            "overloaded: {n} requests were waiting for a connection when the window closed; the figures do not include their latency"
         ),
     }
 }
@@ -202,7 +202,7 @@ fn costs(job: &Job, driven: &DriveResult, seen: &Observations) -> Facts {
         let all = driver + server + counted(counters::KERNEL_CPU).unwrap_or(0.0);
         facts.insert("driver-share".to_owned(), format!("{:.1} % of all CPU time", 100.0 * driver / all));
     }
-    // What only grows: with its name from the server or the kernel.
+    // Counters under their names in the server or the kernel.
     for (name, n) in
         seen.window.iter().filter(|(name, n)| **n > 0 && (name.contains('.') || name.starts_with("pressure")))
     {

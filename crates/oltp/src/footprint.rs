@@ -1,37 +1,37 @@
-//! What users cost in memory: of the machine, and of a session's server process.
+//! The memory cost of users: for the machine, and for a session's server process.
 //!
-//! Invariant: memory that processes share is counted once, or for each by its share; what cannot be read is left out, never taken for 0.
+//! Invariant: shared memory is counted once, or for each process by its share; unreadable values are omitted, never treated as 0.
 
 use std::fs;
 
 use super::counters::{self, CountedProcesses};
 
-/// Sessions that are looked at: reading one takes as long as it has mappings, and thousands are alike.
+/// Number of sessions examined: the time to read one grows with its mappings, and thousands are alike.
 const SAMPLE: usize = 16;
 
 /// Bytes of the machine's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Of page tables of all processes.
+    /// Page tables of all processes.
     pub page_tables: Option<u64>,
-    /// That could be given to somebody, by the kernel's estimate.
+    /// Available memory, by the kernel's estimate.
     pub available: Option<u64>,
-    /// Processes that the kernel has killed for want of memory since it was booted: a number, not bytes.
+    /// Number of processes killed by the kernel for lack of memory since boot (not bytes).
     pub killed: Option<u64>,
-    /// Of one session, in the mean.
+    /// The mean of one session.
     pub session: Option<SessionMemory>,
 }
 
-/// Bytes of a session's server process that it has to itself.
+/// Bytes of a session's own memory in its server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionMemory {
-    /// Private memory, and its share of what it has from its parent and nobody has written to.
+    /// Private memory, and its share of unmodified memory inherited from its parent.
     pub private: u64,
     pub page_tables: u64,
 }
 
 impl Footprint {
-    /// The machine's.
+    /// The machine's memory.
     pub fn of_machine() -> Self {
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let vmstat = fs::read_to_string("/proc/vmstat").unwrap_or_default();
@@ -44,13 +44,13 @@ impl Footprint {
         }
     }
 
-    /// The same, with the server's sessions if they can be seen.
+    /// The same, with the server's sessions if visible.
     pub fn look(counted: CountedProcesses) -> Self {
         Self { session: session(counted), ..Self::of_machine() }
     }
 }
 
-/// The mean of some sessions, evenly over their process numbers.
+/// The mean of a sample of sessions, evenly spread over their process numbers.
 fn session(counted: CountedProcesses) -> Option<SessionMemory> {
     let CountedProcesses::Postmaster(postmaster) = counted else { return None };
     let all: Vec<i32> = counters::children(postmaster).into_iter().filter(|pid| is_session(*pid)).collect();
@@ -61,8 +61,8 @@ fn session(counted: CountedProcesses) -> Option<SessionMemory> {
     Some(SessionMemory { private: mean(|s| s.private), page_tables: mean(|s| s.page_tables) })
 }
 
-/// Whether a server's process serves a client: it then calls itself `postgres: USER DATABASE CLIENT …`, where the client is `[local]` or
-/// `ADDRESS(PORT)`.
+/// Whether a server's process serves a client: its title is then `postgres: USER DATABASE CLIENT …`, where the client is
+/// `[local]` or `ADDRESS(PORT)`.
 fn is_session(pid: i32) -> bool {
     let title = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let client = title.strip_prefix("postgres: ").and_then(|rest| rest.split(' ').nth(2));
@@ -70,7 +70,7 @@ fn is_session(pid: i32) -> bool {
 }
 
 fn of_process(pid: i32) -> Option<SessionMemory> {
-    // `Pss_Anon` is there since Linux 5.4.
+    // `Pss_Anon` exists since Linux 5.4.
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(SessionMemory {

@@ -1,7 +1,7 @@
-//! What a guest's trial starts from: the server's programs, and the loaded database.
+//! The images from which a guest's trial starts: the server's programs, and the loaded database.
 //!
-//! Invariant: an image is made once of what names it and never changed, so that all trials of all arms that ask for the same start from the same
-//! bytes; what was checked right after the load is true of each of them.
+//! Invariant: an image is made once from its key and never changed, so that all trials of all arms with the same key start from
+//! the same bytes; the checks after the load hold for each of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,25 +21,25 @@ use bigiron_service::root;
 use bigiron_service::root::Root;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
-/// For new rows, old versions of them and the log.
+/// Space for new rows, their old versions and the log.
 const ROOM: u64 = 1 << 30;
-/// The one file system that can be filled without mounting it. A guest copies the files onto any other.
+/// The only file system that can be filled without mounting it. A guest copies the files to any other.
 const FILESYSTEM: &str = "ext4";
 
-/// The images for a job, made now if they are not kept.
+/// The images for a job, made now if they are missing.
 ///
 /// # Errors
-/// A server elsewhere, which a guest cannot reach; programs that are not available; a load that fails.
+/// If the server is remote, which a guest cannot reach; if programs are not available; if a load fails.
 pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
     let in_guest = cx.filesystem.is_some();
     ensure!(
         !in_guest || job.acks.is_none(),
-        "`oltp.acks` tells of commits outside of the machine, which a guest has no way to; `bigiron oltp crash-test` has one of its own"
+        "`oltp.acks` sends acknowledgements out of the machine, which a guest cannot do; `bigiron oltp crash-test` has its own way"
     );
     let store = Store::open()?;
     match &job.engine {
         Engine::Url(_) | Engine::Sqlite { .. } if !in_guest => Ok(Images::default()),
-        Engine::Url(_) => bail!("A guest has no network: with `oltp.url` the host is this machine, `--on local`"),
+        Engine::Url(_) => bail!("A guest has no network: use `--on local` with `oltp.url`"),
         Engine::Sqlite { .. } => {
             let (path, key) = sqlite_image(&store, job, cx)?;
             let mut images = Images { images: vec![data(path)], ..Images::default() };
@@ -74,11 +74,11 @@ fn data(path: PathBuf) -> Image {
     Image { name: DATA, path, filesystem: FILESYSTEM, role: ImageRole::Data }
 }
 
-/// An image that is there whole or not at all.
+/// Writes an image that appears whole or not at all.
 fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> Result<()> {
     let dir = to.parent().context("An image is in a folder")?;
     let file =
-        tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot make a file in {}", dir.display()))?;
+        tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot create a file in {}", dir.display()))?;
     image::make(from, file.path(), shape)?;
     file.persist(to).with_context(|| format!("Cannot keep {}", to.display()))?;
     Ok(())
@@ -96,14 +96,14 @@ fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Resul
     tpcc::ensure(store, &Programs::of(&RECIPE, root)?, &place, job.scale, cx.note)
 }
 
-/// A report's checks in words, if all of them hold.
+/// The names of a report's checks, if all of them hold.
 fn all_hold(report: &check::CheckReport) -> Result<Vec<String>> {
     let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
-    ensure!(failures.is_empty(), "Right after the load the data are not right: {}", failures.join("; "));
+    ensure!(failures.is_empty(), "The data are wrong right after the load: {}", failures.join("; "));
     Ok(report.checks.iter().map(ToString::to_string).collect())
 }
 
-/// A loaded file of SQLite on a file system of its own.
+/// A loaded SQLite file on its own file system.
 fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(PathBuf, String)> {
     let maker = image::maker(FILESYSTEM)?;
     let warehouses = job.scale.warehouses;
@@ -115,10 +115,10 @@ fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(Path
     let kept = shelf.join(format!("{key}.img"));
     if !kept.is_file() {
         (cx.note)(&format!("Loading {warehouses} warehouse{} into SQLite", if warehouses == 1 { "" } else { "s" }));
-        fs::create_dir_all(&shelf).with_context(|| format!("Cannot make {}", shelf.display()))?;
+        fs::create_dir_all(&shelf).with_context(|| format!("Cannot create {}", shelf.display()))?;
         store.needs(3 * tpcc::data_bytes(job.scale))?;
         let dir =
-            tempfile::tempdir_in(&shelf).with_context(|| format!("Cannot make a folder in {}", shelf.display()))?;
+            tempfile::tempdir_in(&shelf).with_context(|| format!("Cannot create a folder in {}", shelf.display()))?;
         let file = dir.path().join(FILE);
         load::sqlite(&file, job.scale, true, &|_, _, _| {})?;
         let mut engine = sqlite::Engine::open(&file, super::config::SqliteJournal::Rollback)?;

@@ -1,6 +1,6 @@
-//! What a terminal asks for: the inputs of the five transactions (TPC-C, clauses 2.4.1 to 2.8.1).
+//! A terminal's requests: the inputs of the five transactions (TPC-C, clauses 2.4.1 to 2.8.1).
 //!
-//! Invariant: an input is complete: what a transaction does depends on it and on the rows alone, never on a clock or on the engine.
+//! Invariant: an input is complete: a transaction's effect depends only on it and on the rows, never on a clock or on the engine.
 
 use super::scale::UNUSED_ITEM;
 
@@ -24,7 +24,7 @@ impl TransactionKind {
         TransactionKind::StockLevel,
     ];
 
-    /// As in metrics and tables, e.g. `new-order`.
+    /// Its name in metrics and tables, e.g. `new-order`.
     pub fn name(self) -> &'static str {
         match self {
             TransactionKind::NewOrder => "new-order",
@@ -35,7 +35,7 @@ impl TransactionKind {
         }
     }
 
-    /// Its place in [`TransactionKind::ALL`].
+    /// Its index in [`TransactionKind::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
@@ -60,20 +60,20 @@ pub enum Customer {
     LastName(u32),
 }
 
-/// What is asked for. Warehouses and districts count from 1; money is in cents.
+/// A request's input. Warehouses and districts count from 1; money is in cents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     NewOrder {
         warehouse: u32,
         district: u32,
         customer: u32,
-        /// 5..=15 lines. If the last one's item is [`UNUSED_ITEM`] the transaction is rolled back when that is found.
+        /// 5..=15 lines. If the last one's item is [`UNUSED_ITEM`] the transaction is rolled back when that is detected.
         lines: Vec<OrderLine>,
     },
     Payment {
         warehouse: u32,
         district: u32,
-        /// Where the customer lives: 15 % at another warehouse than the terminal's.
+        /// The customer's home: 15 % at another warehouse than the terminal's.
         customer_warehouse: u32,
         customer_district: u32,
         customer: Customer,
@@ -109,17 +109,17 @@ impl Input {
         }
     }
 
-    /// Whether it is a new order that has to be rolled back.
+    /// Whether it is a new order that must be rolled back.
     pub fn must_roll_back(&self) -> bool {
         matches!(self, Input::NewOrder { lines, .. } if lines.last().is_some_and(|l| l.item == UNUSED_ITEM))
     }
 }
 
-/// An input with the date that its rows will bear.
+/// An input with the date of its rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub input: Input,
-    /// Microseconds since 2000-01-01 (PostgreSQL's epoch), given by the driver and unique in a run: it is how an acknowledged payment is
-    /// found again, and what makes rows independent of the server's clock.
+    /// Microseconds since 2000-01-01 (PostgreSQL's epoch), assigned by the driver and unique in a run: acknowledged payments are
+    /// found by it, and rows do not depend on the server's clock.
     pub date: i64,
 }

@@ -1,6 +1,7 @@
-//! A job: everything that was asked for, read and checked, before the machine, its clock and its users are known.
+//! A job: all settings, parsed and checked, before the machine, its clock and its users are known.
 //!
-//! Invariant: a [`Job`] gives a [`Config`] for every clock and machine; whatever contradicts itself was refused with what would be right.
+//! Invariant: a [`Job`] gives a [`Config`] for every clock and machine; contradictions are refused with a message that says what
+//! would be right.
 
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys;
 use bigiron_workload::keys::form::{word, words_of};
 
-/// What a job says about its own run, to be asserted when it is over.
+/// A job's claim about its own run, checked when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// The working set is in the server's memory: it reads no data file, and the machine does not swap.
+    /// The working set is in the server's memory: the server reads no data file, and the machine does not swap.
     Cached,
     /// Reads grow with the transactions, and the machine does not swap.
     Uncached,
-    /// At least the first step of a ramp of users is held.
+    /// At least the first step of a ramp of users succeeds.
     Users,
 }
 
@@ -38,9 +39,9 @@ pub struct Job {
     pub mode: Mode,
     pub scale: Scale,
     pub touched: (u32, u32),
-    /// Which of how many processes that share the run, from 1.
+    /// The number of this process, from 1, and the number of processes that share the run.
     pub part: (u32, u32),
-    /// Where acknowledged commits are told of at once.
+    /// Where commits are acknowledged at once.
     pub acks: Option<AckTarget>,
     /// `None`: one for each terminal.
     connections: Option<u32>,
@@ -52,7 +53,7 @@ pub struct Job {
     drivers: Option<u32>,
     pub mix: [u32; 5],
     pub pace: Pace,
-    /// `None`: by the clock.
+    /// `None`: depends on the clock.
     ramp: Option<Length>,
     length: Option<Length>,
     /// Response limit of each kind's 90th percentile.
@@ -60,7 +61,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The job that complete `options` describe; the error says what would be right.
+    /// The job described by the complete `options`; the error says what would be right.
     pub fn parse(options: &Options) -> Result<Self, String> {
         Self::from_options(options).map_err(|refusal| refusal.to_string())
     }
@@ -92,7 +93,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Refuses what contradicts itself.
+    /// Refuses contradictions.
     fn agrees(&self, draft: &Draft) -> Result<(), Refusal> {
         if let Some(Length::Transactions(0) | Length::Time(Duration::ZERO)) = self.length {
             return Err(draft.get("length").cannot_be("1 transaction or more, or a time"));
@@ -102,11 +103,11 @@ impl Job {
                 (None, None) => {
                     return Err(draft
                         .get("terminals")
-                        .cannot_be("a number: `oltp.connections` is one for each of them"));
+                        .cannot_be("a number: `oltp.connections` then sets one for each of them"));
                 }
                 (Some(connections), Some(terminals)) if terminals < connections => {
                     let right = format!(
-                        "{connections} or more: a terminal has at most one request at a time, so that the other connections would idle"
+                        "{connections} or more: a terminal has at most one request at a time, so the other connections would idle"
                     );
                     return Err(draft.get("terminals").cannot_be(right));
                 }
@@ -114,7 +115,7 @@ impl Job {
             }
         } else {
             if self.terminals.is_some() {
-                return Err(draft.get("terminals").cannot_be("`auto` only: `oltp.users` says how many there are"));
+                return Err(draft.get("terminals").cannot_be("`auto` only: `oltp.users` sets their number"));
             }
             if self.connections.is_some_and(|c| c > self.users[0]) {
                 let right = format!("at most {}, the first step of `oltp.users`; or `terminals`", self.users[0]);
@@ -128,23 +129,22 @@ impl Job {
         if matches!(self.engine, Engine::Sqlite { .. }) && self.claim == Some(Claim::Uncached) {
             return Err(draft
                 .get("engine")
-                .cannot_be("`postgres` in this job: SQLite has no shared buffers to make small"));
+                .cannot_be("`postgres` in this job: SQLite has no shared buffers to reduce"));
         }
         let settings = draft.settings()?;
         if let (Some((name, _)), Engine::Url(_)) = (settings.first(), &self.engine) {
-            // A job's own settings are for a server of the run's own.
-            let message = format!(
-                "`oltp.postgres.{name}` cannot be set on a server that runs already; set it there, or leave `oltp.url`"
-            );
+            // A job's own settings are for a private server.
+            let message =
+                format!("`oltp.postgres.{name}` cannot be set on an existing server; set it there, or omit `oltp.url`");
             return Err(Refusal::new(message));
         }
         Ok(())
     }
 
-    /// Refuses what processes that share a run cannot agree on.
+    /// Refuses settings that processes sharing a run cannot agree on.
     fn shares(&self, draft: &Draft) -> Result<(), Refusal> {
         if self.acks.is_some() && !self.users.is_empty() {
-            return Err(draft.get("acks").cannot_be("`none` with `oltp.users`: its steps are runs of their own"));
+            return Err(draft.get("acks").cannot_be("`none` with `oltp.users`: its steps are separate runs"));
         }
         let (_, parts) = self.part;
         if parts == 1 {
@@ -153,13 +153,13 @@ impl Job {
         if !self.is_elsewhere() {
             return Err(draft
                 .get("part")
-                .cannot_be("`1/1` without `oltp.url`: a server of the run's own is reached by this process only"));
+                .cannot_be("`1/1` without `oltp.url`: only this process can reach a private server"));
         }
         if !self.users.is_empty() {
-            return Err(draft.get("part").cannot_be("`1/1` with `oltp.users`: a ramp of users is one process's"));
+            return Err(draft.get("part").cannot_be("`1/1` with `oltp.users`: a ramp of users needs a single process"));
         }
         if parts > self.touched.1 - self.touched.0 + 1 {
-            return Err(draft.get("part").cannot_be("of at most as many as there are warehouses touched"));
+            return Err(draft.get("part").cannot_be("of at most as many processes as warehouses are used"));
         }
         for (key, length) in [("ramp", self.ramp), ("length", self.length)] {
             if matches!(length, Some(Length::Transactions(_))) {
@@ -171,13 +171,13 @@ impl Job {
         Ok(())
     }
 
-    /// What is run on a machine with this many CPUs; with a ramp, its last step.
+    /// The configuration on a machine with this many CPUs; with a ramp, that of its last step.
     pub fn config(&self, clock: Clock, cpus: u32) -> Config {
         let terminals = self.users.last().copied().or(self.terminals).or(self.connections).unwrap_or(1);
         self.config_for(terminals, clock, cpus)
     }
 
-    /// What is run for one step of a ramp.
+    /// The configuration for one step of a ramp.
     pub fn config_for(&self, terminals: u32, clock: Clock, cpus: u32) -> Config {
         let connections = self.connections.unwrap_or(terminals).min(terminals);
         let (ramp, length) = self.lengths(terminals, clock);
@@ -200,7 +200,7 @@ impl Job {
     fn lengths(&self, terminals: u32, clock: Clock) -> (Length, Length) {
         let (ramp, length) = match clock {
             Clock::Wall => (Length::Time(Duration::from_secs(10)), Length::Time(Duration::from_secs(60))),
-            // Two of each terminal at least.
+            // At least two for each terminal.
             Clock::Exact | Clock::None => {
                 (Length::Transactions(500), Length::Transactions(u64::from(terminals).saturating_mul(2).max(2000)))
             }
@@ -208,7 +208,7 @@ impl Job {
         (self.ramp.unwrap_or(ramp), self.length.unwrap_or(length))
     }
 
-    /// Whether the server is not the run's own, and its processes are not to be seen.
+    /// Whether the server is not private, so that its processes are not visible.
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.engine, Engine::Url(_))
     }
@@ -236,7 +236,7 @@ fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
         return Ok(Engine::Postgres { version, transport, settings: draft.settings()? });
     }
     if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
-        // The text may hold a password, which is not repeated.
+        // The text may contain a password, so it is not repeated.
         return Err(Refusal::new(format!("`oltp.url` can be {A_URL}")).at(draft.get("url").place()));
     }
     Ok(Engine::Url(url.clone()))
@@ -249,7 +249,7 @@ fn pace(draft: &Draft, said: &UncheckedConfig) -> Result<Pace, Refusal> {
         Some(rate) if keying == 0.0 && think == 0.0 => Ok(Pace::Open { rate }),
         Some(_) => {
             let key = if think > 0.0 { "think" } else { "keying" };
-            Err(draft.get(key).cannot_be("`off` only with `oltp.rate`: arrivals of an open loop wait for nobody"))
+            Err(draft.get(key).cannot_be("`off` with `oltp.rate`: arrivals of an open loop do not wait for users"))
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Where a job comes from: a shipped one's name, a file, or a text that travels in a plan; and what is laid over it.
+//! The sources of a job: the name of a shipped one, a file, or a text embedded in a plan; and the values that override its keys.
 //!
-//! Invariant: the same options give the same values on the orchestrator and in a guest, where there are no files of the host.
+//! Invariant: the same options give the same values on the host and in a guest, which has no files of the host.
 
 use std::iter;
 
@@ -16,7 +16,7 @@ use bigiron_workload::library::{Library, Shipped, shipped, stem};
 /// The version of the language, the value of the key `oltp`.
 const VERSION: u64 = 1;
 
-/// The jobs that come with bigiron; the first is what every other takes from what it does not say itself.
+/// The jobs that come with bigiron; every other job takes missing values from the first.
 pub const LIBRARY: Library = Library {
     what: "job of oltp",
     file: "job file",
@@ -24,7 +24,7 @@ pub const LIBRARY: Library = Library {
     besides: "or a file",
 };
 
-/// What was said about a run, by anybody.
+/// All values given for a run, by job and options.
 pub struct Draft {
     pub name: String,
     said: Table,
@@ -36,7 +36,7 @@ fn parse(name: &str, text: &str) -> Result<Table, Refusal> {
     let table = document::parse(name, text, "a job")?;
     table.only(&[&["oltp", "name", "about", "claim", "postgres"], &keys::names(KEYS)[..]].concat())?;
     match table.get("oltp") {
-        None => return Err(Refusal::new("An oltp job begins with `oltp = 1`").at(Some(name.to_owned()))),
+        None => return Err(Refusal::new("An oltp job must begin with `oltp = 1`").at(Some(name.to_owned()))),
         Some(v) if v.integer::<u64>()? != VERSION => return Err(v.cannot_be(VERSION)),
         Some(_) => {}
     }
@@ -46,7 +46,7 @@ fn parse(name: &str, text: &str) -> Result<Table, Refusal> {
     Ok(table)
 }
 
-/// What the job is called in a plan: a file's text takes the place of its path, with its name in the first line unless it says one.
+/// The value of a job in a plan: a file's text replaces its path; its name is added in the first line unless the text gives one.
 ///
 /// # Errors
 /// If the file cannot be read, or is not a job.
@@ -61,14 +61,14 @@ pub fn embed(called: &str) -> Result<String, Refusal> {
     Ok(format!("name = {:?}\n{text}\n", stem(called)))
 }
 
-/// What a shipped job is for, in one line.
+/// The purpose of a shipped job, in one line.
 pub fn about(job: &Shipped) -> String {
     let job = parse(job.name, job.text).ok();
     job.and_then(|job| job.get("about")?.string().ok()).unwrap_or_default()
 }
 
 impl Draft {
-    /// The job that complete `options` name, with what they say beside.
+    /// The job named by the complete `options`, with their other values.
     ///
     /// # Errors
     /// If there is no such job, or its text is not a job.
@@ -84,7 +84,7 @@ impl Draft {
         let mut said = Table::empty("");
         for (key, value) in options.iter().filter(|(key, value)| *key != "job" && *value != AS_JOB) {
             let path: Vec<&str> = match key.strip_prefix(POSTGRES) {
-                // A setting's name may have a dot of its own.
+                // A setting's name may itself contain a dot.
                 Some(setting) => vec!["postgres", setting],
                 None => vec![key],
             };
@@ -93,21 +93,21 @@ impl Draft {
         Ok(Self { name, said, job, default: parse(default.name, default.text)? })
     }
 
-    /// What holds for `key`.
+    /// The effective value of `key`.
     pub fn get(&self, key: &str) -> &Value {
         let said = [&self.said, &self.job, &self.default].into_iter().find_map(|table| table.get(key));
         said.expect("the job `default` says everything")
     }
 
-    /// What the job claims about its run, if it does.
+    /// The job's claim about its run, if any.
     pub fn claim(&self) -> Option<&Value> {
         self.job.get("claim")
     }
 
-    /// The server's settings in the order in which they take effect: the job's, then those said beside it.
+    /// The server's settings in the order in which they take effect: the job's, then those of options.
     ///
     /// # Errors
-    /// If one is neither a string, a number nor a truth value, or has a line break.
+    /// If one is not a string, a number or a truth value, or has a line break.
     pub fn settings(&self) -> Result<Vec<(String, String)>, Refusal> {
         let mut settings: Vec<(String, String)> = Vec::new();
         for table in [&self.default, &self.job, &self.said] {

@@ -1,7 +1,7 @@
-//! The driver's ledger: what it was told was committed, to be compared with the database after a crash.
+//! The driver's ledger: the commits acknowledged to it, for comparison with the database after a crash.
 //!
-//! Invariant: an entry has left the driver before its transaction counts. Where it goes decides what it outlives: a file of this machine outlives
-//! the driver, a port of a virtual machine outlives that machine's kernel.
+//! Invariant: an entry has left the driver before its transaction counts. Its destination decides what it outlives: a file on
+//! this machine outlives the driver, a port of a virtual machine outlives that machine's kernel.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -13,13 +13,13 @@ use super::input::{Input, Request};
 use super::output::Output;
 use bigiron_workload::AckSink;
 
-/// Bytes of a record: its last four are the CRC-32C of the others.
+/// Bytes of a record: the last four are the CRC-32C of the rest.
 const RECORD: usize = 32;
 const MAGIC: [u8; 8] = *b"OLTPLG02";
-/// First byte of a district's mark; those of entries are below it.
+/// First byte of a district's mark; smaller values are entries.
 const MARK: u8 = 16;
 
-/// What has to be in the database, or may be.
+/// An effect that must be in the database, or may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
     NewOrder {
@@ -41,11 +41,11 @@ pub enum Fact {
         warehouse: u32,
         delivered: u32,
     },
-    /// The connection broke before there was an answer: committed or not.
+    /// The connection broke before a response: committed or not.
     Unknown,
 }
 
-/// One transaction that writes. Its date is unique in a run, and all its rows bear it.
+/// One write transaction. Its date is unique in a run, and all its rows have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub date: i64,
@@ -53,7 +53,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Of an answered request; nothing if it left no rows behind.
+    /// The entry for an answered request; `None` if it left no rows.
     pub fn answered(request: &Request, output: &Output) -> Option<Self> {
         let fact = match (&request.input, output) {
             (Input::NewOrder { warehouse, district, customer, lines }, Output::NewOrder { order, .. }) => {
@@ -84,7 +84,7 @@ impl Entry {
         Some(Self { date: request.date, fact })
     }
 
-    /// Of a request whose connection broke; nothing if it would have left no rows behind.
+    /// The entry for a request whose connection broke; `None` if it would have left no rows.
     pub fn unknown(request: &Request) -> Option<Self> {
         let writes = matches!(request.input, Input::NewOrder { .. } | Input::Payment { .. } | Input::Delivery { .. });
         (writes && !request.input.must_roll_back()).then_some(Self { date: request.date, fact: Fact::Unknown })
@@ -111,7 +111,7 @@ impl Entry {
         seal(record)
     }
 
-    /// Of a record that is whole.
+    /// Decodes a record, if it is whole.
     fn decode(record: &[u8; RECORD]) -> Option<Self> {
         let byte = |i: usize| u32::from(record[i]);
         let word = |i: usize| u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]);
@@ -146,9 +146,9 @@ fn seal(mut record: [u8; RECORD]) -> [u8; RECORD] {
     record
 }
 
-/// A ledger that is being written, by all driver threads.
+/// A ledger that is being written by all driver threads.
 pub struct Stream {
-    /// And why it could not take an entry, if it could not.
+    /// With the reason why it failed to accept an entry, if it did.
     sink: Mutex<(Box<dyn AckSink>, Option<Error>)>,
 }
 
@@ -159,10 +159,11 @@ impl std::fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// Begins with what was there before the run. `in_flight` is how many transactions may be without an answer at any time: the connections.
+    /// Begins with the state before the run. `in_flight` is the maximum number of outstanding transactions at any time: the
+    /// connections.
     ///
     /// # Errors
-    /// The sink takes nothing.
+    /// If the sink fails.
     pub fn begin(mut sink: Box<dyn AckSink>, in_flight: u32, marks: &Marks) -> Result<Self> {
         let mut bytes = Vec::with_capacity(RECORD * (1 + marks.next.len()));
         let mut head = [0; RECORD];
@@ -183,7 +184,8 @@ impl Stream {
         Ok(Self { sink: Mutex::new((sink, None)) })
     }
 
-    /// Appends; the entry has left the program when it returns. A sink that refuses one gets no more, and [`Stream::end`] says why.
+    /// Appends an entry; it has left the program when this returns. A sink that fails gets no more entries, and [`Stream::end`]
+    /// returns the reason.
     pub fn append(&self, entry: &Entry) {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         if sink.1.is_none() {
@@ -191,17 +193,17 @@ impl Stream {
         }
     }
 
-    /// Whether all of it was taken.
+    /// Checks that every entry was accepted.
     ///
     /// # Errors
-    /// The first entry's that was not.
+    /// That of the first entry that was not.
     pub fn end(&self) -> Result<()> {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
-        sink.1.take().map_or(Ok(()), |e| Err(e.context("The ledger of what was acknowledged has gaps")))
+        sink.1.take().map_or(Ok(()), |e| Err(e.context("The ledger of acknowledgements has gaps")))
     }
 }
 
-/// What the driver had written down when it ended or was killed.
+/// The driver's records when it ended or was killed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub in_flight: u32,
@@ -209,11 +211,11 @@ pub struct Account {
 }
 
 impl Account {
-    /// Reads a ledger: the account, and what was there before it. Several runs one after the other are one account. A last record that was cut
-    /// short is none: what it says did not count yet.
+    /// Reads a ledger: the account, and the state before it. Several consecutive runs are one account. A truncated last record is
+    /// ignored: its transaction did not count yet.
     ///
     /// # Errors
-    /// The file is not a ledger, or is damaged.
+    /// If the file is not a ledger, or is damaged.
     pub fn read(path: &Path) -> Result<(Self, Marks)> {
         let bytes = std::fs::read(path).with_context(|| format!("Cannot read the ledger {}", path.display()))?;
         Self::parse(&bytes).with_context(|| format!("The ledger {}", path.display()))
@@ -237,18 +239,18 @@ impl Account {
                         (marks.latest, marks.payments) = (long(12).cast_signed(), long(20));
                     }
                 }
-                _ if runs == 0 => bail!("It does not begin as one of oltp"),
+                _ if runs == 0 => bail!("It does not begin like a ledger of oltp"),
                 _ if record[0] == MARK => {
                     if runs == 1 {
                         marks.next.push((word(4), word(8), word(12)));
                     }
                 }
                 Some(entry) => account.entries.push(entry),
-                None => bail!("Record {index} is of no kind that is known"),
+                None => bail!("Record {index} is of an unknown kind"),
             }
         }
         if runs == 0 {
-            bail!("It does not begin as one of oltp");
+            bail!("It does not begin like a ledger of oltp");
         }
         Ok((account, marks))
     }
@@ -259,7 +261,7 @@ impl Account {
     }
 }
 
-/// Entries that are whole in this many bytes of a ledger that one run writes, with the marks of this many districts.
+/// Number of whole entries in this many bytes of a ledger of one run, with the marks of this many districts.
 pub fn entries_in(bytes: u64, districts: u64) -> u64 {
     (bytes / RECORD as u64).saturating_sub(1 + districts)
 }

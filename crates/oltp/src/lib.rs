@@ -1,8 +1,8 @@
-//! oltp: TPC-C-like transactions on a real PostgreSQL, on any server that speaks its protocol, or on the embedded SQLite.
+//! oltp: TPC-C-like transactions on a real PostgreSQL, on any server with its protocol, or on the embedded SQLite.
 //!
-//! Invariant: the same seed asks for the same transactions in every wire mode and on every engine, and leaves the same rows behind.
+//! Invariant: the same seed gives the same transactions in every wire mode and on every engine, and leaves the same rows.
 //!
-//! Derived from TPC-C, and no TPC benchmark: there are no tpmC here, only new-orders per minute (NOTPM, as DBT-2 counts them).
+//! Derived from TPC-C, but not a TPC benchmark: it reports no tpmC, but new-orders per minute (NOTPM, as DBT-2 counts them).
 
 pub mod abilities;
 pub mod check;

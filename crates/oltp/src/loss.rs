@@ -1,6 +1,6 @@
-//! The loss of a server in the middle of a run: what it had acknowledged until then, and whether that is there after its recovery.
+//! The loss of a server during a run: the commits that it had acknowledged, and whether they are there after its recovery.
 //!
-//! Invariant: a commit that a client was told of and that is gone is lost data, whatever became of the server.
+//! Invariant: an acknowledged commit that is missing is lost data, whatever happened to the server.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -15,14 +15,14 @@ use super::trial_database::TrialDatabase;
 use bigiron_service::error::ServerError;
 use bigiron_workload::WrongData;
 
-/// Entries that are kept at most, of 40 bytes each. A run that has more is not compared with its ledger.
+/// Maximum number of entries kept, of 40 bytes each. A run with more is not compared with its ledger.
 const MOST: usize = 4 << 20;
 
-/// Why a server is lost whose disk takes nothing more.
+/// Why a server with a full disk is lost.
 pub const FULL: &str = "its disk is full";
 
-/// What the driver was told was committed. It is in memory: the driver outlives its server, and no file of it disturbs what is measured. On a
-/// machine that is going to lose its power the same leaves it as a stream.
+/// The commits acknowledged to the driver. It is in memory: the driver outlives its server, and no file disturbs the measurement.
+/// On a machine that will lose its power the same data leave it as a stream.
 #[derive(Debug, Default)]
 pub struct AckLedger {
     entries: Vec<Entry>,
@@ -35,7 +35,7 @@ impl AckLedger {
         Self { stream, ..Self::default() }
     }
 
-    /// Takes in a run's pages, and what it left in doubt.
+    /// Adds a run's pages, and its requests in doubt.
     pub fn enter(&mut self, pages: LedgerPages, driven: &DriveResult) {
         for page in pages.of_threads {
             let page = page.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -46,11 +46,11 @@ impl AckLedger {
     }
 }
 
-/// A ledger while it is written: a page for each driver thread.
+/// A ledger in progress: a page for each driver thread.
 pub struct LedgerPages {
-    /// Nobody but its thread takes a page's lock while the run is on.
+    /// Only its own thread takes a page's lock during the run.
     of_threads: Vec<Mutex<Vec<Entry>>>,
-    /// Entries that a thread may make.
+    /// Maximum number of entries of a thread.
     each: usize,
 }
 
@@ -69,14 +69,14 @@ impl LedgerPages {
         Self { of_threads, each: most / threads as usize }
     }
 
-    /// What writes the page of a thread.
+    /// The writer of a thread's page.
     pub fn ledger<'a>(&'a self, thread: u32, stream: Option<&'a Stream>) -> LedgerWriter<'a> {
         Box::new(move |request, output| {
             if let (Some(stream), Some(entry)) = (stream, Entry::answered(request, output)) {
                 stream.append(&entry);
             }
             let mut page = self.of_threads[thread as usize].lock().unwrap_or_else(PoisonError::into_inner);
-            // One more than there is room for says that there are more.
+            // One entry beyond the limit shows that there are more.
             if page.len() <= self.each {
                 page.extend(Entry::answered(request, output));
             }
@@ -84,13 +84,13 @@ impl LedgerPages {
     }
 }
 
-/// A server that was lost, as the error of the run that lost it.
+/// A lost server, as the error of the run that lost it.
 #[derive(Debug)]
 pub struct Loss {
     pub why: String,
-    /// Requests of which it is not known whether they were committed.
+    /// Number of requests whose commit is in doubt.
     pub in_doubt: usize,
-    /// What was there before the run.
+    /// The state before the run.
     pub marks: Marks,
     pub acks: AckLedger,
 }
@@ -105,9 +105,9 @@ impl fmt::Display for Loss {
 impl std::error::Error for Loss {}
 
 impl Loss {
-    /// Has the server recover, and looks whether the data are right: the run's error, a [`WrongData`] if they are not.
+    /// Recovers the server and checks the data: returns the run's error, a [`WrongData`] if they are wrong.
     pub fn judge(mut self, trial_database: &mut TrialDatabase) -> Error {
-        // A connection knows that it is gone; the server may know why.
+        // The connection only knows that it broke; the server may know why.
         if let Some(ServerError::Space { .. }) = trial_database.complaint()
             && !self.why.contains(FULL)
         {
@@ -116,12 +116,12 @@ impl Loss {
         match trial_database.recover() {
             Ok(false) => {
                 return anyhow!(
-                    "{self}; the data were not checked, since bigiron did not start this server: when it is back, `bigiron oltp prove` holds them against what \
+                    "{self}; the data were not checked, because bigiron did not start this server: when it is back, `bigiron oltp prove` compares them with what \
                      `oltp.acks` has received"
                 );
             }
             Ok(true) => {}
-            // What it says itself about its data, other than that there is no room for its recovery.
+            // The server's own statement about its data, other than a lack of space for its recovery.
             Err(ServerError::Failed(said)) => return WrongData(format!("{self}; it does not recover: {said}")).into(),
             Err(other) => return anyhow!("{self}; it could not be started again: {other}"),
         }
@@ -134,7 +134,7 @@ impl Loss {
         }
     }
 
-    /// What of the acknowledged transactions was proved, and what is wrong.
+    /// The number of acknowledged transactions found, and the errors.
     fn findings(&self, trial_database: &TrialDatabase) -> Result<(String, Vec<String>)> {
         let mut database = trial_database.database()?;
         let failures = |report: &CheckReport| report.failures().map(ToString::to_string).collect::<Vec<_>>();
@@ -142,11 +142,11 @@ impl Loss {
         if self.acks.is_full {
             return Ok(("the client's ledger was too small for that many transactions; ".to_owned(), findings));
         }
-        // The driver lives, and has entered itself what it does not know.
+        // The driver survived, and has recorded the requests in doubt itself.
         let account = Account { in_flight: 0, entries: self.acks.entries.clone() };
         findings.extend(failures(&check::prove(&mut *database, &self.marks, &account)?));
         let told = account.entries.len();
-        Ok((format!("all that clients were told of is there ({told} transactions that write), and "), findings))
+        Ok((format!("all acknowledged transactions are there ({told} that write), and "), findings))
     }
 }
 

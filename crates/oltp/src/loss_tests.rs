@@ -1,4 +1,4 @@
-//! Servers and drivers that are killed in the middle of their work. What a kill does not test is syncing: the kernel lives on.
+//! Servers and drivers that are killed while they work. A kill does not test syncing, because the kernel survives.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ use bigiron_model::clock::Clock;
 use bigiron_workload::Context;
 use bigiron_workload::testing;
 
-/// So long may it take until a run has done what a test waits for.
+/// Time limit until a run has reached the state that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn passed(report: &CheckReport) {
     assert!(report.passed(), "{:?}", report.failures().map(ToString::to_string).collect::<Vec<_>>());
 }
 
-/// A trial on a server of its own that dies after this many new orders, by `die`.
+/// A trial on its own server, which is killed by `die` after this many new orders.
 fn lose(
     trial_database: &TrialDatabase,
     cx: &TrialContext<'_>,
@@ -94,7 +94,7 @@ fn kill_session(trial_database: &TrialDatabase) {
     kill(sessions(trial_database)[0]);
 }
 
-/// Takes a payment back so well that every consistency condition still holds.
+/// Undoes a payment so completely that every consistency condition still holds.
 fn forget(payment: &Entry, database: &mut dyn Database) {
     let Entry { date, fact } = payment;
     let Fact::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount } = fact else {
@@ -118,7 +118,8 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
     let job = fixture::job(&[("warehouses", "1"), ("connections", "6")]);
     let mut trial_database = TrialDatabase::open(&cx, &job, &job.config(Clock::Exact, 2)).unwrap();
     let mut moments = Rng::new(20_251, 0);
-    // All processes at once, as a crash of the machine; the postmaster alone; one session, after which the server restarts its others by itself.
+    // All processes at once, like a crash of the machine; only the postmaster; one session, after which the server restarts the
+    // others by itself.
     let ways: [fn(&TrialDatabase); 3] = [kill_all, kill_postmaster, kill_session];
     let mut last = None;
     for (seed, (mode, die)) in (7..).zip(["procedures", "pipelined", "round-trips"].into_iter().zip(ways)) {
@@ -144,7 +145,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
         let told = loss.judge(&mut trial_database);
         assert!(!told.is::<WrongData>(), "{mode}: {told}");
         let text = told.to_string();
-        assert!(text.contains("is there (") && text.ends_with("every consistency condition holds"), "{mode}: {text}");
+        assert!(text.contains("are there (") && text.ends_with("every consistency condition holds"), "{mode}: {text}");
     }
     let loss = last.unwrap();
     assert!(trial_database.recover().unwrap());
@@ -152,7 +153,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
     let mut database = trial_database.database().unwrap();
     passed(&prove(&mut *database, &loss.marks, &account).unwrap());
     passed(&conditions(&mut *database, false).unwrap());
-    // The negative control, which the conditions alone do not see.
+    // The negative control, which the conditions alone do not detect.
     let of_money = |e: &&Entry| matches!(e.fact, Fact::Payment { .. });
     forget(account.entries.iter().rfind(of_money).unwrap(), &mut *database);
     passed(&conditions(&mut *database, false).unwrap());
@@ -167,7 +168,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
     trial_database.close().unwrap();
 }
 
-/// The process that is killed: a driver on SQLite, with a ledger in a file.
+/// The process to kill: a driver on SQLite, with a ledger in a file.
 #[test]
 #[ignore = "started by the test below"]
 fn child() {
@@ -201,7 +202,7 @@ fn ledger_file(path: &Path, round: u64) -> PathBuf {
     path.with_file_name(format!("ledger-{round}"))
 }
 
-/// Killed when it is forgotten, too.
+/// A child that is also killed when dropped.
 struct Killed(Child);
 
 impl Drop for Killed {

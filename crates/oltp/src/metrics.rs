@@ -1,6 +1,7 @@
-//! The metrics of a job: declared from what was asked for, delivered from what its run has found.
+//! The metrics of a job: declared from the job, measured by its run.
 //!
-//! Invariant: what a job declares its run delivers, finite and above 0, or the run is an error that says why.
+//! Invariant: every metric that a job declares is measured by its run, finite and above 0, or the run is an error that gives the
+//! reason.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
                 Unit::TransactionsPerMinute,
                 Better::Higher,
                 Sort::Throughput,
-                "New-orders that ended in the window for each minute of it, rolled-back ones included",
+                "New-orders completed per minute of the window, including rolled-back ones",
             ));
         }
         defs.push(def(
@@ -48,12 +49,12 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
             Unit::TransactionsPerSecond,
             Better::Higher,
             Sort::Throughput,
-            "Transactions of all kinds that ended in the window for each second of it",
+            "Transactions of all kinds completed per second of the window",
         ));
         for kind in kinds(job) {
             for (name, _, sort, words) in PERCENTILES {
                 let summary = format!(
-                    "Time of a {} from its intended start to its answer, waiting for a connection and retries included, {words}",
+                    "Time of a {} from its intended start to its response, including the wait for a connection and retries, {words}",
                     kind.name()
                 );
                 defs.push(def(&format!("{}-{name}", kind.name()), Unit::Ns, Better::Lower, sort, &summary));
@@ -69,7 +70,7 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
             "Users of the largest step of the ramp whose 90th percentiles all stay within their limits",
         ));
     }
-    // Without new-orders all transactions carry the verdict.
+    // Without new-orders the throughput of all transactions carries the verdict.
     defs[0].primary = true;
     defs
 }
@@ -86,20 +87,20 @@ fn cpu_metrics(job: &Job) -> Vec<MetricDef> {
             cpu("driver-cpu", "CPU time of the driver's threads per transaction, user and system"),
             cpu("server-cpu", "CPU time of all processes of the server per transaction, user and system"),
         ],
-        // Of a server elsewhere only the driver is to be seen.
+        // For a remote server only the driver is visible.
         Engine::Url(_) => vec![cpu("driver-cpu", "CPU time of the driver's threads per transaction, user and system")],
         // The engine works in the driver's threads.
         Engine::Sqlite { .. } => vec![cpu(
             "cpu-per-transaction",
-            "CPU time of the threads that drive and are the engine, and of kernel threads, per transaction",
+            "CPU time of the threads that run driver and engine, and of kernel threads, per transaction",
         )],
     }
 }
 
-/// The values of what [`of`] declares for a single run.
+/// The values of the metrics that [`of`] declares for a single run.
 ///
 /// # Errors
-/// If something was not measured: a kind of which nothing ended in the window, a server whose processes cannot be seen.
+/// If something was not measured: no transaction of a kind ended in the window, or the server's processes are not visible.
 pub fn values(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<BTreeMap<String, f64>> {
     let transactions = driven.transactions();
     ensure!(transactions > 0 && driven.window_ns > 0, "No transaction ended in the window; `oltp.length` is too small");

@@ -1,6 +1,6 @@
 //! The levers `oltp.NAME`, and the server settings `oltp.postgres.NAME`.
 //!
-//! Invariant: an option that nobody sets is what the job says, and a job that does not say it either takes it from the job `default`.
+//! Invariant: an option that is not set has the job's value, and a key missing from the job has the value of the job `default`.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys::form::{Form, count, one_of, or, text, word, words_of};
 use bigiron_workload::keys::{Key, key};
 
-/// What an option is when the job decides.
+/// The value of an option that leaves the choice to the job.
 pub const AS_JOB: &str = "job";
 
 /// The prefix of a server setting's name.
 pub const POSTGRES: &str = "postgres.";
 
-/// What a job says, before it is known whether it goes together.
+/// A job's values, before their combination is checked.
 #[derive(Clone, Debug, Default)]
 pub struct UncheckedConfig {
     pub sqlite: bool,
@@ -51,7 +51,7 @@ pub struct UncheckedConfig {
 
 pub const A_URL: &str = "`postgresql://USER[:PASSWORD]@HOST[:PORT]/DATABASE`, or `none`";
 
-/// It may hold a password, which no refusal may repeat.
+/// It may contain a password, which no error may repeat.
 fn url() -> Form<String> {
     text(A_URL, |url| Some(url.to_owned()))
 }
@@ -68,19 +68,19 @@ words_of!(Mode: "procedures" => Procedures, "pipelined" => Pipelined, "round-tri
 words_of!(Transport: "unix" => Unix, "tcp" => Tcp);
 words_of!(SqliteJournal: "wal" => Wal, "rollback" => Rollback);
 
-/// The keys of a job. Their defaults are the job `default`.
+/// The keys of a job. Their defaults come from the job `default`.
 pub const KEYS: &[Key<UncheckedConfig>] = &[
     key!(UncheckedConfig, "engine": sqlite, one_of(&[("postgres", false), ("sqlite", true)]),
-        "A PostgreSQL of the run's own, or SQLite inside the driver"),
+        "A private PostgreSQL, or SQLite inside the driver"),
     key!(UncheckedConfig, "version": version, count(9..=99), "PostgreSQL's major version, e.g. 15"),
     key!(UncheckedConfig, "url": url, url(),
-        "A server that runs already, `postgresql://USER@HOST/DATABASE`, in the place of an own one; or `none`"),
-    key!(UncheckedConfig, "transport": transport, word::<Transport>(), "How the driver reaches a server of the run's own"),
+        "An existing server, `postgresql://USER@HOST/DATABASE`, instead of a private one; or `none`"),
+    key!(UncheckedConfig, "transport": transport, word::<Transport>(), "How the driver connects to a private server"),
     key!(UncheckedConfig, "journal": journal, word::<SqliteJournal>(), "SQLite's journal; both synchronise fully"),
     key!(UncheckedConfig, "mode": mode, word::<Mode>(),
-        "How a transaction travels: one call, all statements with one Sync, or one round trip for each statement"),
+        "How a transaction is sent: one call, all statements with one Sync, or one round trip for each statement"),
     key!(UncheckedConfig, "acks": acks, acks(),
-        "Where each acknowledged commit is told of at once: a file on another machine or device, `tcp:HOST:PORT`, or `none`"),
+        "Where each acknowledged commit is reported at once: a file on another machine or device, `tcp:HOST:PORT`, or `none`"),
     key!(UncheckedConfig, "warehouses": warehouses, count(1..=100_000), "Warehouses loaded, about 100 MB each"),
     Key {
         read: |value, said: &mut UncheckedConfig| {
@@ -92,27 +92,27 @@ pub const KEYS: &[Key<UncheckedConfig>] = &[
         ..key!(UncheckedConfig, "touched": touched, text(values::A_PART, values::part), "Warehouses used: `all`, or `A..B`, the first and the last")
     },
     key!(UncheckedConfig, "part": part, text(values::A_PART, values::part),
-        "`K/N`: process number K of N that share a run on the server of `oltp.url`, each with connections and terminals of its own"),
+        "`K/N`: process number K of N that share a run on the server of `oltp.url`, each with its own connections and terminals"),
     key!(UncheckedConfig, "connections": connections, or("terminals", count(1..=10_000)),
         "Connections to the server, or `terminals`: one for each"),
     key!(UncheckedConfig, "terminals": terminals, or("auto", count(1..=1_000_000)),
         "Users; `auto`: one for each connection"),
     key!(UncheckedConfig, "users": users, text(values::SOME_USERS, values::users),
-        "A ramp of users in the place of one run: `A..B:STEP`, a list `100,200,500`, or `none`"),
+        "A ramp of users instead of one run: `A..B:STEP`, a list `100,200,500`, or `none`"),
     key!(UncheckedConfig, "drivers": drivers, or("auto", count(1..=1024)),
         "Driver threads; `auto`: one for every two CPUs"),
     key!(UncheckedConfig, "mix": mix, text(values::A_MIX, values::mix),
-        "Percentages NEW-ORDER/PAYMENT/ORDER-STATUS/DELIVERY/STOCK-LEVEL, 100 together; of four, new-orders are what is left"),
+        "Percentages NEW-ORDER/PAYMENT/ORDER-STATUS/DELIVERY/STOCK-LEVEL, 100 in total; with four, new-orders are the rest"),
     key!(UncheckedConfig, "keying": keying, text(values::A_FACTOR, values::factor),
         "Keying times: `off`, `spec` (18, 3, 2, 2, 2 s), or a factor of these"),
     key!(UncheckedConfig, "think": think, text(values::A_FACTOR, values::factor),
         "Think times: `off`, `spec` (means of 12, 12, 10, 5, 5 s), or a factor of these"),
     key!(UncheckedConfig, "rate": rate, text(values::A_RATE, values::rate),
-        "Open loop: transactions per second that arrive over all terminals, or `off`"),
+        "Open loop: arriving transactions per second over all terminals, or `off`"),
     key!(UncheckedConfig, "ramp": ramp, text(values::A_LENGTH, values::length),
         "Warm-up, not measured: `500` transactions, `10s`, or `auto`"),
     key!(UncheckedConfig, "length": length, text(values::A_LENGTH, values::length),
-        "What is measured: `2000` transactions, `30s`, or `auto`: by time on the wall clock, else by transactions"),
+        "The measured part: `2000` transactions, `30s`, or `auto`: by time on the wall clock, else by transactions"),
     key!(UncheckedConfig, "limits": limits, text(values::SOME_LIMITS, values::limits),
         "Response limits of the 90th percentile, `5/5/5/5/20` seconds in the mix's order"),
 ];
@@ -121,7 +121,7 @@ const JOB: OptionDef = OptionDef {
     name: "job",
     default: "default",
     allowed: &[],
-    summary: "What is done: `default`, `cached`, `uncached`, `oast`, or a job file; every other option changes a part of it",
+    summary: "The work to do: `default`, `cached`, `uncached`, `oast`, or a job file; every other option changes a part of it",
 };
 
 /// The options, as levers `oltp.NAME`: the job, and each key of one.
@@ -130,13 +130,13 @@ pub static OPTIONS: LazyLock<Vec<OptionDef>> = LazyLock::new(|| {
     [JOB].into_iter().chain(keys).collect()
 });
 
-/// Whether `name` is an option besides [`static@OPTIONS`]: a setting of the server. The error says what would be right.
+/// Whether `name` is a setting of the server rather than one of [`static@OPTIONS`]. The error says what would be right.
 pub fn check_dotted(name: &str) -> Result<(), String> {
     if let Some(setting) = name.strip_prefix(POSTGRES) {
         return settings::check_name(setting);
     }
     let names = || OPTIONS.iter().map(|o| o.name);
-    // `shared_buffers` for `postgres.shared_buffers`.
+    // `shared_buffers` instead of `postgres.shared_buffers`.
     if settings::is_known(name) {
         return Err(format!("did you mean `oltp.{POSTGRES}{name}`?"));
     }

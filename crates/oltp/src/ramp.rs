@@ -1,7 +1,7 @@
-//! A ramp of users, as OAST's: how many does the machine hold?
+//! A ramp of users, as in OAST: how many users does the machine sustain?
 //!
-//! Invariant: a step is held if it was run to its end and all its response times stay within their limits; the ramp ends with the first that is
-//! not, and what its end did to the data is looked at.
+//! Invariant: a step is held if it completed and all its response times stayed within their limits; the ramp ends with the first
+//! step that is not held, and its effect on the data is checked.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -26,29 +26,30 @@ use bigiron_probe::counters::span;
 use bigiron_workload::limits;
 use bigiron_workload::{Progress, WorkloadResult, WrongData};
 
-/// Dates of a step, in microseconds: more than it can have transactions, in however many parts.
+/// Dates of a step, in microseconds: more than the number of its transactions can be, in any number of parts.
 const STEP_DATES: i64 = 100_000_000_000_000;
-/// So long may the sessions of a step take to end before those of the next are asked for.
+/// How long the sessions of a step may take to end before the next step starts.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often it is looked whether they have.
+/// Interval of the check whether they have.
 const POLL: Duration = Duration::from_millis(200);
 
-/// What came of the steps.
+/// The results of the steps.
 #[derive(Default)]
 struct Steps {
     facts: Facts,
-    /// Users of the last step that was held, and what its run was like.
+    /// Users of the last step that was held, and the facts of its run.
     held: Option<(u32, Facts)>,
-    /// New orders of all steps that the client knows to be committed.
+    /// New orders of all steps that are committed according to the client.
     committed: u64,
-    /// If the server did not outlive them.
+    /// If the server was lost.
     loss: Option<Loss>,
 }
 
-/// Runs the steps one after the other, on the same data. A server that is lost on the way ends the ramp there; it is started again and its data
-/// are checked.
+/// Runs the steps one after the other, on the same data. A lost server ends the ramp; it is started again and its data are
+/// checked.
 ///
 /// # Errors
+/// If not even the first step is held; if the data are wrong afterwards, or cannot be checked.
 /// If not even the first step is held; if the data are not right afterwards, or cannot be checked.
 pub fn run(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     trial::told(cx, of_steps(job, trial_database, cx))
@@ -61,7 +62,7 @@ fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>
     let acks = opening.ack_ledger(job, &config, cx)?;
     opening.meet(cx)?;
     let mut steps = steps(job, &trial_database.target(), cx, &opening.marks, acks)?;
-    // Steps of several numbers of users explain no one metric.
+    // Steps with several numbers of users do not explain a single metric.
     span::cut();
     let windows = vec![Window { metrics: Vec::new(), operations: 0, ns: 0 }];
     match steps.loss.take() {
@@ -78,7 +79,7 @@ fn of_steps(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>
     }
     let Some((users, of_run)) = steps.held else {
         let step = steps.facts.values().next().map_or("no transaction ended", String::as_str);
-        return Err(anyhow!("Not even {} users are held: {step}; begin `oltp.users` with fewer", job.users[0]));
+        return Err(anyhow!("Not even {} users are held: {step}; start `oltp.users` with fewer", job.users[0]));
     };
     let mut facts = of_run;
     facts.extend(steps.facts);
@@ -111,9 +112,9 @@ fn steps(
         let progress = Progress { step: &called, done: step, of };
         let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut acks) {
             Ok(found) => found,
-            // More connections than the server takes, or than this machine has processes or memory for: that is where it breaks.
+            // More connections than the server accepts, or than this machine has processes or memory for: the breaking point.
             Err(e) => {
-                // A session that is cut off is a server on its way down, though it may still answer for a moment.
+                // A lost session means that the server is going down, although it may still respond for a moment.
                 let lives = !is_cut_off(&e) && is_up(target);
                 if !is_of_connections(&e) || (lives && steps.held.is_none()) {
                     return Err(e);
@@ -142,12 +143,12 @@ fn steps(
     Ok(steps)
 }
 
-/// Whether the driver could not have its connections, whatever the server had against it.
+/// Whether the driver could not get its connections, for whatever reason of the server.
 fn is_of_connections(e: &Error) -> bool {
     e.downcast_ref::<PgError>().is_some()
 }
 
-/// Whether a connection that was there is gone.
+/// Whether an established connection was lost.
 fn is_cut_off(e: &Error) -> bool {
     matches!(e.downcast_ref(), Some(PgError::Closed(_)))
 }
@@ -156,18 +157,18 @@ fn is_up(target: &DriveTarget<'_>) -> bool {
     trial::database(target).is_ok()
 }
 
-/// Who took the server, if the kernel says that it has killed somebody since.
+/// Names the OOM killer if the kernel has killed processes since.
 fn by_whom(before: Option<u64>, after: Option<u64>) -> String {
     match (before, after) {
         (Some(before), Some(after)) if after > before => {
             let n = after - before;
-            format!("the kernel's OOM killer took {n} process{}; ", if n == 1 { "" } else { "es" })
+            format!("the kernel's OOM killer killed {n} process{}; ", if n == 1 { "" } else { "es" })
         }
         _ => String::new(),
     }
 }
 
-/// Sessions of clients that the server has.
+/// Number of client sessions of the server.
 fn sessions(target: &DriveTarget<'_>) -> Option<i64> {
     if matches!(target, DriveTarget::Sqlite { .. }) {
         return None;
@@ -176,34 +177,35 @@ fn sessions(target: &DriveTarget<'_>) -> Option<i64> {
     trial::number(&mut *trial::database(target).ok()?, count).ok()
 }
 
-/// Waits until no more sessions are there than before the ramp: those of the last step would take the place, and the memory, of the next one's.
+/// Waits until no more sessions exist than before the ramp: those of the last step would use connections and memory of the next
+/// one.
 fn await_sessions(target: &DriveTarget<'_>, before: Option<i64>) {
     let Some(before) = before else { return };
     let end = Instant::now() + PATIENCE;
-    // A server that is not PostgreSQL has nothing to say.
+    // A server other than PostgreSQL does not report its sessions.
     while Instant::now() < end && sessions(target).is_some_and(|now| now > before) {
         std::thread::sleep(POLL);
     }
 }
 
-/// A step as the facts of a record have it; bytes.
+/// A step in the facts of a record; sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     pub users: u32,
     pub result: String,
-    /// What the machine has less of than before the ramp.
+    /// The decrease of the machine's available memory since before the ramp.
     pub memory: Option<u64>,
     pub page_tables: Option<u64>,
-    /// Of one session: private memory and page tables.
+    /// Private memory and page tables of one session.
     pub session: Option<u64>,
 }
 
-/// Whether a fact is one of [`steps_of`], other than a detail.
+/// Whether a fact belongs to [`steps_of`], other than a detail.
 pub fn is_of_step(name: &str) -> bool {
     name.starts_with(PREFIX) && !name.ends_with(DETAIL)
 }
 
-/// The steps that facts tell of, fewest users first.
+/// The steps recorded in the facts, fewest users first.
 pub fn steps_of(facts: &Facts) -> Vec<Step> {
     let users = |name: &String| name.strip_prefix(PREFIX)?.parse().ok();
     let step = |(name, result): (&String, &String)| {
@@ -219,7 +221,7 @@ pub fn steps_of(facts: &Facts) -> Vec<Step> {
     facts.iter().filter_map(step).collect()
 }
 
-/// How the facts of a step are called: the users with leading zeros, so that names sort as numbers do.
+/// Prefix of the names of step facts, which contain the users with leading zeros, so that names sort like numbers.
 const PREFIX: &str = "users.";
 const DETAIL: &str = ".detail";
 const MEMORY: &str = "memory";
@@ -239,7 +241,7 @@ fn verdict(driven: &DriveResult, beyond: &[TransactionKind]) -> String {
     }
 }
 
-/// A step: in a line, in figures, and in detail.
+/// The facts of a step: a line, figures, and details.
 fn of_step(
     name: &str,
     verdict: &str,
@@ -274,7 +276,7 @@ fn of_step(
     detail.push(format!("{} connections", config.connections));
     facts.insert(format!("{name}{DETAIL}"), detail.join("; "));
     let now = &seen.footprint;
-    // Of a server elsewhere nothing is to be seen from here.
+    // A remote server is not visible from here.
     let used = before.available.zip(now.available).map(|(before, now)| before.saturating_sub(now));
     let used = used.filter(|_| !job.is_elsewhere());
     for (what, bytes) in [

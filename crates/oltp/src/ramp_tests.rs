@@ -15,7 +15,7 @@ fn trial_database(job: &Job, dir: &Path) -> TrialDatabase {
     TrialDatabase::open(&cx, job, &job.config(Clock::Exact, 2)).unwrap()
 }
 
-/// A ramp without think time, whose limits nothing breaks.
+/// A ramp without think time, whose limits are never exceeded.
 fn job(users: &str, more: &[(&str, &str)]) -> Job {
     let settings = [
         ("job", "oast"),
@@ -54,13 +54,13 @@ fn each_step_tells_what_its_users_cost_and_one_without_room_ends_the_ramp() {
     let fact = |name: &str| outcome.facts[name].as_str();
     assert!(fact("users.0000016").starts_with("held; ") && fact("users.0000016").contains("worst p90 "));
     assert!(
-        fact("users.0000060").contains("Cannot have 60 connections")
+        fact("users.0000060").contains("Cannot establish 60 connections")
             && fact("users.0000060").contains("too many clients")
     );
     for users in ["0000008", "0000016"] {
         let bytes = |what: &str| fact(&format!("users.{users}.{what}-bytes")).parse::<u64>().unwrap();
         assert!(bytes("page-table") > 0);
-        // A session that has made a plan has more than what it starts with, and less than all of the server has.
+        // A session that has planned statements has more than at its start, and less than the whole server.
         assert!((1 << 20..256 << 20).contains(&bytes("session")), "{}", bytes("session"));
         assert!(bytes("memory") < 64 << 30);
     }
@@ -78,7 +78,7 @@ fn each_step_tells_what_its_users_cost_and_one_without_room_ends_the_ramp() {
 #[test]
 fn a_server_that_is_killed_ends_the_ramp_with_the_step_before_and_its_data_are_checked() {
     let dir = tempfile::tempdir().unwrap();
-    // More steps than the one who kills lets it have.
+    // More steps than the killer allows.
     let job = job("6..600:6", &[]);
     let mut trial_database = trial_database(&job, dir.path());
     let postmaster = trial_database.postmaster().unwrap() as i32;
@@ -89,7 +89,7 @@ fn a_server_that_is_killed_ends_the_ramp_with_the_step_before_and_its_data_are_c
         scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
                 let sessions = crate::counters::children(postmaster);
-                // One of many, while a later step is on: two are in the ledger by then.
+                // One of many, during a later step: the ledger then has two.
                 if third.load(Ordering::Acquire) && sessions.len() > 18 {
                     let _ = kill_process(Pid::from_raw(sessions[sessions.len() - 1]).unwrap(), Signal::KILL);
                     return;
@@ -107,7 +107,7 @@ fn a_server_that_is_killed_ends_the_ramp_with_the_step_before_and_its_data_are_c
     assert!(outcome.facts[&format!("users.{:07}", held + 6)].starts_with("not held: "), "{:?}", outcome.facts);
     assert!(!outcome.facts.contains_key(&format!("users.{:07}", held + 12)));
     let said = &outcome.facts["lost-server"];
-    assert!(said.contains("all that clients were told of is there") && said.contains("condition holds"), "{said}");
+    assert!(said.contains("all acknowledged transactions are there") && said.contains("condition holds"), "{said}");
     trial::verify(&trial_database.target(), &cx).unwrap();
     trial_database.close().unwrap();
 }
@@ -119,12 +119,12 @@ fn a_first_step_that_is_not_held_is_no_result() {
     let mut trial_database = trial_database(&job, dir.path());
     let error = run(&job, &mut trial_database, &context(dir.path(), &|_| ())).unwrap_err().to_string();
     assert!(error.contains("Not even 4 users are held: not held, new-order too slow"), "{error}");
-    assert!(error.contains("begin `oltp.users` with fewer"), "{error}");
+    assert!(error.contains("start `oltp.users` with fewer"), "{error}");
 }
 
 #[test]
 fn who_killed_is_said_only_if_somebody_was_killed() {
     assert_eq!(by_whom(Some(3), Some(3)), "");
     assert_eq!(by_whom(None, Some(3)), "");
-    assert_eq!(by_whom(Some(3), Some(4)), "the kernel's OOM killer took 1 process; ");
+    assert_eq!(by_whom(Some(3), Some(4)), "the kernel's OOM killer killed 1 process; ");
 }

@@ -1,7 +1,7 @@
 //! Random draws of oltp: the generator, TPC-C's strings, last names and NURand (clauses 2.1.6, 4.3.2).
 //!
-//! Invariant: a draw depends on the seed, the stream and the draws of the same stream before it, on nothing else: streams are started in any
-//! order, by any thread, and none draws for another.
+//! Invariant: a draw depends only on the seed, the stream and the earlier draws of the same stream: streams may be started in any
+//! order, by any thread, and are independent.
 
 use rand_chacha::ChaCha8Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -10,14 +10,14 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 /// The seed of every loaded database: all trials of all studies start from the same rows, so that one image serves them all.
 pub const LOAD_SEED: u64 = 0x6f6c_7470_726f_7773;
 
-/// Numbers of the streams, none of which meets another; those below 2^56 are for other parts of oltp.
+/// Numbers of the streams, which never overlap; those below 2^56 are for other parts of oltp.
 pub mod stream {
     const ROWS: u64 = 1 << 56;
     const CONSTANTS: u64 = 2 << 56;
     const INPUTS: u64 = 3 << 56;
     const THINK: u64 = 4 << 56;
 
-    /// Rows number `part` (0..=255: a table, or what two tables have in common) of a warehouse and a district; 0 where there is none.
+    /// Rows number `part` (0..=255: a table, or the common part of two tables) of a warehouse and a district; 0 if there is none.
     pub fn rows(part: u8, warehouse: u32, district: u32) -> u64 {
         debug_assert!(district < 1 << 8);
         ROWS | u64::from(part) << 48 | u64::from(warehouse) << 8 | u64::from(district)
@@ -33,13 +33,13 @@ pub mod stream {
         INPUTS | u64::from(terminal)
     }
 
-    /// The think times of a terminal: apart from its inputs, which another pace must not change.
+    /// The think times of a terminal: separate from its inputs, which must not depend on the pace.
     pub fn think(terminal: u32) -> u64 {
         THINK | u64::from(terminal)
     }
 }
 
-/// A fast generator (xoshiro256++). Its state is drawn by ChaCha8, of which any stream of any seed is a jump away.
+/// A fast generator (xoshiro256++). Its state is drawn by ChaCha8, which can jump to any stream of any seed.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
@@ -64,11 +64,11 @@ impl Rng {
     pub fn range(&mut self, low: u32, high: u32) -> u32 {
         debug_assert!(low <= high);
         let count = u64::from(high - low) + 1;
-        // The high half of the product: what it is short of uniform is less than 2^-31 of a share.
+        // The high half of the product: its deviation from uniform is less than 2^-31 of a share.
         low + ((u128::from(self.bits()) * u128::from(count)) >> 64) as u32
     }
 
-    /// Whether something happens that does so `percent` times in a hundred.
+    /// True with a probability of `percent`.
     #[inline]
     pub fn percent(&mut self, percent: u32) -> bool {
         self.range(1, 100) <= percent
@@ -126,7 +126,7 @@ impl Rng {
         }
     }
 
-    /// Puts `1..=slots.len()` into a random order (Fisher and Yates).
+    /// Puts `1..=slots.len()` into a random order (Fisher–Yates).
     pub fn permutation(&mut self, slots: &mut [u32]) {
         for (slot, number) in slots.iter_mut().zip(1..) {
             *slot = number;
@@ -137,7 +137,7 @@ impl Rng {
     }
 }
 
-/// Letters and digits, two by two.
+/// Pairs of letters and digits.
 static PAIRS: [[u8; 2]; 3844] = {
     let alphabet = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut pairs = [[0; 2]; 3844];
@@ -157,7 +157,7 @@ pub(super) fn syllables(number: u32) -> [&'static str; 3] {
     [number / 100, number / 10 % 10, number % 10].map(|digit| SYLLABLES[digit as usize])
 }
 
-/// The last name that a number of 0..=999 spells, e.g. `PRICALLYOUGHT` for 371 (clause 4.3.2.3).
+/// The last name spelled by a number of 0..=999, e.g. `PRICALLYOUGHT` for 371 (clause 4.3.2.3).
 pub fn last_name(number: u32) -> String {
     syllables(number).concat()
 }
@@ -165,9 +165,9 @@ pub fn last_name(number: u32) -> String {
 /// The constants C of NURand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constants {
-    /// 0..=255, for the last names that customers were loaded with.
+    /// 0..=255, for the customers' last names at load.
     pub load_c_last: u32,
-    /// 0..=255, for the last names that terminals ask for.
+    /// 0..=255, for the last names that terminals request.
     pub run_c_last: u32,
     /// 0..=1023, for customers' numbers.
     pub c_id: u32,
@@ -176,7 +176,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// Those of a trial. The one of the load is the same for every seed, since the rows are.
+    /// The constants of a trial. That of the load is the same for every seed, because the rows are.
     pub fn new(seed: u64) -> Self {
         let load_c_last = load_c_last();
         let mut rng = Rng::new(seed, stream::constants());
@@ -190,7 +190,7 @@ impl Constants {
     }
 }
 
-/// The constant that last names are loaded with.
+/// The constant of last names at load.
 pub fn load_c_last() -> u32 {
     Rng::new(LOAD_SEED, stream::constants()).range(0, 255)
 }

@@ -1,6 +1,6 @@
-//! Driver processes on several hosts that make one run: they meet in the database that they drive.
+//! Driver processes on several hosts that form one run: they meet in the database that they drive.
 //!
-//! Invariant: no part begins before all have seen what was there, and none looks at the data before all have ended.
+//! Invariant: no part begins before all have recorded the initial state, and none checks the data before all have ended.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,27 +17,27 @@ use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::Histogram;
 
 const TABLE: &str = "bigiron_oltp_parts";
-/// How often it is looked whether the others are there.
+/// Interval at which the other parts are checked.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often the first part shows that it lives, while nothing is measured.
+/// Interval at which the first part shows that it is alive, outside the measurement.
 const BEAT: Duration = Duration::from_millis(100);
-/// How long the first part may load.
+/// Time limit of the first part's load.
 pub(super) const LOADING: Duration = Duration::from_secs(24 * 3600);
-/// How late a part may come.
+/// How late a part may arrive.
 const LATE: Duration = Duration::from_secs(900);
 
-/// How far a part is.
+/// The progress of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The first part has loaded and checked the tables.
     Loaded = 1,
-    /// It has seen what is there.
+    /// It has recorded the initial state.
     Ready = 2,
-    /// It has ended, with what it has found.
+    /// It has ended, with its results.
     Ended = 3,
     /// It has checked the data.
     Checked = 4,
-    /// It has failed, and why.
+    /// It has failed; the reason.
     Failed = 9,
 }
 
@@ -54,13 +54,13 @@ impl PartRow {
     fn of(row: &[SqlValue]) -> Result<Self> {
         let [SqlValue::Integer(part), SqlValue::Integer(stage), SqlValue::Integer(seed), SqlValue::Text(said)] = row
         else {
-            bail!("The parts' table is not one of bigiron's: {row:?}");
+            bail!("The table of parts is not bigiron's: {row:?}");
         };
         Ok(Self { part: u32::try_from(*part)?, stage: *stage, seed: seed.cast_unsigned(), said: said.clone() })
     }
 }
 
-/// One part's place in the database.
+/// One part's connection to the others, through the database.
 pub struct Rendezvous {
     session: Mutex<Connection>,
     part: u32,
@@ -69,10 +69,10 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// The first part makes the table, which the others wait for. All have the same seed.
+    /// The first part creates the table, which the others wait for. All have the same seed.
     ///
     /// # Errors
-    /// The server refuses.
+    /// If the server refuses.
     pub fn open(url: &Url, (part, parts): (u32, u32), seed: u64) -> Result<Self> {
         let mut session = Connection::connect(url)?;
         if part == 1 {
@@ -92,31 +92,31 @@ impl Rendezvous {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that this part has come so far.
+    /// Reports that this part has reached `stage`.
     ///
     /// # Errors
-    /// The server refuses.
+    /// If the server refuses.
     pub fn tell(&self, stage: Stage, said: &str) -> Result<()> {
         let (part, stage, seed, said) = (self.part, stage as u32, self.seed.cast_signed(), said.replace('\'', "''"));
         let sql = format!("INSERT INTO {TABLE} VALUES ({part}, {stage}, {seed}, '{said}')");
         Ok(self.session().run(&sql)?)
     }
 
-    /// Waits for the first part's load. A run that was killed has left its rows, and they stand until the first part of this one begins; so what is
-    /// there at first counts only once it changes, as the row of a first part that lives does.
+    /// Waits for the first part's load. Rows of a killed run remain until the first part of this run begins; so rows present at
+    /// the start count only once they change, as the row of a live first part does.
     ///
     /// # Errors
-    /// It fails, or never comes.
+    /// If it fails, or never arrives.
     pub fn await_load(&self) -> Result<()> {
         let left = self.rows(Stage::Loaded)?;
         self.wait(1, LOADING, || self.said(self.rows(Stage::Loaded)?.into_iter().filter(|row| !left.contains(row))))
             .map(|_| ())
     }
 
-    /// Waits until all parts have come so far; what they said, in their order.
+    /// Waits until all parts have reached `stage`; returns their messages, in order.
     ///
     /// # Errors
-    /// One has failed, or does not come.
+    /// If one has failed, or does not arrive.
     pub fn await_all(&self, stage: Stage) -> Result<Vec<String>> {
         let (beats, beaten) = (Cell::new(0), Cell::new(None::<Instant>));
         self.wait(self.parts, LATE, || {
@@ -146,7 +146,7 @@ impl Rendezvous {
             let missing = (1..=count).find(|part| !said.contains_key(part)).unwrap_or(count);
             ensure!(
                 began.elapsed() < patience,
-                "Part {missing} of {} has not come within {} s; all parts are to be started within that time",
+                "Part {missing} of {} has not arrived within {} s; start all parts within that time",
                 self.parts,
                 patience.as_secs()
             );
@@ -154,34 +154,34 @@ impl Rendezvous {
         }
     }
 
-    /// The rows of the parts that have come so far or have failed.
+    /// The rows of the parts that have reached `stage` or have failed.
     fn rows(&self, stage: Stage) -> Result<Vec<PartRow>> {
         let (wanted, failed) = (stage as u32, Stage::Failed as u32);
         let sql =
             format!("SELECT part, stage, seed, said FROM {TABLE} WHERE stage IN ({wanted}, {failed}) ORDER BY part");
         let rows = match self.session().query(&sql) {
-            // The first part has not made it yet (undefined table).
+            // The first part has not created it yet (undefined table).
             Err(PgError::Server(why)) if why.sqlstate.to_string() == "42P01" && stage == Stage::Loaded => Vec::new(),
             other => other?,
         };
         rows.iter().map(|row| PartRow::of(row)).collect()
     }
 
-    /// What the parts said, by their numbers.
+    /// The parts' messages, by their numbers.
     fn said(&self, rows: impl Iterator<Item = PartRow>) -> Result<BTreeMap<u32, String>> {
         let mut said = BTreeMap::new();
         for PartRow { part, stage, seed, said: text } in rows {
-            ensure!(seed == self.seed, "Part {part} has another seed: all parts take the same `--seed`");
+            ensure!(seed == self.seed, "Part {part} has another seed: start all parts with the same `--seed`");
             ensure!(stage != Stage::Failed as i64, "Part {part} has failed: {text}");
             said.insert(part, text);
         }
         Ok(said)
     }
 
-    /// Ends the rendezvous. The first part takes the table away when all have checked the data.
+    /// Ends the rendezvous. The first part drops the table when all have checked the data.
     ///
     /// # Errors
-    /// One has failed, or does not come.
+    /// If one has failed, or does not arrive.
     pub fn close(&self) -> Result<()> {
         self.tell(Stage::Checked, "")?;
         if self.part == 1 {
@@ -192,7 +192,7 @@ impl Rendezvous {
     }
 }
 
-/// What a part has found, as it travels.
+/// A part's results in transit.
 #[derive(Debug, Serialize, Deserialize)]
 struct PartResult {
     window_ns: u64,
@@ -207,10 +207,10 @@ struct PartResult {
     longest_queue: u64,
 }
 
-/// A part's findings in words for the others.
+/// Serializes a part's results for the others.
 ///
 /// # Errors
-/// None that is known.
+/// Those of serialization.
 pub fn written(driven: &DriveResult) -> Result<String> {
     let counts = |all: &[TransactionCounts; 5]| all.map(|c| [c.committed, c.rolled_back, c.retries]);
     let ns = |d: Duration| d.as_nanos() as u64;
@@ -228,23 +228,22 @@ pub fn written(driven: &DriveResult) -> Result<String> {
     Ok(serde_json::to_string(&found)?)
 }
 
-/// Makes `own` what all parts have found together: counts and histograms add up, and so do CPU times and queues; the window is the longest.
+/// Merges the results of all parts into `own`: counts and histograms add up, and so do CPU times and queues; the window is the
+/// longest.
 ///
 /// # Errors
-/// What a part has said is not to be read.
+/// If a part's results cannot be parsed.
 pub fn merge(own: &mut DriveResult, parts: &[String]) -> Result<()> {
     let mut tally = TransactionTally::default();
     (own.window_ns, own.cpu, own.threads, own.backlog, own.longest_queue) = (0, ThreadCpu::default(), 0, 0, 0);
     for (part, text) in (1..).zip(parts) {
-        let found: PartResult = serde_json::from_str(text).with_context(|| format!("What part {part} has found"))?;
+        let found: PartResult = serde_json::from_str(text).with_context(|| format!("The results of part {part}"))?;
         let counts = |all: [[u64; 3]; 5]| {
             all.map(|[committed, rolled_back, retries]| TransactionCounts { committed, rolled_back, retries })
         };
         let latency: Vec<Histogram> =
             found.latency.iter().map(|(sum, buckets)| Histogram::of_buckets(*sum, buckets)).collect();
-        let Ok(latency) = latency.try_into() else {
-            bail!("Part {part} has not found as many histograms as there are kinds")
-        };
+        let Ok(latency) = latency.try_into() else { bail!("Part {part} has a wrong number of histograms") };
         let (window, whole) = (counts(found.window), counts(found.whole));
         tally.add(&TransactionTally { window, latency, whole, delivered: found.delivered });
         let [total, user, system] = found.cpu_ns.map(Duration::from_nanos);
@@ -359,7 +358,7 @@ mod tests {
         assert_eq!(one.0.facts["agreement"], two.0.facts["agreement"]);
         assert!(two.0.facts["part"].starts_with("2 of 2, at home in warehouses 2 to 2"));
 
-        // A run that was killed, and one with the same seed after it whose second part begins first.
+        // A killed run, and one with the same seed after it whose second part begins first.
         let open = |part: u32| Rendezvous::open(url, (part, 2), 9).unwrap();
         open(1).tell(Stage::Loaded, "").unwrap();
         open(2).tell(Stage::Failed, "it was killed").unwrap();

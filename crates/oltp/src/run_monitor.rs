@@ -1,6 +1,6 @@
-//! Looks on while a run is driven: counters at the window's edges and in its middle, and what the server's sessions wait for in between.
+//! Observes a run: counters at the window's edges and in its middle, and the waits of the server's sessions in between.
 //!
-//! Invariant: nothing here is on a transaction's way; what looking costs is paid by a thread of its own, which no figure counts.
+//! Invariant: nothing here is on a transaction's path; a separate thread bears the cost, which no figure includes.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,23 @@ use super::footprint::Footprint;
 use super::pg::Connection;
 use bigiron_probe::counters::span;
 
-/// What was observed of a run from outside.
+/// External observations of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
     /// Of the whole window.
     pub window: Counters,
     /// Of its first half, and its second.
     pub halves: [Counters; 2],
-    /// What sessions that were not idle waited for, and how often that was seen; `CPU` for none.
+    /// The waits of sessions that were not idle, and their number of samples; `CPU` for none.
     pub waits: BTreeMap<String, u64>,
-    /// What there was of memory when the window closed.
+    /// Memory when the window closed.
     pub footprint: Footprint,
 }
 
 /// Reads counters and sessions while the run is driven.
 pub struct RunMonitor {
     counted: CountedProcesses,
-    /// To ask the server on.
+    /// The connection for querying the server.
     session: Option<Connection>,
     at: BTreeMap<u8, Counters>,
     waits: BTreeMap<String, u64>,
@@ -55,7 +55,7 @@ impl RunMonitor {
         matches!(self.counted, CountedProcesses::Postmaster(_))
     }
 
-    /// To be called at the moments of a run.
+    /// Must be called at the moments of a run.
     pub fn look(&mut self, moment: RunMoment) {
         let slot = match moment {
             RunMoment::Connecting => return,
@@ -83,7 +83,7 @@ impl RunMonitor {
     fn sample(&mut self) {
         const WAITS: &str = "SELECT coalesce(wait_event_type || ':' || wait_event, 'CPU'), count(*) FROM pg_stat_activity \
                              WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid() GROUP BY 1";
-        // A server that is gone, or is not PostgreSQL, has nothing to say.
+        // A server that is lost, or not PostgreSQL, gives no rows.
         let rows = self.session.as_mut().and_then(|session| session.rows(WAITS).ok()).unwrap_or_default();
         for row in rows {
             if let [SqlValue::Text(event), SqlValue::Integer(count)] = &row[..] {
@@ -92,7 +92,7 @@ impl RunMonitor {
         }
     }
 
-    /// What was seen; empty for a window that never opened.
+    /// The observations; empty for a window that never opened.
     pub fn seen(self) -> Observations {
         let part = |from: u8, to: u8| match (self.at.get(&from), self.at.get(&to)) {
             (Some(before), Some(after)) => counters::since(before, after),

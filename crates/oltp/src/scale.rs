@@ -1,4 +1,4 @@
-//! How large the database is: TPC-C's cardinalities per warehouse (clause 1.2 of its specification).
+//! The size of the database: TPC-C's cardinalities per warehouse (clause 1.2 of its specification).
 
 /// Districts of a warehouse.
 pub const DISTRICTS: u32 = 10;
@@ -8,9 +8,9 @@ pub const CUSTOMERS: u32 = 3000;
 pub const ORDERS: u32 = 3000;
 /// The first order of a district that is not delivered yet, right after load.
 pub const FIRST_NEW_ORDER: u32 = 2101;
-/// Items, whatever the number of warehouses; each warehouse has a stock of each.
+/// Number of items, for any number of warehouses; each warehouse has a stock of each.
 pub const ITEMS: u32 = 100_000;
-/// An item number that no item has: what the one new-order in a hundred that must be rolled back asks for last.
+/// An item number that does not exist: the last item of the one new-order in a hundred that must be rolled back.
 pub const UNUSED_ITEM: u32 = ITEMS + 1;
 
 /// The number of warehouses, numbered from 1.

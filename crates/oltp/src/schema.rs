@@ -1,7 +1,7 @@
 //! The nine tables (TPC-C, clause 1.3), the same on every engine.
 //!
-//! Invariant: every amount is a whole number, money in cents and rates in ten thousandths, so that sums are exact and engines agree to the cent.
-//! No foreign keys, as in DBT-2.
+//! Invariant: every amount is a whole number, money in cents and rates in ten thousandths, so that sums are exact and engines
+//! agree to the cent. No foreign keys, as in DBT-2.
 
 use super::database::Dialect;
 
@@ -11,7 +11,8 @@ pub struct Table {
     pub columns: &'static [(&'static str, &'static str)],
     /// Columns of the primary key; HISTORY has none.
     pub key: &'static [&'static str],
-    /// Per cent of a page that is filled at load (PostgreSQL): the hot rows of WAREHOUSE and DISTRICT leave room for their next versions.
+    /// Fill factor of a page at load in per cent (PostgreSQL): the hot rows of WAREHOUSE and DISTRICT leave room for their next
+    /// versions.
     pub fillfactor: u32,
 }
 
@@ -177,7 +178,7 @@ pub const TABLES: &[Table] = &[
     },
 ];
 
-/// Made after the rows are there, like the primary keys.
+/// Created after the rows are loaded, like the primary keys.
 pub const INDEXES: &[Index] = &[
     Index { name: "customer_name", table: "customer", columns: &["c_w_id", "c_d_id", "c_last", "c_first"] },
     Index { name: "orders_customer", table: "orders", columns: &["o_w_id", "o_d_id", "o_c_id", "o_id"] },
@@ -190,7 +191,7 @@ impl Table {
             .columns
             .iter()
             .map(|(name, kind)| match dialect {
-                // Said at once: a key that is made later would read the table once more to find it out.
+                // Declared at once: creating the key later would otherwise read the table once more to verify it.
                 Dialect::Postgres if self.key.contains(name) => format!("{name} {kind} NOT NULL"),
                 Dialect::Postgres => format!("{name} {kind}"),
                 // Dates are microseconds since 2000-01-01 there, as in PostgreSQL's pages.

@@ -1,12 +1,12 @@
-//! Settings of a PostgreSQL server: which names are likely slips, and which values give up durability.
+//! Settings of a PostgreSQL server: names that are likely typing errors, and values that weaken durability.
 //!
-//! Invariant: a setting that can lose what was acknowledged is never passed on without being named in the record.
+//! Invariant: a setting that can lose acknowledged data is never passed on without being named in the record.
 
 use super::server::settings::PLUMBING;
 use bigiron_model::suggest;
 
-/// Settings that a study of a kernel is likely to touch: a slip is recognised by its distance to one of these. Any other lower-case
-/// name is passed on, for the server knows best.
+/// Settings that a study of a kernel is likely to change: a typing error is recognized by its distance to one of these. Any other
+/// lower-case name is passed on, because the server knows its own settings.
 const KNOWN: &[&str] = &[
     "autovacuum",
     "autovacuum_naptime",
@@ -64,7 +64,7 @@ const KNOWN: &[&str] = &[
     "work_mem",
 ];
 
-/// Values that weaken durability, and what can be lost.
+/// Values that weaken durability, and the possible loss.
 const WEAK: &[(&str, &[&str], &str)] = &[
     ("fsync", OFF, "nothing is forced to disk: a crash of the machine can lose everything"),
     ("full_page_writes", OFF, "a torn page is not repaired after a crash of the machine"),
@@ -74,12 +74,12 @@ const WEAK: &[(&str, &[&str], &str)] = &[
 const OFF: &[&str] = &["off", "false", "no", "0"];
 const ON: &[&str] = &["on", "true", "yes", "1"];
 
-/// Whether it is a setting that one would name.
+/// Whether it is a frequently used setting.
 pub fn is_known(name: &str) -> bool {
     KNOWN.contains(&name)
 }
 
-/// Refuses what cannot be the name of a setting; the error says what would be right.
+/// Refuses text that cannot be the name of a setting; the error says what would be right.
 pub fn check_name(name: &str) -> Result<(), String> {
     let part = |p: &str| {
         p.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
@@ -87,19 +87,20 @@ pub fn check_name(name: &str) -> Result<(), String> {
     };
     if !name.split('.').all(part) {
         return Err(
-            "a setting's name is lower-case letters, digits and `_`, such as `oltp.postgres.shared_buffers`".into()
+            "a setting's name consists of lower-case letters, digits and `_`, such as `oltp.postgres.shared_buffers`"
+                .into(),
         );
     }
     if PLUMBING.contains(&name) {
         return Err(format!(
-            "`{name}` is the run's own business; for a server set up otherwise there is `oltp.url=postgresql://…`"
+            "bigiron sets `{name}` itself; for a server with another setup use `oltp.url=postgresql://…`"
         ));
     }
     if is_known(name) || name.contains('.') {
         return Ok(());
     }
     match suggest::nearest(name, KNOWN.iter().copied()) {
-        // A letter or two is a slip; farther away it is a name of the server's own.
+        // One or two letters of difference are a typing error; otherwise it is one of the server's own names.
         Some(near) if strsim::damerau_levenshtein(name, near) <= 2 => {
             Err(format!("did you mean `oltp.postgres.{near}`?"))
         }
@@ -107,13 +108,13 @@ pub fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// What `name=value` can lose, if it weakens durability.
+/// The possible loss with `name=value`, if it weakens durability.
 pub fn weakens(name: &str, value: &str) -> Option<&'static str> {
     let value = value.trim().trim_matches('\'').to_ascii_lowercase();
     WEAK.iter().find(|(n, values, _)| *n == name && values.contains(&value.as_str())).map(|(.., what)| *what)
 }
 
-/// Names of the settings whose value decides what is durable, to be asked of a server.
+/// Names of the settings that decide durability, to query from a server.
 pub fn of_durability() -> impl Iterator<Item = &'static str> {
     WEAK.iter().map(|(name, ..)| *name)
 }

@@ -1,6 +1,6 @@
-//! A database whose machine lost its power in the middle of a run: what comes back, held against what clients were told.
+//! A database whose machine lost its power during a run: compares the recovered data with the acknowledgements.
 //!
-//! Invariant: nothing is loaded or repaired here: the engine recovers by itself, and what it has then is what is judged.
+//! Invariant: nothing is loaded or repaired here: the engine recovers by itself, and its result is judged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,8 +14,8 @@ use super::trial_database::TrialDatabase;
 use bigiron_service::error::ServerError;
 use bigiron_workload::{Context, Progress, WrongData};
 
-/// Has the engine recover the data that the machine's disk was left with, and proves them: TPC-C's conditions, and every commit of the ledger
-/// `acknowledged`. The database, ready for more, and what was proved.
+/// Lets the engine recover the data on the machine's disk, and verifies them: TPC-C's conditions, and every commit in the ledger
+/// `acknowledged`. Returns the database, ready for more, and what was verified.
 ///
 /// # Errors
 /// A [`WrongData`] if the engine does not recover, or anything is missing or half-done.
@@ -34,7 +34,7 @@ pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(TrialD
     let mut database = trial_database.database()?;
     let failures = |report: &CheckReport| report.failures().map(ToString::to_string).collect::<Vec<_>>();
     step("prove");
-    // Rows that cannot be read are not there.
+    // Unreadable rows count as missing.
     let unreadable = |e: anyhow::Error| WrongData(format!("The data cannot be read: {e:#}"));
     let told = check::prove(&mut *database, &marks, &account).map_err(unreadable)?;
     step("conditions");
@@ -44,13 +44,13 @@ pub fn prove(cx: &Context<'_>, job: &Job, acknowledged: &Path) -> Result<(TrialD
         return Err(WrongData(findings.join("; ")).into());
     }
     let facts = [
-        ("acknowledged", format!("{} transactions that write, all of them there", account.entries.len())),
+        ("acknowledged", format!("{} write transactions, all of them there", account.entries.len())),
         ("conditions", format!("{}, all that hold after a run", holding(&conditions))),
     ];
     Ok((trial_database, facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()))
 }
 
-/// Checks that were made and found nothing.
+/// Number of checks that were made and passed.
 fn holding(report: &CheckReport) -> usize {
     let made = |outcome: &check::CheckOutcome| {
         !matches!(outcome, check::CheckOutcome::Skipped(_) | check::CheckOutcome::TooFew { .. })

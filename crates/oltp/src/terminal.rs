@@ -1,7 +1,7 @@
-//! One user: what it asks for, and how long it takes to ask.
+//! One user: its requests, and their keying and think times.
 //!
-//! Invariant: the inputs depend on the configuration's warehouses, terminals and mix, on the seed and on the terminal's number: never on the
-//! pace, the answers, or what other terminals do.
+//! Invariant: the inputs depend only on the configuration's warehouses, terminals and mix, on the seed and on the terminal's
+//! number: never on the pace, the responses, or other terminals.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub const KEYING_S: [f64; 5] = [18.0, 3.0, 2.0, 2.0, 2.0];
 /// Mean think times in seconds, by [`TransactionKind::index`] (clause 5.2.5.7).
 pub const THINK_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
 
-/// A user with its own draws.
+/// A user with its own random draws.
 #[derive(Clone, Debug)]
 pub struct Terminal {
     inputs: Rng,
@@ -24,23 +24,23 @@ pub struct Terminal {
     constants: Constants,
     mix: [u32; 5],
     pace: Pace,
-    /// First and last of all that may be touched.
+    /// First and last of all warehouses in use.
     touched: (u32, u32),
-    /// First and last of those that it calls home: one, unless there are fewer terminals than warehouses.
+    /// First and last of its home warehouses: one, unless there are fewer terminals than warehouses.
     home: (u32, u32),
-    /// Where its stock-level looks (clause 2.8.1.1).
+    /// The district of its stock-level (clause 2.8.1.1).
     district: u32,
 }
 
 impl Terminal {
     /// Terminal `number` (from 0) of `config.terminals`.
     ///
-    /// Homes are spread evenly over the warehouses touched, or this part's share of them: with ten terminals to a warehouse each of its districts has one. Where terminals are
-    /// fewer than warehouses, as in DBT-2's event-driven mode, each has an equal range of them and draws one for every transaction, so
-    /// that all of them are touched.
+    /// Homes are spread evenly over the warehouses in use, or this part's share of them: with ten terminals per warehouse each of
+    /// its districts has one. With fewer terminals than warehouses, as in DBT-2's event-driven mode, each has an equal range of
+    /// them and draws one for every transaction, so that all of them are used.
     ///
-    /// Remote warehouses are drawn from those touched other than home: all of them unless the range is narrower than the scale, since what is
-    /// outside must be left alone. A single warehouse has no remote lines and payments.
+    /// Remote warehouses are drawn from those in use other than the home: all of them unless the range is narrower than the
+    /// scale, because warehouses outside must be left alone. A single warehouse has no remote lines and payments.
     pub fn new(config: &Config, constants: &Constants, seed: u64, number: u32) -> Self {
         let (first, last) = config.homes();
         let (count, terminals) = (last - first + 1, config.terminals);
@@ -63,12 +63,12 @@ impl Terminal {
         }
     }
 
-    /// The warehouses it calls home.
+    /// Its home warehouses.
     pub fn home(&self) -> RangeInclusive<u32> {
         self.home.0..=self.home.1
     }
 
-    /// What it asks for next.
+    /// Its next request.
     #[allow(clippy::should_implement_trait, reason = "a terminal never ends, so that an Option would say nothing")]
     pub fn next(&mut self) -> Input {
         let kind = self.kind();
@@ -86,7 +86,7 @@ impl Terminal {
         }
     }
 
-    /// How long the user types before a transaction is sent. No time in an open loop.
+    /// How long the user types before a transaction is sent. Zero in an open loop.
     pub fn keying(&self, kind: TransactionKind) -> Duration {
         match self.pace {
             Pace::Closed { keying, .. } => Duration::from_secs_f64(KEYING_S[kind.index()] * keying),
@@ -94,7 +94,8 @@ impl Terminal {
         }
     }
 
-    /// How long the user looks at the answer: −ln(r) times the mean, at most ten times the mean (clause 5.2.5.4). No time in an open loop.
+    /// How long the user reads the response: −ln(r) times the mean, at most ten times the mean (clause 5.2.5.4). Zero in an open
+    /// loop.
     pub fn think(&mut self, kind: TransactionKind) -> Duration {
         match self.pace {
             Pace::Closed { think, .. } => {
@@ -160,7 +161,7 @@ impl Terminal {
         }
     }
 
-    /// Another warehouse of those touched, all equally likely; the same one if there is no other.
+    /// Another warehouse of those in use, all equally likely; the same one if there is no other.
     fn other_than(&mut self, warehouse: u32) -> u32 {
         let (first, last) = self.touched;
         if first == last {

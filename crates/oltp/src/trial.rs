@@ -1,6 +1,7 @@
-//! A trial of a job on a target: the tables made or looked at, the run, and the data afterwards.
+//! A trial of a job on a target: the tables are loaded or checked, the run, and the data afterwards.
 //!
-//! Invariant: no figure leaves a run whose inputs were not what the specification asks for, or whose count of new orders is not the server's own.
+//! Invariant: a run gives no figures if its inputs did not meet the specification, or its count of new orders differs from the
+//! server's.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,39 +31,39 @@ use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
 use bigiron_workload::{AckSink, Progress, WorkloadResult};
 
-/// What the run tells the check after it, in the trial's directory.
+/// Notes of the run for the later check, in the trial's directory.
 const NOTES: &str = "oltp.json";
-/// How far the client's and the server's count of new orders may be apart.
+/// Maximum relative difference between the client's and the server's counts of new orders.
 const COUNT_TOLERANCE: f64 = 0.005;
 
-/// Where and how a trial takes place.
+/// The surroundings of a trial.
 pub struct TrialContext<'a> {
-    /// A directory for notes from the run to the check.
+    /// A directory for notes from the run for the check.
     pub dir: &'a Path,
     pub seed: u64,
     pub clock: Clock,
     pub cpus: u32,
-    /// What runs before this one were told has no later date.
+    /// No earlier run has a later date.
     pub after: i64,
-    /// What somebody's server does not have.
+    /// Features that an existing server lacks.
     pub unavailable: &'a [String],
-    /// Where the processes of a shared run meet.
+    /// The meeting point of the processes of a shared run.
     pub rendezvous: Option<&'a Rendezvous>,
     /// As [`bigiron_workload::Context::ack_sink`].
     pub ack_sink: Option<&'a dyn Fn() -> Box<dyn AckSink>>,
     pub progress: &'a dyn Fn(Progress<'_>),
 }
 
-/// What the client knows that the server has to know as well.
+/// The client's knowledge that the server must share.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Notes {
     /// The sum of D_NEXT_O_ID before the run.
     before: u64,
-    /// New orders whose commit the client was told of.
+    /// New orders whose commit was acknowledged to the client.
     committed: u64,
 }
 
-/// A connection for everything that is not measured.
+/// A connection for everything outside the measurements.
 pub fn database(target: &DriveTarget<'_>) -> Result<Box<dyn Database>> {
     Ok(match target {
         DriveTarget::Postgres(url) => Box::new(Connection::connect(url)?),
@@ -73,21 +74,21 @@ pub fn database(target: &DriveTarget<'_>) -> Result<Box<dyn Database>> {
 /// Checks the consistency conditions of freshly loaded tables.
 ///
 /// # Errors
-/// If the tables are of another scale, or a condition does not hold.
+/// If the tables have another scale, or a condition does not hold.
 pub fn prepare(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<()> {
     let mut database = database(target)?;
     let warehouses = number(&mut *database, "SELECT count(*) FROM warehouse")?;
     ensure!(
         warehouses == i64::from(job.scale.warehouses),
-        "The database has {warehouses} warehouses where the job says {}",
+        "The database has {warehouses} warehouses, but the job says {}",
         job.scale.warehouses
     );
     (cx.progress)(Progress { step: "check", done: 0, of: 0 });
     passed(&check::conditions(&mut *database, true)?, "before the run")
 }
 
-/// Has a server of the run's own read all tables and indexes, if the job says that they are in its memory: a guest's server has just been started,
-/// and ten thousands of transactions would pass before chance had touched every page.
+/// Makes a private server read all tables and indexes, if the job claims that they are in its memory: a guest's server has just
+/// been started, and tens of thousands of transactions would be needed before every page had been touched by chance.
 ///
 /// # Errors
 /// If the server refuses.
@@ -110,10 +111,10 @@ pub fn run(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result
     told(cx, alone_or_shared(job, target, cx))
 }
 
-/// Tells those who share the run if it has failed here.
+/// Reports a failure here to the other parts of a shared run.
 pub fn told<T>(cx: &TrialContext<'_>, ran: Result<T>) -> Result<T> {
     if let (Some(rendezvous), Err(e)) = (cx.rendezvous, &ran) {
-        // Where even that fails there is no server, as the others see themselves.
+        // If even that fails there is no server, which the others notice themselves.
         let _ = rendezvous.tell(Stage::Failed, &format!("{e:#}"));
     }
     ran
@@ -127,7 +128,7 @@ fn alone_or_shared(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -
     let progress = Progress { step: "run", done: 0, of: 1 };
     let (mut driven, seen) = drive(&config, target, (cx, progress), opening.marks.latest, &mut acks)?;
     span::cut();
-    // While the server is there to be seen.
+    // While the server is still visible.
     let programs = symbols::running();
     if let Some(why) = driven.lost {
         return Err(Loss { why, in_doubt: driven.in_doubt.len(), marks: opening.marks, acks }.into());
@@ -146,18 +147,18 @@ fn alone_or_shared(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -
     Ok(WorkloadResult { windows: vec![window], programs, ..opening.close(target, facts, values)? })
 }
 
-/// What is known before a run, to be held against what is there after it.
+/// The state before a run, for comparison with the state after it.
 pub struct StateBefore {
     facts: Facts,
     pub marks: Marks,
     notes: Notes,
-    /// Why the count of the driver is not to be held against the server's: it does not know of all.
+    /// Why the driver's count must not be compared with the server's: it is incomplete.
     lost: Option<String>,
 }
 
 impl StateBefore {
     /// # Errors
-    /// If the database cannot be asked.
+    /// If the database cannot be queried.
     pub fn new(job: &Job, config: &Config, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<Self> {
         let mut database = database(target)?;
         let mut facts = facts::of_job(job, config);
@@ -172,10 +173,10 @@ impl StateBefore {
         Ok(Self { facts, marks, notes, lost: None })
     }
 
-    /// The ledger of what is acknowledged; it goes on outside of the server's machine where the job or the trial says so.
+    /// The ledger of acknowledgements; they also leave the server's machine if the job or the trial says so.
     ///
     /// # Errors
-    /// If the place outside cannot be written.
+    /// If their destination is not writable.
     pub fn ack_ledger(&self, job: &Job, config: &Config, cx: &TrialContext<'_>) -> Result<AckLedger> {
         let sink = match (cx.ack_sink, &job.acks) {
             (Some(open), _) => Some(open()),
@@ -186,7 +187,7 @@ impl StateBefore {
         Ok(AckLedger::with(stream))
     }
 
-    /// Waits until all who share the run are ready for it.
+    /// Waits until all parts of a shared run are ready.
     ///
     /// # Errors
     /// If one of them has failed.
@@ -197,24 +198,25 @@ impl StateBefore {
         rendezvous.await_all(Stage::Ready).map(drop)
     }
 
-    /// Tells the check of the new orders that the driver knows to be committed.
+    /// Saves the number of new orders that the driver knows to be committed, for the check.
     ///
     /// # Errors
-    /// If the trial's directory cannot be written.
+    /// If the trial's directory is not writable.
     pub fn note(&mut self, cx: &TrialContext<'_>, committed: u64) -> Result<()> {
         self.notes.committed = committed;
         self.notes.write(cx.dir)
     }
 
-    /// The run has ended with its server, whose data were checked; which transactions were under way it can only guess.
+    /// Records that the run ended with the loss of its server, whose data were checked; it cannot know which transactions were in
+    /// progress.
     pub fn lost(&mut self, why: String) {
         self.lost = Some(why);
     }
 
-    /// Checks the rows that the run has added, and gives its outcome.
+    /// Checks the rows added by the run, and returns its outcome.
     ///
     /// # Errors
-    /// If the data are not what the inputs make of them.
+    /// If the data do not match the inputs.
     pub fn close(
         mut self,
         target: &DriveTarget<'_>,
@@ -238,7 +240,8 @@ impl StateBefore {
     }
 }
 
-/// One run, or one step of a ramp, as `progress` calls it, with dates later than `after`; what was acknowledged of it is added to the ledger.
+/// One run, or one step of a ramp, reported as `progress`, with dates later than `after`; its acknowledgements are added to the
+/// ledger.
 pub fn drive(
     config: &Config,
     target: &DriveTarget<'_>,
@@ -249,7 +252,7 @@ pub fn drive(
     let mut watch = RunMonitor::new(target)?;
     (cx.progress)(progress);
     let mut look = |moment: RunMoment| match moment {
-        // The same again: it goes on.
+        // Repeated to show that it continues.
         RunMoment::Connecting => (cx.progress)(progress),
         other => watch.look(other),
     };
@@ -262,34 +265,34 @@ pub fn drive(
     Ok((driven, watch.seen()))
 }
 
-/// New orders that the client knows to be committed, from the first transaction to the last.
+/// New orders known to the client as committed, from the first transaction to the last.
 pub fn committed(driven: &DriveResult) -> u64 {
     let TransactionCounts { committed, .. } = driven.tally.whole[TransactionKind::NewOrder.index()];
     committed
 }
 
-/// Checks the data that a run has left behind.
+/// Checks the data that a run has left.
 ///
 /// # Errors
-/// If a consistency condition does not hold, or the server does not have the new orders that the client knows of.
+/// If a consistency condition does not hold, or the server lacks new orders that the client knows of.
 pub fn verify(target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Result<()> {
     let mut database = database(target)?;
     passed(&check::conditions(&mut *database, false)?, "after the run")?;
-    // A run that was cut short has left no notes.
+    // An interrupted run has left no notes.
     if let Some(notes) = Notes::read(cx.dir)? {
         agreement(&notes, &mut *database)?;
     }
     Ok(())
 }
 
-/// Holds the client's count of new orders against the server's.
+/// Compares the client's count of new orders with the server's.
 fn agreement(notes: &Notes, database: &mut dyn Database) -> Result<Facts> {
     let server = check::server_new_orders(database)?.saturating_sub(notes.before);
     let client = notes.committed;
     let apart = server.abs_diff(client) as f64 / client.max(1) as f64;
     ensure!(
         apart <= COUNT_TOLERANCE,
-        "The driver was told of {client} new orders, the database has {server} more than before: {:.2} % apart, where {:.1} % are right",
+        "The driver counted {client} new orders, but the database has {server} more than before: {:.2} % apart, and at most {:.1} % are allowed",
         apart * 100.0,
         COUNT_TOLERANCE * 100.0
     );
@@ -299,31 +302,31 @@ fn agreement(notes: &Notes, database: &mut dyn Database) -> Result<Facts> {
 
 fn passed(report: &CheckReport, when: &str) -> Result<()> {
     let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
-    ensure!(failures.is_empty(), "The data {when} are not right: {}", failures.join("; "));
+    ensure!(failures.is_empty(), "The data {when} are wrong: {}", failures.join("; "));
     Ok(())
 }
 
-/// The one number that a query gives.
+/// The single number returned by a query.
 ///
 /// # Errors
-/// If the server refuses it, or it gives none.
+/// If the server refuses it, or it returns none.
 pub fn number(database: &mut dyn Database, sql: &str) -> Result<i64> {
     match database.rows(sql)?.first().and_then(|row| row.first()) {
         Some(SqlValue::Integer(n)) => Ok(*n),
         // A sum of 64-bit integers is a numeric.
-        Some(SqlValue::Text(text)) => text.parse().with_context(|| format!("No number: `{sql}`")),
+        Some(SqlValue::Text(text)) => text.parse().with_context(|| format!("Not a number: `{sql}`")),
         _ => bail!("No number: `{sql}`"),
     }
 }
 
-/// What the engine itself says about durability; anything weakened is named, on a server that somebody else runs too.
+/// The engine's own statement about durability; everything weakened is named, on an existing server too.
 fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<Facts> {
     let mut facts = Facts::new();
     match target {
         DriveTarget::Postgres(_) => {
             let (mut all, mut weak) = (Vec::new(), Vec::new());
             for name in settings::of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"]) {
-                // A server that is not PostgreSQL may not have it.
+                // A server other than PostgreSQL may lack it.
                 let Ok(rows) = database.rows(&format!("SHOW {name}")) else { continue };
                 if let Some(SqlValue::Text(value)) = rows.first().and_then(|row| row.first()) {
                     all.push(format!("{name}={value}"));
@@ -331,7 +334,7 @@ fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<F
                 }
             }
             facts.insert("durability".to_owned(), all.join(", "));
-            // As above: what is not PostgreSQL has no such list.
+            // As above: a server other than PostgreSQL has no such list.
             for found in deviations(database).unwrap_or_default() {
                 let default = if found.default.is_empty() { "nothing" } else { &found.default };
                 facts.insert(format!("setting.{}", found.name), format!("{}, {default} by default", found.value));

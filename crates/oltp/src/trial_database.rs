@@ -1,4 +1,4 @@
-//! Where the database of a trial lives: a private cluster, somebody's server, or a file.
+//! The database of a trial: a private cluster, an existing server, or a file.
 //!
 //! Invariant: every trial begins with the rows of a fresh load, and nothing that a trial started outlives its database.
 
@@ -23,7 +23,7 @@ use bigiron_service::postgres::{self, SOCKET};
 use bigiron_service::root;
 use bigiron_workload::{Context, Progress};
 
-/// The names under which a guest has its images.
+/// The names of the images in a guest.
 pub const TREE: &str = "tree";
 pub const DATA: &str = "data";
 /// In a foundation, the hash of the server's programs.
@@ -33,24 +33,24 @@ const FOLDER: &str = "cluster";
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
 
-/// Bytes that are kept for a recovery and the checks after it: segments of the log, files for sorting.
+/// Bytes reserved for a recovery and the checks after it: segments of the log, files for sorting.
 const BALLAST: u64 = 96 << 20;
 
-/// What marks tables as loaded by us: only such are replaced without asking.
+/// Marks tables as loaded by bigiron: only such tables are replaced.
 const MARK: &str = "loaded by bigiron oltp";
 
-/// A database that is ready for a run.
+/// A database ready for a run.
 pub struct TrialDatabase {
     kind: DatabaseKind,
-    /// No row of runs before has a later date, nor had what a crash has undone.
+    /// No row of earlier runs has a later date, nor had any that a crash has undone.
     pub after: i64,
-    /// What somebody's server does not have, and the run does without.
+    /// Features that an existing server lacks, and the run does without.
     pub unavailable: Vec<String>,
-    /// Where the processes of a shared run meet.
+    /// The meeting point of the processes of a shared run.
     pub rendezvous: Option<Rendezvous>,
-    /// Room for the recovery of a database whose disk has run full; gone when it is needed.
+    /// Reserved space for the recovery of a database whose disk is full; freed when needed.
     ballast: PathBuf,
-    /// A short way to the cluster's folder: a socket's path may have 107 bytes.
+    /// A short path to the cluster's folder: a socket's path is limited to 107 bytes.
     _way: Option<OwnFolder>,
 }
 
@@ -60,7 +60,7 @@ enum DatabaseKind {
     Sqlite { path: PathBuf, journal: SqliteJournal },
 }
 
-/// A private cluster and how it was started, to be started so again.
+/// A private cluster and its start parameters, for restarting it.
 struct PrivateCluster {
     /// `None` if it could not be started again.
     cluster: Option<Cluster>,
@@ -73,10 +73,11 @@ struct PrivateCluster {
 }
 
 impl TrialDatabase {
-    /// Gets a freshly loaded database ready: from the guest's images where there are any, else by loading it.
+    /// Prepares a freshly loaded database: from the guest's images if there are any, else by loading it.
     ///
     /// # Errors
-    /// A server that is not available, or cannot be started or reached; a load that fails; tables of somebody else in the database of a URL.
+    /// If a server is not available, or cannot be started or reached; if a load fails; if the database of a URL has foreign
+    /// tables.
     pub fn open(cx: &Context<'_>, job: &Job, config: &Config) -> Result<Self> {
         match &job.engine {
             Engine::Postgres { version, transport, settings } => {
@@ -151,7 +152,7 @@ impl TrialDatabase {
         let root = root::of(&Store::open()?, &RECIPE, version, cx.foundation.get(SERVER).map(String::as_str), &note)?;
         let server = Programs::of(&RECIPE, &root)?;
         let folder = cx.dir.join(FOLDER);
-        fs::create_dir_all(&folder).with_context(|| format!("Cannot make {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
         let (way, short) = short_path(&folder, SOCKET)?;
         (cx.progress)(Progress { step: "initdb", done: 0, of: 0 });
         postgres::init(&server, &short, true)?;
@@ -161,7 +162,7 @@ impl TrialDatabase {
         };
         let trial_database = Self::start(&server, &short, settings, listen, transport, way)?;
         if let DatabaseKind::Own(own) = &trial_database.kind {
-            // The connection knows that it is gone; the server may know why.
+            // The connection only knows that it broke; the server may know why.
             let told = |e: anyhow::Error| match own.cluster.as_ref().and_then(postgres::complaint) {
                 Some(complaint) => e.context(complaint),
                 None => e,
@@ -193,17 +194,17 @@ impl TrialDatabase {
         })
     }
 
-    /// What a server of our own says itself of why it is lost.
+    /// The private server's own explanation of its loss.
     pub fn complaint(&self) -> Option<ServerError> {
         let DatabaseKind::Own(own) = &self.kind else { return None };
         postgres::complaint(own.cluster.as_ref()?)
     }
 
-    /// Brings a database of our own back after a crash: whatever is left of its server is killed, and it recovers in the same folder. `false` for
-    /// what we cannot start again.
+    /// Recovers a private database after a crash: kills the rest of its server, and starts it again in the same folder. Returns
+    /// `false` for a server that bigiron cannot start.
     ///
     /// # Errors
-    /// It does not recover, in its own words.
+    /// The server's own message if it does not recover.
     pub fn recover(&mut self) -> Result<bool, ServerError> {
         let _ = fs::remove_file(&self.ballast);
         let own = match &mut self.kind {
@@ -220,7 +221,7 @@ impl TrialDatabase {
         Ok(true)
     }
 
-    /// What the driver is to drive.
+    /// The target for the driver.
     pub fn target(&self) -> DriveTarget<'_> {
         match &self.kind {
             DatabaseKind::Own(own) => DriveTarget::Postgres(&own.url),
@@ -232,22 +233,22 @@ impl TrialDatabase {
     /// A connection for checks.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// If none can be established.
     pub fn database(&self) -> Result<Box<dyn Database>> {
         trial::database(&self.target())
     }
 
-    /// The postmaster of a server of our own.
+    /// The postmaster of a private server.
     #[cfg(test)]
     pub fn postmaster(&self) -> Option<u32> {
         let DatabaseKind::Own(own) = &self.kind else { return None };
         own.cluster.as_ref().map(Cluster::pid)
     }
 
-    /// Stops what was started, in good order.
+    /// Stops everything that was started, in an orderly way.
     ///
     /// # Errors
-    /// A server that does not stop as it should.
+    /// If a server does not stop properly.
     pub fn close(self) -> Result<()> {
         match self.kind {
             DatabaseKind::Own(own) => Ok(own.cluster.map_or(Ok(()), |cluster| cluster.stop())?),
@@ -256,7 +257,7 @@ impl TrialDatabase {
     }
 }
 
-/// Lays a file beside `data`; where there is no room for it there is none.
+/// Creates the reserve file beside `data`; without room there is none.
 fn ballast(data: &Path) -> PathBuf {
     let path = data.with_file_name("ballast");
     let laid = File::options()
@@ -279,27 +280,27 @@ fn started(
 ) -> Result<(Cluster, Url), ServerError> {
     let cluster = cluster::start(server, folder, settings, listen)?;
     let url = cluster::url(&cluster, transport);
-    let url = url.ok_or_else(|| ServerError::Failed("The server does not listen there".to_owned()))?;
+    let url = url.ok_or_else(|| ServerError::Failed("The server does not listen on that transport".to_owned()))?;
     Ok((cluster, url))
 }
 
-/// What becomes of the stored procedures.
+/// The use of the stored procedures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Procedures {
     /// The run calls them.
     Needed,
-    /// Installed where the server has their language.
+    /// Installed if the server has their language.
     Wanted,
     Left,
 }
 
-const WITHOUT_PROCEDURES: &str = "without them the mode is `pipelined` or `round-trips`: `--set mode=pipelined`";
+const WITHOUT_PROCEDURES: &str = "without them use the mode `pipelined` or `round-trips`: `--set mode=pipelined`";
 
-/// Loads the tables at `url`, in the place of those that an earlier run of ours has left. What the server does not have, and the load has done
-/// without.
+/// Loads the tables at `url`, replacing those of an earlier bigiron run. Returns the features that the server lacks and the load
+/// did without.
 ///
 /// # Errors
-/// Tables of these names that are not ours; whatever the load may fail with; procedures that are needed and missing.
+/// If foreign tables have these names; if the load fails; if required procedures are missing.
 pub fn load_marked(
     url: &Url,
     scale: Scale,
@@ -313,19 +314,19 @@ pub fn load_marked(
     )?;
     let (is_there, is_ours) = match there.first().map(Vec::as_slice) {
         Some([SqlValue::Integer(count), SqlValue::Text(mark)]) => (*count > 0, mark == MARK),
-        other => anyhow::bail!("The server does not say whether there is a table `item`: {other:?}"),
+        other => anyhow::bail!("The server does not report whether there is a table `item`: {other:?}"),
     };
     ensure!(
         !is_there || is_ours,
-        "The database at {url} has a table `item` that bigiron did not load; name an empty database, since every trial loads its tables anew"
+        "The database at {url} has a table `item` that bigiron did not load; name an empty database, because every trial loads its tables again"
     );
     if procedures == Procedures::Needed {
-        // Before hours of loading. A server that cannot answer this refuses the procedures themselves.
+        // Checked before hours of loading. A server that cannot answer this refuses the procedures themselves.
         let denied =
             "SELECT count(*) FROM pg_language WHERE lanname = 'plpgsql' AND NOT has_language_privilege(oid, 'USAGE')";
         ensure!(
             !database.rows(denied).is_ok_and(|rows| rows == [[SqlValue::Integer(1)]]),
-            "The server does not let its user make procedures in PL/pgSQL; {WITHOUT_PROCEDURES}"
+            "The server does not allow its user to create procedures in PL/pgSQL; {WITHOUT_PROCEDURES}"
         );
     }
     let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
@@ -348,12 +349,12 @@ pub fn load_marked(
             return Err(e.into());
         }
         unavailable
-            .push(format!("COMMENT ON TABLE, so that the next run will not know these tables as bigiron's ({e})"));
+            .push(format!("COMMENT ON TABLE, so the next run will not recognize these tables as bigiron's ({e})"));
     }
     Ok(unavailable)
 }
 
-/// A load's progress as a trial's steps.
+/// Reports a load's progress as a trial's steps.
 fn steps<'a>(cx: &'a Context<'_>) -> impl Fn(&str, u64, u64) + 'a {
     move |step, done, of| (cx.progress)(Progress { step, done: done as u32, of: of as u32 })
 }

@@ -1,13 +1,13 @@
-//! The values of oltp's options as they are typed.
+//! The text forms of oltp's options.
 //!
-//! Invariant: a value is read whole or not at all; what it can be is said by the constant beside its reader.
+//! Invariant: a value is parsed completely or rejected; the constant beside each parser describes the valid values.
 
 use std::time::Duration;
 
 use super::config::Length;
 use bigiron_workload::units;
 
-/// Users of a ramp, at most this many steps.
+/// Maximum number of steps of a ramp.
 const STEPS_MAX: usize = 1000;
 
 pub const A_MIX: &str = "five percentages `45/43/4/4/4` that make 100 (new-order, payment, order-status, delivery, stock-level), or the last \
@@ -19,7 +19,7 @@ pub fn mix(text: &str) -> Option<[u32; 5]> {
     let parts = parts?;
     let mix: [u32; 5] = match parts.len() {
         5 => parts.try_into().ok()?,
-        // DBT-2's knobs: New-Order is the remainder, and a negative one is an error.
+        // As in DBT-2: New-Order is the remainder, and a negative one is an error.
         4 => {
             let rest = 1000_u32.checked_sub(parts.iter().sum())?;
             [rest, parts[0], parts[1], parts[2], parts[3]]
@@ -39,7 +39,7 @@ fn per_mille(text: &str) -> Option<u32> {
 
 pub const A_FACTOR: &str = "`off`, `spec`, or a factor of the specification's times, 0 to 1000";
 
-/// Times the specification's.
+/// A factor on the specification's times.
 pub fn factor(text: &str) -> Option<f64> {
     match text {
         "off" => Some(0.0),
@@ -71,9 +71,9 @@ pub fn length(text: &str) -> Option<Option<Length>> {
     units::duration(text).map(|time| Some(Length::Time(time)))
 }
 
-pub const SOME_USERS: &str = "`none`, a ramp `50..400:50` (first, last, step), or a list `100,200,500` that grows, at most 1000 steps of at most 1000000 users";
+pub const SOME_USERS: &str = "`none`, a ramp `50..400:50` (first, last, step), or a rising list `100,200,500`; at most 1000 steps of at most 1000000 users";
 
-/// The steps of a ramp, in order; none is none.
+/// The steps of a ramp, in order; empty for none.
 pub fn users(text: &str) -> Option<Vec<u32>> {
     if text == "none" {
         return Some(Vec::new());
@@ -104,7 +104,7 @@ pub fn touched(text: &str, warehouses: u32) -> Option<(u32, u32)> {
     (1 <= first && first <= last && last <= warehouses).then_some((first, last))
 }
 
-pub const A_PART: &str = "`K/N`, the number of this process and how many share the run, 4096 at the most";
+pub const A_PART: &str = "`K/N`, the number of this process and of all that share the run, at most 4096";
 
 /// `K/N`.
 pub fn part(text: &str) -> Option<(u32, u32)> {
@@ -138,7 +138,7 @@ mod tests {
         for wrong in
             ["45/43/4/4/5", "43/40/10/8", "45/43/4/4", "45", "", "a/b/c/d/e", "-5/97/4/4/0", "45.55/42.45/4/4/4"]
         {
-            // Four numbers below 100 are a mix; `45/43/4/4` leaves 4 % of new-orders.
+            // Four numbers below 100 are a mix; `45/43/4/4` leaves 4 % for new-orders.
             assert_eq!(mix(wrong).is_some(), wrong == "45/43/4/4", "{wrong}");
         }
     }

@@ -1,6 +1,6 @@
-//! The workload `oltp`: what a study knows of it.
+//! The workload `oltp`, as a study sees it.
 //!
-//! Invariant: the database that is measured is one that this trial has made, or that somebody has named.
+//! Invariant: the measured database is one that this trial has created, or one that the user has named.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,10 +28,10 @@ use bigiron_workload::{
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
 const WAREHOUSE_BYTES: u64 = 130 << 20;
-/// What a run may add: orders, old versions of rows, log.
+/// The growth of the database in a run: orders, old versions of rows, log.
 const GROWTH_BYTES: u64 = 512 << 20;
 
-/// Private memory of a server process that has run all five transactions, with its page tables and what the kernel keeps for it.
+/// Private memory of a server process that has run all five transactions, with its page tables and kernel structures.
 const SESSION_BYTES: u64 = 5 << 20;
 
 /// The workload `oltp`.
@@ -66,7 +66,7 @@ impl Workload for Oltp {
     fn embed(&self, name: &str, value: &str) -> Result<String, String> {
         match name {
             "job" => jobs::embed(value).map_err(|e| e.to_string()),
-            // A trial works in a folder of its own, which goes with it.
+            // A trial works in its own folder, which is removed with it.
             "acks" => Ok(match value.parse() {
                 Ok(AckTarget::File(path)) if ![AS_JOB, "none"].contains(&value) => {
                     std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string()
@@ -95,10 +95,10 @@ impl Configured for Job {
         let job = self;
         let data = u64::from(job.scale.warehouses) * WAREHOUSE_BYTES;
         let config = job.config(Clock::Wall, 1);
-        // Where a ramp ends is its result: only its first step has to fit.
+        // The end of a ramp is its result: only its first step must fit.
         let sessions = job.users.first().map_or(config.connections, |users| config.connections.min(*users));
         Needs {
-            // Of a server elsewhere only the notes are here.
+            // For a remote server only the notes are here.
             storage_bytes: Some(if job.is_elsewhere() { 1 << 20 } else { data + GROWTH_BYTES }),
             // A terminal's generators and next input, histograms of every thread, and SQLite's caches.
             memory_bytes: (64 << 20)
@@ -130,7 +130,7 @@ impl Configured for Job {
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         let job = self;
         let trial_database = TrialDatabase::open(cx, job, &job.config(cx.clock, cx.cpus))?;
-        // What a guest's image holds was checked when it was made.
+        // The contents of a guest's image were checked when it was made.
         if !cx.images.contains_key(trial_database::DATA) && job.part.0 == 1 {
             let prepared = trial::prepare(job, &trial_database.target(), &trial_context(cx, &trial_database));
             if let Some(rendezvous) = &trial_database.rendezvous {
@@ -157,7 +157,7 @@ impl Configured for Job {
     }
 }
 
-/// A trial with its database open. Dropping it ends what was started.
+/// A trial with its open database. Dropping it stops everything that was started.
 struct OpenTrial<'a> {
     job: &'a Job,
     trial_database: TrialDatabase,
@@ -166,7 +166,7 @@ struct OpenTrial<'a> {
 impl Running for OpenTrial<'_> {
     fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let OpenTrial { job, trial_database } = self;
-        // A ramp may have to start the trial database's server again, so the context borrows nothing of it.
+        // A ramp may have to restart the trial database's server, so the context borrows nothing from it.
         let (unavailable, rendezvous) =
             (std::mem::take(&mut trial_database.unavailable), trial_database.rendezvous.take());
         let context = context(cx, trial_database.after, &unavailable, rendezvous.as_ref());

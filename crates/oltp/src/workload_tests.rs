@@ -63,7 +63,7 @@ fn data_that_are_not_right_fail_the_check() {
         database.execute("UPDATE warehouse SET w_ytd = w_ytd - 1").unwrap();
         std::fs::write(dir.path().join("oltp.json"), r#"{"before": 0, "committed": 1000000}"#).unwrap();
         let wrong = trial::verify(&target, &trial).unwrap_err().to_string();
-        assert!(wrong.contains("The driver was told of 1000000 new orders"), "{wrong}");
+        assert!(wrong.contains("The driver counted 1000000 new orders"), "{wrong}");
     });
 }
 

@@ -1,12 +1,12 @@
 //! Simulated shares against promised ones.
 //!
-//! Invariant: a promise is allowed three Monte-Carlo standard errors, computed at the promised share, and no more.
+//! Invariant: a promise is allowed exactly three Monte-Carlo standard errors, computed at the promised share.
 
 use anyhow::bail;
 
 use super::replicate::Tally;
 
-/// How many replicates did what was counted.
+/// The share of replicates with a property.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Share {
     hits: u64,
@@ -58,7 +58,7 @@ impl Checks {
         });
     }
 
-    /// Within `points` (a share) of what was promised.
+    /// Within `points` (a share) of the promise.
     pub(super) fn near(&mut self, what: &str, share: Share, promised: f64, points: f64) {
         self.check((share.rate() - promised).abs() <= points + share.allowance(promised), || {
             format!("{what}: {} %, promised {} % ± {}", share.percent(), 100.0 * promised, 100.0 * points)

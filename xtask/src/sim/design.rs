@@ -1,6 +1,6 @@
-//! What a design is said to see, and Stein's two stages.
+//! The power promised for a design, and Stein's two stages.
 //!
-//! Invariant: power is simulated at exactly the effect, margin and size that the library prints, never at one found here.
+//! Invariant: power is simulated at exactly the effect, margin and size that the library prints, never at values found here.
 
 use bigiron_stats::{Flip, power, stein::Stein};
 
@@ -11,7 +11,7 @@ use super::{
     replicate::{Tally, replicate},
 };
 
-/// Simulated power may differ from the nominal 80 % by this much.
+/// Maximum difference between simulated and nominal power (80 %).
 const POINTS: f64 = 0.02;
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl Tally for Power {
     }
 }
 
-/// Power to see `effect`, and of `same` for `margin` at no effect.
+/// Power to detect `effect`, and of `same` for `margin` without an effect.
 fn simulate(setting: &Setting, pairs: usize, effect: f64, margin: f64) -> Power {
     let replicates = if pairs > 16 { setting.replicates / 4 } else { setting.replicates };
     replicate(setting, replicates, &format!("power {pairs}"), |rng, power: &mut Power| {
@@ -53,11 +53,11 @@ pub(super) fn power(setting: &Setting, checks: &mut Checks) {
         println!("{pairs:>5} {mde:>7.2} {:>13}", seen.percent());
         checks.near(&format!("power at the MDE of {pairs} pairs"), seen, 0.8, POINTS);
     }
-    println!("{:>8} {:>15} {:>14} {:>18}", "margin/s", "pairs for same", "power of same", "with 2 pairs less");
+    println!("{:>8} {:>15} {:>14} {:>18}", "margin/s", "pairs for same", "power of same", "2 pairs fewer");
     for &margin in margins {
         let pairs = power::pairs_for_same(1.0, margin).expect("A positive margin has a size") as usize;
         let same = simulate(setting, pairs, 1.0, margin).same;
-        // The size must also be needed: two pairs less would not do.
+        // The size must also be necessary: two pairs fewer must not suffice.
         let less = (pairs > power::SMALLEST_DESIGN as usize).then(|| simulate(setting, pairs - 2, 1.0, margin).same);
         let with_less = less.map_or_else(|| "-".to_owned(), Share::percent);
         println!("{margin:>8} {pairs:>15} {:>14} {with_less:>18}", same.percent());
@@ -108,7 +108,7 @@ pub(super) fn stein(setting: &Setting, checks: &mut Checks) {
                     stages.pairs as f64 / setting.replicates as f64
                 );
                 checks.at_least(&format!("coverage, {cell}"), stages.covered, 0.94);
-                checks.holds(&format!("{cell}: an interval is wider than asked for"), stages.too_wide.rate() == 0.0);
+                checks.holds(&format!("{cell}: an interval is wider than requested"), stages.too_wide.rate() == 0.0);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The grid: sizes × noise × effect, each cell judged as a real comparison is.
+//! The grid: sizes × noise × effect; each cell is judged like a real comparison.
 //!
 //! Invariant: an effect is a shift of D, and the flip interval shifts with D; so one session serves all effects of its cell.
 
@@ -16,11 +16,11 @@ const SIZES: [usize; 5] = [8, 10, 12, 16, 24];
 /// True effects, in margins.
 const EFFECTS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 
-/// What happened in a cell.
+/// The counts of a cell.
 #[derive(Default)]
 struct Cell {
     covered: Share,
-    /// The 95 % interval excludes 0 though the effect is 0.
+    /// The 95 % interval excludes 0 although the effect is 0.
     false_difference: Share,
     /// `same` or beyond the margin, at each effect.
     same: [Share; 4],
@@ -97,7 +97,7 @@ pub(super) fn shifts(setting: &Setting, checks: &mut Checks) {
             checks.at_most(&what("type I error"), cell.false_difference, 0.05);
             checks.at_most(&what("wrong `same` at the margin"), cell.same[2], 0.05);
             checks.at_most(&what("wrong `better` at the margin"), cell.beyond[2], 0.025);
-            // The medians that the test starts from are estimated, so this test is nearly exact only.
+            // The test starts from estimated medians, so it is only nearly exact.
             let promised = if pairs == 8 { 0.20 } else { 0.12 };
             checks.at_most(&what("flagged without cause"), cell.flagged, promised);
         }

@@ -11,7 +11,7 @@ use super::{
     replicate::{Tally, replicate},
 };
 
-/// Exploratory metrics, and how many of them B really changes.
+/// Number of exploratory metrics, and of those that B really changes.
 const METRICS: usize = 40;
 const REAL: usize = 8;
 

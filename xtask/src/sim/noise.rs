@@ -1,21 +1,21 @@
-//! Sessions of pairs whose truth is known: what boots do when nothing but noise is there, and when B differs.
+//! Sessions of pairs with a known truth: boots that differ only by noise, and boots where B differs.
 //!
-//! Invariant: the true effect of a session is exactly the effect asked for; the noise of a pair's difference around the mean of its
-//! order has standard deviation 1 in every model without a time structure.
+//! Invariant: the true effect of a session is exactly the requested effect; the noise of a pair's difference around the mean of
+//! its order has standard deviation 1 in every model without a time structure.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use bigiron_stats::order::{self, ChaCha12Rng};
 use rand_distr::{Distribution, StandardNormal, StudentT};
 
-/// How boots vary.
+/// Models of the variation between boots.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Noise {
     /// Independent normal boots.
     Normal,
     /// Independent boots with Student's t of 3 degrees of freedom: rare, far outliers.
     HeavyTails,
-    /// Three boots in ten land in a mode that is 3 standard deviations of the boots' other noise away.
+    /// Three boots in ten fall into a mode 3 standard deviations of the other boots' noise away.
     Bimodal,
     /// Independent lognormal boots (σ = 1).
     Lognormal,
@@ -25,7 +25,7 @@ pub(super) enum Noise {
     Trend,
     /// Normal, and 4 standard deviations of a boot from a random slot on.
     Step,
-    /// Normal, and the second place of a pair is 2 standard deviations of a pair slower.
+    /// Normal, and the second position of a pair is 2 standard deviations of a pair slower.
     SlotEffect,
     /// A is nearly noiseless, B is lognormal (σ = .8): a tail that only B has.
     SkewOfB,
@@ -34,7 +34,7 @@ pub(super) enum Noise {
 }
 
 impl Noise {
-    /// Models in which B shifts the distribution and leaves its shape.
+    /// Models in which B shifts the distribution without changing its shape.
     pub(super) const SHIFTS: [Noise; 8] = [
         Noise::Normal,
         Noise::HeavyTails,
@@ -64,7 +64,7 @@ impl Noise {
         }
     }
 
-    /// Noise of the `slots` boots of a session, in time order; standard deviation of one boot 1 but for time structure.
+    /// Noise of the `slots` boots of a session, in time order; a boot's standard deviation is 1 except for time structure.
     pub(super) fn boots(self, slots: usize, rng: &mut ChaCha12Rng) -> Vec<f64> {
         match self {
             Noise::HeavyTails => {
@@ -91,9 +91,9 @@ impl Noise {
         }
     }
 
-    /// The pairs of a session without any effect, in the order of the schedule; `orders`: whether A runs first.
+    /// The pairs of a session without any effect, in the order of the schedule; `orders` says whether A runs first.
     fn schedule(self, orders: &[bool], rng: &mut ChaCha12Rng) -> Vec<Pair> {
-        // A boot's standard deviation such that a pair's is 1.
+        // A boot's standard deviation is chosen so that a pair's is 1.
         let boots: Vec<f64> = self.boots(2 * orders.len(), rng).into_iter().map(|x| x * FRAC_1_SQRT_2).collect();
         let of_pair = |(&a_first, boots): (&bool, &[f64])| {
             let (mut a, mut b) = if a_first { (boots[0], boots[1]) } else { (boots[1], boots[0]) };
@@ -116,7 +116,7 @@ impl Noise {
     }
 }
 
-/// Logarithms of what the two boots of a pair measured.
+/// Logarithms of the two boots' values in a pair.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pair {
     pub(super) a_first: bool,
@@ -124,7 +124,7 @@ pub(super) struct Pair {
     pub(super) b: f64,
 }
 
-/// D by order, and the arms that it comes from.
+/// D by order, and the values of the arms.
 pub(super) struct Session {
     pub(super) ab: Vec<f64>,
     pub(super) ba: Vec<f64>,

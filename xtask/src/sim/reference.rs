@@ -1,6 +1,6 @@
-//! What bigiron does not do, beside what it does: other intervals, other designs, stopping when it pays.
+//! Methods that bigiron does not use, compared with its own: other intervals, other designs, optional stopping.
 //!
-//! Invariant: the alternatives are the textbook ones, given the same sessions.
+//! Invariant: the alternatives are the textbook methods, applied to the same sessions.
 
 use bigiron_stats::{
     Flip, location,
@@ -73,10 +73,10 @@ pub(super) fn methods(setting: &Setting, checks: &mut Checks) {
     }
 }
 
-/// Slower second place of the refused fixed order, in standard deviations of a pair.
+/// Slowdown of the second position in the refused fixed order, in standard deviations of a pair.
 const SECOND_PLACE: f64 = 0.6;
 
-/// Windows of a boot, and their noise against the boot's.
+/// Number of windows per boot, and their noise relative to the boot's.
 const WINDOWS: usize = 30;
 const WINDOW_NOISE: f64 = 2.0;
 
@@ -100,13 +100,13 @@ pub(super) fn refused(setting: &Setting, checks: &mut Checks) {
     });
 }
 
-/// D_i = B_i − A_i where the ten boots of A come before the ten of B.
+/// D_i = B_i − A_i if the ten boots of A come before the ten of B.
 fn all_a_then_all_b(noise: Noise, rng: &mut ChaCha12Rng) -> Vec<f64> {
     let boots = noise.boots(20, rng);
     (0..10).map(|i| boots[10 + i] - boots[i]).collect()
 }
 
-/// Looks at 8, 10, … 24 pairs and stops at the first interval that excludes 0.
+/// Checks at 8, 10, … 24 pairs and stops at the first interval that excludes 0.
 pub(super) fn peeking(setting: &Setting, checks: &mut Checks) {
     let wrong = replicate(setting, setting.replicates / 4, "peeking", |rng, wrong: &mut Share| {
         let mut so_far: Vec<Pair> = Vec::new();
@@ -123,7 +123,7 @@ pub(super) fn peeking(setting: &Setting, checks: &mut Checks) {
         wrong.count(stopped);
     });
     println!(
-        "A look after 8, 10, … 24 pairs, stop when the interval excludes 0: {} % false positives",
+        "Checks after 8, 10, … 24 pairs, stop when the interval excludes 0: {} % false positives",
         wrong.percent()
     );
     checks.at_least("false positives of stopping when significant", wrong, 0.10);

@@ -1,6 +1,6 @@
 //! Replicates on all cores.
 //!
-//! Invariant: chunk number and cell decide a chunk's random stream, so results do not depend on which thread ran what.
+//! Invariant: chunk number and cell decide a chunk's random stream, so results do not depend on which thread ran which chunk.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -18,7 +18,7 @@ pub(super) trait Tally: Default + Send {
     fn merge(&mut self, other: Self);
 }
 
-/// Runs `replicates` of `one` for the cell that `cell` names.
+/// Runs `replicates` of `one` for the cell named `cell`.
 pub(super) fn replicate<T: Tally>(
     setting: &Setting,
     replicates: u64,

@@ -1,6 +1,6 @@
-//! What has become of a block whose checksum is wrong, told from its 512-byte sectors.
+//! What happened to a block whose checksum is wrong, determined from its 512-byte sectors.
 //!
-//! Invariant: a sector is said to be of a version only if it is, byte for byte, what that version must have there.
+//! Invariant: a sector is attributed to a version only if it equals, byte for byte, that version's contents there.
 
 use std::ops::RangeInclusive;
 

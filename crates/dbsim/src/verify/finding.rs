@@ -1,6 +1,6 @@
-//! What can be wrong with what a run has left, each with the evidence for it.
+//! The possible errors in the files of a run, each with its evidence.
 //!
-//! Invariant: a finding names one thing that is wrong; what a stop at that moment may legally leave behind is none.
+//! Invariant: a finding names one error; a state that a stop at that moment may legally leave is not a finding.
 
 use thiserror::Error;
 

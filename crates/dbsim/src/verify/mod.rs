@@ -28,7 +28,7 @@ pub use finding::VerifyFailed;
 /// Findings that are kept; the others are only counted.
 const KEPT: usize = 100;
 
-/// Where to find what was acknowledged.
+/// Where to find the acknowledgements.
 #[derive(Clone, Copy, Debug)]
 pub enum AckSource<'a> {
     /// The run's own ledger: after a clean stop, or after a kill of its processes.
@@ -37,7 +37,7 @@ pub enum AckSource<'a> {
     Stream(&'a Path),
 }
 
-/// What verification has come to.
+/// The result of verification.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// What is wrong, the first [`KEPT`] of them: of the log, then of commits, then of blocks in their order.
@@ -63,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// Findings as they come.
+/// Findings collected so far.
 #[derive(Default)]
 struct Findings {
     findings: Vec<VerifyFailed>,
@@ -79,7 +79,7 @@ impl Findings {
     }
 }
 
-/// Checks the files that a run of `job` left in `dir` and tells all that is wrong. An error is a reason why it could not check.
+/// Checks the files that a run of `job` left in `dir` and reports all errors. An error is a reason why it could not check.
 pub fn check(job: &Job, dir: &Path, acks: AckSource<'_>) -> Result<Verdict> {
     let mut report = Findings::default();
     let ledger = match acks {

@@ -1,7 +1,7 @@
 //! Redo, replayed on the versions of blocks; and transactions, by how they ended.
 //!
 //! Invariant: a change counts as acknowledged only if its transaction's commit record is in the log at or before the last commit
-//! that its foreground was told of.
+//! acknowledged to its foreground.
 
 use std::collections::HashMap;
 
@@ -45,11 +45,11 @@ pub struct Replay<'a> {
     outcome: ReplayOutcome,
 }
 
-/// What came of the transactions.
+/// The results of the transactions.
 #[derive(Default)]
 pub struct ReplayOutcome {
     pub commits: u64,
-    /// Commits on record of which the foreground had not been told yet.
+    /// Recorded commits that had not been acknowledged to the foreground.
     pub in_doubt: u64,
     /// Transactions with redo but without an end: what recovery would undo.
     pub losers: u64,

@@ -47,7 +47,7 @@ use kernel::Start;
 const SETTLE_EXACT_S: u32 = 5;
 const SETTLE_WALL_S: u32 = 3;
 
-/// How often a running guest is looked at.
+/// Interval at which a running guest is checked.
 const POLL: Duration = Duration::from_millis(10);
 
 /// VMs on this machine.
@@ -62,7 +62,7 @@ pub struct VmHost {
     plugin: Option<Result<Plugin, String>>,
 }
 
-/// A guest that came to its end.
+/// A guest that has ended.
 struct FinishedGuest {
     result: TrialResult,
     received: ReceivedEvents,
@@ -142,7 +142,7 @@ impl Host for VmHost {
 }
 
 impl VmHost {
-    /// Boots the guest of a trial and sees it to its end; `profile` counts its instructions into a file.
+    /// Boots the guest of a trial and watches it until it ends; `profile` counts its instructions into a file.
     fn boot(
         &self,
         trial: &Trial<'_>,
@@ -161,7 +161,7 @@ impl VmHost {
         Ok(booted)
     }
 
-    /// Starts a kernel and sees its guest to its end.
+    /// Starts a kernel and watches its guest until it ends.
     fn attempt(
         &self,
         trial: &Trial<'_>,
@@ -382,13 +382,13 @@ fn see_to_its_end(
         if cancel.load(Ordering::Relaxed) {
             return Err(HostError::Cancelled);
         }
-        // The status first: what was written before the end is then read whole.
+        // The exit status is read first: then everything written before the end is read completely.
         let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
         if let Some(line) = hear(watch, received, files, phase)? {
             process.kill();
             return Ok(VmEnd::Malformed(line));
         }
-        // By then the kernel has waited for many a timer.
+        // By then the kernel has waited for many timers.
         if received.hello.is_some() {
             speaking(process, received.quiet);
         }
@@ -403,7 +403,8 @@ fn see_to_its_end(
     }
 }
 
-/// Takes what a guest has said since the last call. A line that is not an event comes back: the guest's doing, unless the disk is full.
+/// Reads the guest's events since the last call. A line that is not an event is returned: the guest's fault, unless the disk is
+/// full.
 fn hear(
     watch: &mut Watch,
     received: &mut ReceivedEvents,

@@ -1,7 +1,7 @@
 //! The guest's disks: which device a storage profile becomes, and how QEMU opens a disk that is a file of the host.
 //!
-//! Invariant: a flush of the guest is a flush on the host in every cache mode, and where time is read, the host's page cache does not
-//! answer in place of its disk.
+//! Invariant: a flush of the guest is a flush on the host in every cache mode, and where times matter, the host's page cache does
+//! not stand in for its disk.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -29,7 +29,7 @@ pub struct Disk {
 pub enum Cache {
     /// `O_DIRECT`: each request goes to the host's disk.
     None,
-    /// Through the host's page cache: reads and unflushed writes may never reach the disk, so their times say nothing of it.
+    /// Through the host's page cache: reads and unflushed writes may never reach the disk, so their times say nothing about it.
     WriteBack,
 }
 

@@ -15,8 +15,8 @@ pub struct HangDetector {
 }
 
 impl HangDetector {
-    /// A trial hangs that uses `limit_s` CPU seconds without progress, or that shows none for the wall time `idle` and uses (almost) no CPU:
-    /// one that is asleep with nothing to wake it.
+    /// A trial hangs if it uses `limit_s` CPU seconds without progress, or if it shows none for the wall time `idle` and uses
+    /// (almost) no CPU: it is asleep with nothing to wake it.
     pub fn new(limit_s: u32, idle: Duration) -> Self {
         Self { limit_s, idle, cpu: 0.0, cpu_at_progress: 0.0, progress: Instant::now() }
     }

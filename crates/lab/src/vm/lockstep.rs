@@ -1,7 +1,8 @@
-//! Lockstep: under the exact clock QEMU is started with a library of ours (crates/lockstep, LD_PRELOAD), which lets its main loop and its
-//! vCPU thread take turns. Without it, QEMU's virtual clock gains some nanoseconds once in a while, and more often on a busy host.
+//! Lockstep: under the exact clock QEMU is started with a library (crates/lockstep, LD_PRELOAD) that makes its main loop and its
+//! vCPU thread take turns. Without it, QEMU's virtual clock sometimes gains some nanoseconds, more often on a busy host.
 //!
-//! Invariant: a QEMU counts as in lockstep only if its vCPU thread was seen to bear the name that the library gives it when it works.
+//! Invariant: a QEMU counts as in lockstep only if its vCPU thread was observed to have the name that the library gives it when
+//! it works.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,4 +1,4 @@
-//! A file in memory that other processes open by a path: what QEMU reads of ours, without a trace on a disk.
+//! A file in memory that other processes open by a path: input for QEMU that leaves no trace on a disk.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -1,4 +1,5 @@
-//! Does a guest really run under KVM here? `/dev/kvm` may exist and not work (nested, incomplete, forbidden): so one is booted.
+//! Tests whether a guest runs under KVM here. `/dev/kvm` may exist and not work (nested, incomplete, forbidden), so a guest is
+//! booted.
 //!
 //! Invariant: KVM counts as usable only after this kernel-and-QEMU pair of the host has run the agent to its orderly end. That it is not is
 //! remembered only if QEMU itself said so of this host: a guest that does not come up, or that KVM cannot go on with, may have had a bad kernel,
@@ -19,7 +20,7 @@ use crate::protocol;
 use crate::protocol::{GuestEvent, GuestJob};
 use bigiron_model::clock::Clock;
 
-/// A guest under KVM is up in 2 s; one that takes longer than this is of no use for measuring.
+/// A guest under KVM is up in 2 s; one that takes longer than this is useless for measurements.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// What is known of KVM here.

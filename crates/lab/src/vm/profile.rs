@@ -1,7 +1,7 @@
-//! The exact profile: a plugin of ours (crates/profile) with which QEMU counts the guest's instructions by their address, in windows that the
+//! The exact profile: a plugin (crates/profile) with which QEMU counts the guest's instructions by address, in windows that the
 //! guest marks.
 //!
-//! Invariant: a guest with the plugin executes what it executes without it, in the same virtual time.
+//! Invariant: a guest executes the same instructions with the plugin as without it, in the same virtual time.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Watching a guest: its events as they come, and whether it still gets anywhere.
+//! Watches a guest: its events as they arrive, and whether it still makes progress.
 //!
 //! Invariant: a guest hangs by CPU time, not wall time, so that a busy host is not mistaken for a guest that hangs.
 
@@ -11,17 +11,17 @@ use std::time::Duration;
 use super::hang_detector::HangDetector;
 use crate::protocol::GuestEvent;
 
-/// A trial that uses (almost) no CPU and says nothing is stuck too: asleep with no timer to wake it. Wall seconds of that, per CPU
-/// second of the limit; far more than a starved host would need to give it some CPU.
+/// A trial that uses (almost) no CPU and sends nothing is stuck too: asleep with no timer to wake it. Wall seconds of that, per
+/// CPU second of the limit; far more than a starved host needs to give it some CPU.
 pub const IDLE_FACTOR: u32 = 10;
 
-/// How a VM came to its end.
+/// How a VM ended.
 #[derive(Debug)]
 pub enum VmEnd {
     Exited(ExitStatus),
-    /// Killed by us; why.
+    /// Killed by bigiron; the reason.
     Hung(String),
-    /// Killed by us, since what it said is no event; what it said.
+    /// Killed by bigiron because it sent a line that is not an event; the line.
     Malformed(String),
 }
 

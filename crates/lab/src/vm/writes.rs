@@ -1,4 +1,4 @@
-//! What a disk with a volatile write cache is left with when its machine loses power, from the log of what the guest wrote and flushed.
+//! The state of a disk with a volatile write cache after a power loss, computed from the log of the guest's writes and flushes.
 //!
 //! QEMU's filter `blklogwrites` keeps the log, in the format of the kernel's dm-log-writes (its `Documentation/admin-guide/device-mapper/log-writes.rst`):
 //! a sector of head, then for each request a sector that says what it is and the sectors that were written.
@@ -33,7 +33,7 @@ struct WriteLogEntry {
     flags: u64,
 }
 
-/// Whether the disk does what it is told.
+/// Whether the disk executes flushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Honesty {
     Honest,
@@ -41,12 +41,12 @@ pub enum Honesty {
     Lying,
 }
 
-/// What became of the writes.
+/// What happened to the writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFate {
     pub writes: u64,
     pub flushes: u64,
-    /// Writes that no flush was asked for.
+    /// Writes that were not followed by a flush.
     pub unflushed: u64,
     /// Blocks of 4 KiB of those that were lost.
     pub lost_blocks: u64,

@@ -1,6 +1,6 @@
-//! Whether the inputs of a run were what the specification asks for (TPC-C, clause 9.2.2.5), judged by the rows that it added.
+//! Checks whether the inputs of a run met the specification (TPC-C, clause 9.2.2.5), judged by the rows that it added.
 //!
-//! Invariant: rows that were there before the run are not looked at.
+//! Invariant: rows from before the run are ignored.
 
 use anyhow::{Context, Result, bail};
 
@@ -10,29 +10,29 @@ use super::query::{instant, integer_row, integers, is_refused, micros, temporary
 use super::skew::top_share;
 use super::{Check, CheckOutcome, CheckReport, Violations};
 
-/// Standard errors that a right sample may be off beyond the band: by chance, once in 16,000.
+/// Standard errors by which a correct sample may miss the band: exceeded by chance once in 16,000.
 const ERRORS: f64 = 4.0;
 
-/// What was there before a run.
+/// The state before a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// D_W_ID, D_ID, D_NEXT_O_ID.
     pub next: Vec<(u32, u32, u32)>,
     /// Rows of HISTORY.
     pub payments: u64,
-    /// Microseconds since 2000-01-01, later than every date of the database: those of the run have to be later still.
+    /// Microseconds since 2000-01-01, later than every date in the database: dates of the run must be later still.
     pub latest: i64,
 }
 
-/// What was delivered last may be later than the last payment and order, by the few dates of transactions that were under way with it; lines are
-/// too many to be asked for their latest.
+/// The last delivery may be later than the last payment and order, by the few dates of transactions in progress with it; there
+/// are too many lines to query their latest date.
 const UNSEEN: i64 = 1_000_000;
 
 impl Marks {
-    /// Takes them; nobody may write meanwhile.
+    /// Records the marks; nobody may write meanwhile.
     ///
     /// # Errors
-    /// The database refuses a query, or has no district.
+    /// If the database refuses a query, or has no district.
     pub fn take(database: &mut dyn Database) -> Result<Self> {
         tune(database);
         let dialect = database.dialect();
@@ -52,7 +52,8 @@ impl Marks {
         Ok(Self { next, payments: payments.unsigned_abs(), latest: paid.max(ordered) + UNSEEN })
     }
 
-    /// Puts the districts into the temporary table `oltp_marks (mw, md, mo)`, to be joined with; where there are no temporary tables they are a list.
+    /// Puts the districts into the temporary table `oltp_marks (mw, md, mo)`, for joins; without temporary tables they are a
+    /// list.
     pub(super) fn store(&self, database: &mut dyn Database) -> Result<String> {
         let table = format!("{}.oltp_marks", temporary(database.dialect()));
         let _ = database.execute(&format!("DROP TABLE IF EXISTS {table}"));
@@ -69,42 +70,44 @@ impl Marks {
             database.execute(&format!("INSERT INTO {table} VALUES {}", rows(chunk)))?;
         }
         if database.dialect() == Dialect::Postgres {
-            // Only a help to its planner.
+            // Only helps the planner.
             let _ = database.execute("ANALYZE oltp_marks");
         }
         Ok(table)
     }
 
-    /// Drops what [`Marks::store`] made.
+    /// Drops the table created by [`Marks::store`].
     pub(super) fn forget(table: &str, database: &mut dyn Database) -> Result<()> {
         if table.starts_with('(') { Ok(()) } else { database.execute(&format!("DROP TABLE IF EXISTS {table}")) }
     }
 
-    /// A bound below all districts' marks: a constant, which a planner knows what to do with.
+    /// A lower bound of all districts' marks: a constant, which helps the planner.
     pub(super) fn least(&self) -> u32 {
         self.next.iter().map(|(_, _, next)| *next).min().unwrap_or(0)
     }
 }
 
 /// The next orders of all districts together: what the server grew by is how many new orders were committed.
+/// The sum of all districts' next orders: its growth is the number of committed new orders.
 ///
 /// # Errors
-/// The database refuses the query.
+/// If the database refuses the query.
 pub fn server_new_orders(database: &mut dyn Database) -> Result<u64> {
     Ok(integer_row::<1>(database, "SELECT sum(d_next_o_id) FROM district")?[0].unsigned_abs())
 }
 
-/// Judges what was added since the marks were taken. What rows cannot tell, rollbacks and look-ups by name, is the driver's to count.
+/// Judges the rows added since the marks were taken. Rollbacks and look-ups by name leave no trace in the rows; the driver counts
+/// them.
 ///
 /// # Errors
-/// The database refuses a query.
+/// If the database refuses a query.
 pub fn audit(database: &mut dyn Database, since: &Marks) -> Result<CheckReport> {
     tune(database);
     let marks = since.store(database)?;
     let [warehouses] = integer_row(database, "SELECT count(*) FROM warehouse")?;
-    // A run of one warehouse has no others to go to, even where they are loaded.
+    // A run of one warehouse has no remote ones, even if they are loaded.
     let alone = |homes: [i64; 2], remote: i64| {
-        (warehouses < 2 || (homes[0] == homes[1] && remote == 0)).then_some("one warehouse was touched only")
+        (warehouses < 2 || (homes[0] == homes[1] && remote == 0)).then_some("only one warehouse was touched")
     };
     let least = since.least();
 
@@ -179,8 +182,8 @@ fn favoured(counts: &[u64]) -> Check {
     share("customer-skew", "orders of the favoured tenth of the customers", (0.60, 0.64), hits, orders as i64, None)
 }
 
-/// A share that has to be in a band. A sample is too small if a band of four standard errors on both sides would be wider than half of what it
-/// is around, for then it says little.
+/// A share that must be in a band. A sample is too small if a band of four standard errors on both sides would be wider than half
+/// of the band's centre, because it then says little.
 fn share(
     name: &'static str,
     claim: &'static str,

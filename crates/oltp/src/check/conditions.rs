@@ -1,7 +1,7 @@
 //! The twelve consistency conditions (TPC-C, clauses 3.3.2.1 to 3.3.2.12).
 //!
-//! Invariant: the tables that are large and grow are read once (HISTORY twice) and joined once; what is per district is compared here, what is
-//! per order or per customer by the server.
+//! Invariant: the large, growing tables are read once (HISTORY twice) and joined once; conditions per district are compared here,
+//! those per order or per customer on the server.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::scale::FIRST_NEW_ORDER;
 use super::query::{integer_row, integers, is_refused, temporary, tune};
 use super::{Check, CheckOutcome, CheckReport, EXAMPLES, Violations};
 
-/// Orders of a district that are delivered right after load.
+/// Number of orders of a district that are delivered right after load.
 const DELIVERED: i64 = FIRST_NEW_ORDER as i64 - 1;
 
 const CLAIMS: [(&str, &str); 12] = [
@@ -30,15 +30,15 @@ const CLAIMS: [(&str, &str); 12] = [
     ("condition-12", "C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT delivered)"),
 ];
 
-/// Checks all twelve; the eleventh only holds right after load (`fresh`). Nobody may write meanwhile.
+/// Checks all twelve; the eleventh holds only right after load (`fresh`). Nobody may write meanwhile.
 ///
 /// # Errors
-/// The database refuses a query, or has no warehouse: of nothing everything holds.
+/// If the database refuses a query, or has no warehouse: every condition holds for empty tables.
 pub fn conditions(database: &mut dyn Database, fresh: bool) -> Result<CheckReport> {
     of_load(database, fresh.then_some(DELIVERED))
 }
 
-/// With this many delivered orders in each district, if it is known.
+/// With this many delivered orders in each district, if known.
 pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Result<CheckReport> {
     tune(database);
     let mut found: [Violations; 12] = Default::default();
@@ -51,7 +51,7 @@ pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Re
     for (number, (found, (name, claim))) in (1..).zip(found.into_iter().zip(CLAIMS)) {
         report.checks.push(match delivered {
             None if number == 11 => {
-                Check { name, claim, outcome: CheckOutcome::Skipped("it holds right after load only") }
+                Check { name, claim, outcome: CheckOutcome::Skipped("it holds only right after load") }
             }
             _ => found.check(name, claim),
         });
@@ -59,8 +59,9 @@ pub(super) fn of_load(database: &mut dyn Database, delivered: Option<i64>) -> Re
     Ok(report)
 }
 
-/// A temporary table with a row for each order, and for each order that only has lines (its `c` is NULL): customer, lines promised and there,
-/// how many of those have a date and the amount of these, the carrier, and its number again if it waits for delivery.
+/// A temporary table with a row for each order, and for each order that has only lines (its `c` is NULL): customer, lines
+/// promised and found, the number of those with a date and their amount, the carrier, and the order's number if it waits for
+/// delivery.
 struct Orders {
     table: String,
 }
@@ -75,7 +76,8 @@ impl Orders {
         let waiting = "LEFT JOIN new_order ON no_w_id = o_w_id AND no_d_id = o_d_id AND no_o_id = o_id";
         orders.drop(database);
         match dialect {
-            // Without a key, since PostgreSQL joins and groups by hash, and as one statement, since only then may it read in parallel.
+            // Without a key, because PostgreSQL joins and groups by hash; as one statement, because only then may it read in
+            // parallel.
             Dialect::Postgres => {
                 let all = format!(
                     "SELECT COALESCE(o_w_id, l_w) AS w, COALESCE(o_d_id, l_d) AS d, \
@@ -84,14 +86,15 @@ impl Orders {
                      FULL JOIN ({lines}) AS lines_of ON l_w = o_w_id AND l_d = o_d_id AND l_o = o_id {waiting}"
                 );
                 match database.execute(&format!("CREATE TEMPORARY TABLE oltp_orders AS {all}")) {
-                    // Only a help to its planner.
+                    // Only helps the planner.
                     Ok(()) => _ = database.execute("ANALYZE oltp_orders"),
-                    // A server without temporary tables, or a role that may make none, is asked the same again and again.
+                    // If the server or role has no temporary tables, the query is repeated each time.
                     Err(e) if is_refused(&e) => orders.table = format!("({all}) AS oltp_orders"),
                     Err(e) => return Err(e),
                 }
             }
-            // With a key, in whose order all three tables lie: SQLite's full join would compare every order with every other.
+            // With a key, in whose order all three tables are stored: otherwise SQLite's full join would compare every order with
+            // every other.
             Dialect::Sqlite => database.execute(&format!(
                 "CREATE TEMPORARY TABLE oltp_orders (w INTEGER, d INTEGER, o INTEGER, c INTEGER, promised INTEGER, carrier INTEGER, \
                  waiting INTEGER, lines INTEGER DEFAULT 0, dated INTEGER DEFAULT 0, amount INTEGER DEFAULT 0, PRIMARY KEY (w, d, o)) \
@@ -106,7 +109,7 @@ impl Orders {
         Ok(orders)
     }
 
-    /// What cannot be dropped was not there, or goes with the connection.
+    /// A table that cannot be dropped did not exist, or disappears with the connection.
     fn drop(&self, database: &mut dyn Database) {
         if !self.table.starts_with('(') {
             let _ = database.execute(&format!("DROP TABLE IF EXISTS {}", self.table));
@@ -114,7 +117,7 @@ impl Orders {
     }
 }
 
-/// What the tables say of a district; of one that has no row in DISTRICT too.
+/// The figures of a district, even if it has no row in DISTRICT.
 #[derive(Default)]
 struct District {
     /// D_NEXT_O_ID and D_YTD.
@@ -129,7 +132,7 @@ struct District {
     paid: i64,
 }
 
-/// Sums over all districts that the other conditions compare with.
+/// Sums over all districts, for the other conditions.
 struct Totals {
     new_orders: i64,
     paid: i64,
@@ -244,7 +247,7 @@ fn single_orders(
         found[index].count = violations.unsigned_abs();
         found[index].examples = named(database, &sql, ["warehouse", "district", "order"])?;
     }
-    // Those that are joined with no order are not in the sums above.
+    // New orders without an order are not in the sums above.
     found[4].add_many((new_orders - waiting).unsigned_abs(), || {
         format!("{} new orders without an order", new_orders - waiting)
     });
@@ -278,7 +281,7 @@ fn customers(database: &mut dyn Database, orders: &Orders, paid: i64, found: &mu
         found[index].count = violations.unsigned_abs();
         found[index].examples = named(database, &sql, ["warehouse", "district", "customer"])?;
     }
-    // What belongs to a customer that does not exist is in no customer's sum.
+    // Amounts of a customer that does not exist are in no customer's sum.
     let sql = format!("SELECT CAST(sum(amount) AS BIGINT) FROM {} WHERE c IS NOT NULL", orders.table);
     let [delivered] = integer_row(database, &sql)?;
     if delivered != delivered_to {

@@ -1,6 +1,6 @@
-//! Whether a database that went through a crash has all that the driver was told of, and nothing that nobody asked for.
+//! Checks that a database has everything acknowledged to the driver after a crash, and no rows that nobody requested.
 //!
-//! Invariant: rows are known by their date, which is unique in a run; the conditions say whether a transaction is there as a whole.
+//! Invariant: rows are identified by their date, which is unique in a run; the conditions check that a transaction is complete.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::audit::Marks;
 use super::query::{instant, integers, micros, tune};
 use super::{Check, CheckReport, Violations};
 
-/// The entries by date, those that were found in the database ticked off.
+/// The entries by date; those found in the database are ticked off.
 struct EntriesByDate<'a> {
     entries: HashMap<i64, (&'a Fact, bool)>,
     /// Rows of the run that no entry explains.
@@ -20,7 +20,7 @@ struct EntriesByDate<'a> {
 }
 
 impl EntriesByDate<'_> {
-    /// Holds a row that stands for a transaction against its entry.
+    /// Compares a row that represents a transaction with its entry.
     fn found(&mut self, date: i64, fact: &Fact, wrong: &mut Violations) {
         match self.entries.get_mut(&date) {
             Some((Fact::Unknown, _)) => {}
@@ -33,7 +33,7 @@ impl EntriesByDate<'_> {
         }
     }
 
-    /// Adds what was acknowledged and is not there.
+    /// Adds the acknowledged entries that were not found.
     fn lost(&self, of_kind: impl Fn(&Fact) -> bool, wrong: &mut Violations) {
         let mut lost: Vec<_> = self.entries.iter().filter(|(_, (fact, ticked))| !ticked && of_kind(fact)).collect();
         lost.sort_by_key(|(date, _)| **date);
@@ -43,11 +43,11 @@ impl EntriesByDate<'_> {
     }
 }
 
-/// Proves what the driver's ledger says. Of rows that it does not explain there may be as many transactions as were in flight when the driver
-/// was killed; where the driver lived, its entries say so themselves.
+/// Checks the driver's ledger. If the driver was killed, as many unexplained transactions are allowed as were in flight; if it
+/// survived, its entries cover those too.
 ///
 /// # Errors
-/// The database refuses a query, or two entries have the same date.
+/// If the database refuses a query, or two entries have the same date.
 pub fn prove(database: &mut dyn Database, since: &Marks, account: &Account) -> Result<CheckReport> {
     tune(database);
     let mut by_date =
@@ -75,7 +75,7 @@ fn checks(new_orders: Violations, payments: Violations, deliveries: Violations, 
         new_orders.check("acknowledged-new-orders", "every acknowledged new order is there"),
         payments.check("acknowledged-payments", "every acknowledged payment is there"),
         deliveries.check("acknowledged-deliveries", "every acknowledged delivery is there"),
-        unasked.check("unasked", "no more is there than was acknowledged or in flight"),
+        unasked.check("unasked", "nothing exists that was not acknowledged or in flight"),
     ]
 }
 
@@ -141,7 +141,7 @@ fn deliveries(
     Ok(())
 }
 
-/// Columns that are 32 bits wide or count rows of a district; what does not fit equals nothing that was acknowledged.
+/// Columns that are 32 bits wide or count rows of a district; a value that does not fit matches nothing acknowledged.
 fn small<const N: usize>(numbers: [i64; N]) -> [u32; N] {
     numbers.map(|n| u32::try_from(n).unwrap_or(u32::MAX))
 }

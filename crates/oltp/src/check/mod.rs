@@ -1,6 +1,6 @@
-//! Whether the data are what five correct transactions leave behind: TPC-C's consistency conditions, an audit of the inputs, sums.
+//! Checks that the data are the result of correct transactions: TPC-C's consistency conditions, an audit of the inputs, sums.
 //!
-//! Invariant: a check counts what is wrong in the rows themselves and trusts no counter of the driver; it changes nothing but temporary tables.
+//! Invariant: a check counts errors in the rows themselves and trusts no counter of the driver; it changes only temporary tables.
 
 use std::fmt;
 
@@ -24,19 +24,20 @@ pub use ledger::prove;
 
 pub use sums::{Digest, TableSum, digest, sums};
 
-/// The examples that are shown of what is wrong.
+/// Number of examples shown for each error.
 const EXAMPLES: usize = 3;
 
-/// What came of one check.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckOutcome {
-    /// Rows (or groups of rows) that are wrong; right if there are none.
+    /// Number of wrong rows (or groups of rows); the check passes if there are none.
     Violations { count: u64, examples: Vec<String> },
-    /// A share that has to lie in `low..=high`, which are wider than the specification's band by four standard errors of the sample.
+    /// A share that must lie in `low..=high`, which are wider than the specification's band by four standard errors of the
+    /// sample.
     Share { value: f64, low: f64, high: f64, sample: u64 },
-    /// The sample cannot tell right from wrong.
+    /// The sample is too small to decide.
     TooFew { sample: u64, needed: u64 },
-    /// It does not apply here, and why.
+    /// It does not apply; the reason.
     Skipped(&'static str),
 }
 
@@ -45,13 +46,13 @@ pub enum CheckOutcome {
 pub struct Check {
     /// `condition-1` … `condition-12`, `remote-lines`, …
     pub name: &'static str,
-    /// What has to hold.
+    /// The condition.
     pub claim: &'static str,
     pub outcome: CheckOutcome,
 }
 
 impl Check {
-    /// Whether something is wrong; a check that could not be made is not.
+    /// Whether something is wrong; a skipped check has not failed.
     pub fn failed(&self) -> bool {
         match &self.outcome {
             CheckOutcome::Violations { count, .. } => *count > 0,
@@ -71,7 +72,7 @@ impl fmt::Display for Check {
             }
             CheckOutcome::Share { value, low, high, sample } => write!(
                 f,
-                "{}: {verdict}, {:.3} % of {sample}, where {:.3} to {:.3} % is right ({})",
+                "{}: {verdict}, {:.3} % of {sample}, must be {:.3} to {:.3} % ({})",
                 self.name,
                 value * 100.0,
                 low * 100.0,
@@ -79,7 +80,7 @@ impl fmt::Display for Check {
                 self.claim
             ),
             CheckOutcome::TooFew { sample, needed } => {
-                write!(f, "{}: too few, {sample} where {needed} are needed ({})", self.name, self.claim)
+                write!(f, "{}: too few, {sample} of {needed} needed ({})", self.name, self.claim)
             }
             CheckOutcome::Skipped(why) => write!(f, "{}: not checked, {why} ({})", self.name, self.claim),
         }
@@ -102,7 +103,7 @@ impl CheckReport {
     }
 }
 
-/// Violations as they are found: counted, the first ones remembered.
+/// Violations found: their number and the first examples.
 #[derive(Default)]
 struct Violations {
     count: u64,

@@ -1,6 +1,6 @@
-//! The same checks through PostgreSQL: the SQL has to mean the same there.
+//! The same checks through PostgreSQL: the SQL must have the same meaning there.
 //!
-//! Invariant: each test has a server of its own and leaves nothing behind.
+//! Invariant: each test has its own server and leaves nothing behind.
 
 use super::super::config::Transport;
 use super::super::pg::{Connection, Url};
@@ -12,7 +12,7 @@ use super::*;
 use crate::server::testing::Running;
 use crate::server::{cluster, testing};
 
-/// A connection to a server of the test's own, in the order in which they go.
+/// A connection to the test's own server, in drop order.
 struct Scratch(Connection, #[allow(dead_code, reason = "keeps the server")] Running);
 
 impl Scratch {
@@ -65,7 +65,7 @@ fn a_run_is_judged_alike() {
     assert_eq!(failed(&prove(&mut server.0, &marks, &account).unwrap()), ["acknowledged-payments"]);
 }
 
-/// Prints what the checks of a loaded database take; the figures of the benches are made with it.
+/// Prints the duration of the checks of a loaded database; used for the figures of the benches.
 #[test]
 #[ignore = "needs a PostgreSQL server with a loaded database: BIGIRON_TEST_PG_LOADED=postgresql://…"]
 fn all_conditions_hold_of_a_loaded_database() {

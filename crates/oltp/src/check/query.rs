@@ -1,6 +1,6 @@
-//! Questions that both engines understand.
+//! Queries that both engines understand.
 //!
-//! Invariant: dates go in and come out as microseconds since 2000-01-01, whatever the engine keeps.
+//! Invariant: dates are passed in and out as microseconds since 2000-01-01, however the engine stores them.
 
 use anyhow::{Context, Result, bail};
 
@@ -10,26 +10,26 @@ use super::super::pg::PgError;
 /// Seconds from 1970 to 2000, in microseconds.
 const EPOCH: i64 = 946_684_800_000_000;
 
-/// The rows of a query with `N` columns, all integers; NULL is 0, as of a sum over nothing.
+/// The rows of a query with `N` columns, all integers; NULL is 0, as for a sum over nothing.
 pub(super) fn integers<const N: usize>(database: &mut dyn Database, sql: &str) -> Result<Vec<[i64; N]>> {
     database.rows(sql)?.into_iter().map(|row| array(&row, sql)).collect()
 }
 
 /// The only row of such a query.
 pub(super) fn integer_row<const N: usize>(database: &mut dyn Database, sql: &str) -> Result<[i64; N]> {
-    integers(database, sql)?.pop().with_context(|| format!("No row where there must be one: {sql}"))
+    integers(database, sql)?.pop().with_context(|| format!("The query returned no row: {sql}"))
 }
 
 fn array<const N: usize>(row: &[SqlValue], sql: &str) -> Result<[i64; N]> {
     if row.len() != N {
-        bail!("{} columns where {N} were asked for: {sql}", row.len());
+        bail!("{} columns instead of {N}: {sql}", row.len());
     }
     let mut numbers = [0; N];
     for (number, value) in numbers.iter_mut().zip(row) {
         *number = match value {
             SqlValue::Null => 0,
             SqlValue::Integer(n) => *n,
-            SqlValue::Text(text) => bail!("{text:?} where a whole number was asked for: {sql}"),
+            SqlValue::Text(text) => bail!("{text:?} instead of a whole number: {sql}"),
         };
     }
     Ok(numbers)
@@ -51,7 +51,7 @@ pub(super) fn instant(dialect: Dialect, micros: i64) -> String {
     }
 }
 
-/// Whether a server has refused a statement that it could do without: it does not know it (0A000, 42601), or the role may not (42501).
+/// Whether a server has refused an optional statement: it does not know it (0A000, 42601), or the role lacks the right (42501).
 pub(super) fn is_refused(error: &anyhow::Error) -> bool {
     let state = error.downcast_ref::<PgError>().and_then(PgError::sqlstate);
     state.is_some_and(|state| ["0A000", "42601", "42501"].contains(&state.to_string().as_str()))
@@ -77,7 +77,7 @@ pub(super) fn tune(database: &mut dyn Database) {
         "SET jit = off".to_owned(),
         format!("SET max_parallel_workers_per_gather = {}", workers.min(4)),
     ] {
-        // A server that only speaks the protocol may not know it; the checks are then slower and no less right.
+        // A server that only speaks the protocol may not know it; the checks are then slower but equally correct.
         let _ = database.execute(&setting);
     }
 }

@@ -1,4 +1,4 @@
-//! What real terminals ask of a really loaded database passes every check.
+//! The requests of real terminals on a loaded database pass every check.
 
 use super::super::config::{Config, Engine as Kind, Length, Mode, Pace, SqliteJournal};
 use super::super::input::Request;

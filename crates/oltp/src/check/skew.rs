@@ -1,7 +1,7 @@
-//! How uneven TPC-C's customers are: NURand(1023, 1, 3000) with a constant that is found from the draws.
+//! The skew of TPC-C's customers: NURand(1023, 1, 3000) with a constant that is estimated from the draws.
 //!
-//! Invariant: the share is of the tenth of the customers that the distribution favours, not of the tenth that the sample happened to: in a small
-//! sample some customers are always ahead, even of equal ones.
+//! Invariant: the share is that of the tenth of the customers that the distribution favours, not of the most frequent tenth in
+//! the sample: in a small sample some customers are always ahead, even with equal probabilities.
 
 use super::super::scale::CUSTOMERS;
 
@@ -10,13 +10,14 @@ const A: u32 = 1023;
 /// A tenth of the customers.
 const TOP: usize = CUSTOMERS as usize / 10;
 
-/// How often each value of 0..3000 comes, of all equally likely draws of `rand(0, A) | rand(1, 3000)`, before the constant is added.
+/// The number of equally likely draws of `rand(0, A) | rand(1, 3000)` that give each value of 0..3000, before the constant is
+/// added.
 fn weights() -> Vec<u64> {
     let mut weights = vec![0; CUSTOMERS as usize];
     for y in 1..=CUSTOMERS {
         let (high, low) = (y & !A, y & A);
         let free = A & !low;
-        // All x with the same bits outside of `low` give the same value: 2^ones of them.
+        // All x with the same bits outside `low` give the same value: 2^ones of them.
         let same = 1 << low.count_ones();
         let mut bits = free;
         loop {
@@ -30,8 +31,8 @@ fn weights() -> Vec<u64> {
     weights
 }
 
-/// The share of the draws that fall on the tenth of the customers that NURand favours, with the constant C that fits best. `counts[i]` is how
-/// often customer i + 1 was drawn.
+/// The share of the draws for the tenth of the customers that NURand favours, with the best-fitting constant C. `counts[i]` is
+/// the number of draws of customer i + 1.
 pub(super) fn top_share(counts: &[u64]) -> f64 {
     let total: u64 = counts.iter().sum();
     let weights = weights();
@@ -57,7 +58,7 @@ mod tests {
         let mut weights = weights();
         assert_eq!(weights.iter().sum::<u64>(), 1024 * 3000);
         assert!((top_share(&weights) - 0.613_175).abs() < 1e-6, "{}", top_share(&weights));
-        // The constant only turns them.
+        // The constant only rotates them.
         weights.rotate_right(259);
         assert!((top_share(&weights) - 0.613_175).abs() < 1e-6, "{}", top_share(&weights));
     }
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn equal_customers_have_a_tenth() {
         assert!((top_share(&vec![7; 3000]) - 0.1).abs() < 1e-9);
-        // Few draws of equal ones: every customer at most once, and yet not all of it among the favoured.
+        // Few draws with equal probabilities: every customer at most once, and still not all among the favoured.
         let few: Vec<u64> = (0..3000).map(|i| u64::from(i % 7 == 0)).collect();
         assert!(top_share(&few) < 0.2, "{}", top_share(&few));
     }

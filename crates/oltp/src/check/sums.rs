@@ -1,6 +1,6 @@
-//! What is in the tables, in numbers that two databases can be compared by.
+//! The contents of the tables as numbers by which two databases can be compared.
 //!
-//! Invariant: equal rows give equal numbers on every engine, in whatever order the rows lie.
+//! Invariant: equal rows give equal numbers on every engine, in any order of the rows.
 
 use anyhow::{Context, Result};
 use sha2::{Digest as _, Sha256};
@@ -9,25 +9,26 @@ use super::super::database::{Database, SqlValue};
 use super::super::schema::{TABLES, Table};
 use super::query::{integers, micros, tune};
 
-/// Rows of a table, and exact sums of those columns that transactions change.
+/// Number of rows of a table, and exact sums of the columns that transactions change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableSum {
     pub table: &'static str,
     pub rows: u64,
-    /// Column and sum; money in cents. Of a date, how many are set.
+    /// Column and sum; money in cents. For a date, the number of non-NULL values.
     pub sums: Vec<(&'static str, i64)>,
 }
 
-/// All columns of all rows of a table.
+/// A digest of all columns of all rows of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
     pub table: &'static str,
     pub rows: u64,
-    /// The sum, modulo 2^128, of the first halves of the rows' SHA-256: it does not depend on their order, and equal rows do not cancel out.
+    /// The sum, modulo 2^128, of the first halves of the rows' SHA-256: independent of their order, and equal rows do not cancel
+    /// out.
     pub hash: u128,
 }
 
-/// What [`sums`] adds up.
+/// The columns added up by [`sums`].
 fn summed(table: &str) -> &'static [&'static str] {
     match table {
         "item" => &["i_price"],
@@ -46,7 +47,7 @@ fn summed(table: &str) -> &'static [&'static str] {
 /// Counts and adds up: one pass over each table, cheap enough for every trial.
 ///
 /// # Errors
-/// The database refuses a query.
+/// If the database refuses a query.
 pub fn sums(database: &mut dyn Database) -> Result<Vec<TableSum>> {
     tune(database);
     let mut all = Vec::new();
@@ -72,10 +73,10 @@ pub fn sums(database: &mut dyn Database) -> Result<Vec<TableSum>> {
     Ok(all)
 }
 
-/// Reads and hashes every row of every table, a warehouse and district at a time where a table has them.
+/// Reads and hashes every row of every table, one warehouse and district at a time if the table has them.
 ///
 /// # Errors
-/// The database refuses a query.
+/// If the database refuses a query.
 pub fn digest(database: &mut dyn Database) -> Result<Vec<Digest>> {
     let warehouses: Vec<[i64; 1]> = integers(database, "SELECT w_id FROM warehouse ORDER BY w_id")?;
     let mut all = Vec::new();
@@ -100,7 +101,7 @@ pub fn digest(database: &mut dyn Database) -> Result<Vec<Digest>> {
     Ok(all)
 }
 
-/// Conditions that split a table into parts that fit into memory and that its key finds; together they are the whole table.
+/// Conditions that divide a table into parts that fit into memory and use its key; together they cover the whole table.
 fn parts(table: &Table, warehouses: &[[i64; 1]]) -> Vec<String> {
     let (Some(warehouse), Some(first), Some(last)) = (table.key.first(), warehouses.first(), warehouses.last()) else {
         return vec![String::new()];
@@ -108,7 +109,7 @@ fn parts(table: &Table, warehouses: &[[i64; 1]]) -> Vec<String> {
     if warehouse == &"i_id" {
         return vec![String::new()];
     }
-    // Rows of warehouses that do not exist count too.
+    // Rows of nonexistent warehouses count too.
     let mut parts = vec![format!(" WHERE {warehouse} < {}", first[0]), format!(" WHERE {warehouse} > {}", last[0])];
     let mut next = first[0];
     for [w] in warehouses {
@@ -128,7 +129,7 @@ fn parts(table: &Table, warehouses: &[[i64; 1]]) -> Vec<String> {
     parts
 }
 
-/// Each value with its kind and its length before it, so that no two different rows spell the same.
+/// Each value is preceded by its kind and length, so that different rows never have the same encoding.
 fn hash(row: &[SqlValue]) -> u128 {
     let mut hasher = Sha256::new();
     for value in row {

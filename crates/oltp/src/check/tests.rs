@@ -13,7 +13,7 @@ pub(super) fn failed(report: &CheckReport) -> Vec<&'static str> {
     report.failures().map(|check| check.name).collect()
 }
 
-/// Plants a violation and returns what is caught, once right after load and once after work on it.
+/// Plants a violation and returns the conditions that detect it, once right after load and once after work on the database.
 fn caught(sql: &str) -> Vec<&'static str> {
     let (_directory, mut engine) = fixture::engine(2);
     assert_eq!(failed(&of_load(&mut engine, Some(DELIVERED)).unwrap()), [""; 0]);
@@ -30,11 +30,11 @@ pub(super) fn work(engine: &mut Engine, count: u32) -> Vec<Output> {
     fixture::requests(count, 2).iter().map(|request| engine.execute(request).unwrap()).collect()
 }
 
-/// A violation, planted where all was well, and the conditions that ought to catch it.
+/// A violation, planted in a consistent database, and the conditions that must detect it.
 pub(super) const PLANTED: &[(&str, &[&str])] = &[
     // W_YTD alone: against the districts and against the payments.
     ("UPDATE warehouse SET w_ytd = w_ytd + 1 WHERE w_id = 2", &["condition-1", "condition-8"]),
-    // A cent from one district to another: the warehouse does not see it.
+    // A cent moved from one district to another: the warehouse's sum is unchanged.
     (
         "UPDATE district SET d_ytd = d_ytd + CASE d_id WHEN 1 THEN 1 ELSE -1 END WHERE d_w_id = 1 AND d_id IN (1, 2)",
         &["condition-9"],
@@ -45,17 +45,17 @@ pub(super) const PLANTED: &[(&str, &[&str])] = &[
     ),
     ("UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 1", &["condition-1", "condition-9"]),
     ("UPDATE district SET d_next_o_id = 32 WHERE d_w_id = 2 AND d_id = 10", &["condition-2"]),
-    // The last order of a district is delivered before those ahead of it.
+    // The last order of a district is delivered before earlier ones.
     (
         "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 30",
         &["condition-2", "condition-5", "condition-11"],
     ),
-    // One in the middle: a gap.
+    // One in the middle: leaves a gap.
     (
         "DELETE FROM new_order WHERE no_w_id = 1 AND no_d_id = 1 AND no_o_id = 25",
         &["condition-3", "condition-5", "condition-11"],
     ),
-    // A new order without an order, out of line with the others.
+    // A new order without an order, not contiguous with the others.
     ("INSERT INTO new_order VALUES (1, 1, 21)", &["condition-5", "condition-11"]),
     ("INSERT INTO new_order VALUES (1, 1, 99)", &["condition-2", "condition-3", "condition-5", "condition-11"]),
     ("INSERT INTO order_line VALUES (1, 1, 99, 1, 1, 1, 5, 10, NULL, '')", &["condition-4"]),
@@ -84,7 +84,7 @@ pub(super) const PLANTED: &[(&str, &[&str])] = &[
         "UPDATE orders SET o_carrier_id = NULL WHERE o_w_id = 1 AND o_d_id = 4 AND o_id = 9",
         &["condition-5", "condition-7"],
     ),
-    // A payment that was lost where the customer is, and kept where it was made.
+    // A payment that is lost for its customer, but kept where it was made.
     ("UPDATE history SET h_c_id = 30 WHERE h_c_id = 29 AND h_c_d_id = 3", &["condition-10"]),
     ("UPDATE history SET h_c_id = 31 WHERE h_c_id = 29 AND h_c_d_id = 3", &["condition-10"]),
     (
@@ -128,7 +128,7 @@ fn violations_are_counted_and_the_first_three_shown() {
           warehouse 2, district 1, customer 2; warehouse 2, district 1, customer 3"
         ]
     );
-    assert_eq!(report.checks[10].outcome, CheckOutcome::Skipped("it holds right after load only"));
+    assert_eq!(report.checks[10].outcome, CheckOutcome::Skipped("it holds only right after load"));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn nothing_holds_of_nothing() {
     assert!(Marks::take(&mut engine).is_err());
 }
 
-/// A run of this many orders of which `remote` lines and `remote` payments go elsewhere, without transactions.
+/// A run of this many orders, of which `remote` lines and `remote` payments go to other warehouses, without transactions.
 fn planted(orders: u32, remote_lines: u32, remote_payments: u32, customer: &str) -> CheckReport {
     let (_directory, mut engine) = fixture::engine(2);
     let marks = Marks::take(&mut engine).unwrap();
@@ -169,7 +169,7 @@ fn planted(orders: u32, remote_lines: u32, remote_payments: u32, customer: &str)
     audit(&mut engine, &marks).unwrap()
 }
 
-/// As NURand(1023, 1, 3000) with C = 77 draws, from hashed numbers.
+/// Draws like NURand(1023, 1, 3000) with C = 77, from hashed numbers.
 const SKEWED: &str = "1 + (((i * 7919 % 1024) | (1 + i * 104729 / 1024 % 3000)) + 77) % 3000";
 
 #[test]
@@ -242,7 +242,7 @@ fn a_digest_sees_every_value_and_no_order() {
     let (_first, mut one) = fixture::engine(2);
     let (_second, mut two) = fixture::engine(2);
     let before = digest(&mut one).unwrap();
-    // The same rows elsewhere in the file.
+    // The same rows at other places in the file.
     Database::execute(
         &mut two,
         "CREATE TEMP TABLE old AS SELECT * FROM history ORDER BY h_c_id DESC; DELETE FROM history; INSERT INTO history SELECT * FROM old",
@@ -257,7 +257,7 @@ fn a_digest_sees_every_value_and_no_order() {
             6,
             "UPDATE orders SET o_carrier_id = 0 WHERE o_carrier_id IS NULL AND o_w_id = 1 AND o_d_id = 1 AND o_id = 30",
         ),
-        // A row where nobody looks for one.
+        // A row in an unexpected place.
         (7, "INSERT INTO new_order VALUES (77, 1, 1)"),
         (
             8,
@@ -316,14 +316,14 @@ fn the_ledger_finds_what_was_lost() {
 #[test]
 fn the_ledger_finds_what_nobody_asked_for() {
     let (_directory, mut engine, marks, mut account) = ledger_of_a_run();
-    // The driver was killed before it had written down the last three.
+    // The driver was killed before it had written the last three.
     let cut = account.entries.split_off(account.entries.len() - 3);
     assert_eq!(failed(&prove(&mut engine, &marks, &account).unwrap()), ["unasked"]);
     account.in_flight = 2;
     assert_eq!(failed(&prove(&mut engine, &marks, &account).unwrap()), ["unasked"]);
     account.in_flight = 3;
     assert_eq!(failed(&prove(&mut engine, &marks, &account).unwrap()), [""; 0]);
-    // Or it lived, and knows that it does not know.
+    // Or it survived, and knows that they are unknown.
     account.in_flight = 0;
     account.entries.extend(cut.iter().map(|entry| Entry { fact: Fact::Unknown, ..*entry }));
     assert_eq!(failed(&prove(&mut engine, &marks, &account).unwrap()), [""; 0]);

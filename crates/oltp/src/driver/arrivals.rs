@@ -1,12 +1,12 @@
-//! When requests of an open loop, and the first requests of a closed one, are meant to begin.
+//! The intended starts of the requests of an open loop, and of the first requests of a closed one.
 //!
-//! Invariant: these times depend on the seed and the rate or the pace alone, never on how fast anything is answered.
+//! Invariant: these times depend only on the seed and the rate or pace, never on the speed of responses.
 
 use crate::config::{Config, Pace};
 use crate::random::Rng;
 use crate::terminal::{KEYING_S, THINK_S};
 
-/// Streams of their own, below those of [`crate::random::stream`]: another rate does not change what is asked for.
+/// Separate streams, below those of [`crate::random::stream`]: another rate does not change the requests.
 const ARRIVALS: u64 = 1 << 40;
 const FIRST: u64 = 2 << 40;
 
@@ -19,7 +19,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// The share of driver thread `thread` of `threads` in `rate` arrivals per second, from `start` on. Poisson processes add up to one.
+    /// The share of driver thread `thread` of `threads` in `rate` arrivals per second, from `start` on. Poisson processes add up
+    /// to one.
     pub fn new(seed: u64, (thread, threads): (u32, u32), rate: f64, start: u64) -> Self {
         let rng = Rng::new(seed, ARRIVALS | u64::from(thread));
         let mut arrivals = Self { rng, interval: 1e9 * f64::from(threads) / rate, next: start as f64 };
@@ -27,12 +28,12 @@ impl Arrivals {
         arrivals
     }
 
-    /// The next one.
+    /// The next arrival.
     pub fn next(&self) -> u64 {
         self.next as u64
     }
 
-    /// The next one, which is then past.
+    /// Returns the next arrival and advances.
     pub fn take(&mut self) -> u64 {
         let at = self.next();
         self.advance();
@@ -45,15 +46,15 @@ impl Arrivals {
     }
 }
 
-/// Mean nanoseconds that a user keys and thinks for one transaction; 0 without pace.
+/// Mean nanoseconds of keying and thinking per transaction; 0 without pace.
 pub fn cycle(config: &Config) -> f64 {
     let Pace::Closed { keying, think } = config.pace else { return 0.0 };
     let seconds = |kind: usize| KEYING_S[kind] * keying + THINK_S[kind] * think;
     (0..config.mix.len()).map(|kind| f64::from(config.mix[kind]) / 1000.0 * seconds(kind) * 1e9).sum()
 }
 
-/// When, from the start, terminal `number` asks for the first time: anywhere in a mean cycle, as if it had been at work for long. All at once
-/// would be a load that no users make.
+/// When, counted from the start, terminal `number` issues its first request: anywhere in a mean cycle, as if it had been at work
+/// for a long time. All at once would be an unrealistic load.
 pub fn first(config: &Config, seed: u64, number: u32) -> u64 {
     match cycle(config) {
         0.0 => 0,
@@ -77,7 +78,7 @@ mod tests {
         let gaps: Vec<_> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let deviation = (gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
-        // One per millisecond and thread; five standard errors. An exponential's deviation is its mean.
+        // One per millisecond and thread; five standard errors. An exponential distribution's deviation equals its mean.
         assert!((mean / 1e6 - 1.0).abs() < 5.0 / (gaps.len() as f64).sqrt(), "{mean}");
         assert!((deviation / mean - 1.0).abs() < 0.05, "{deviation}");
         assert!(all[0] > 1_000_000);

@@ -1,7 +1,7 @@
 //! The run as all driver threads see it: ramp, window, end.
 //!
-//! Invariant: the window opens once and closes once, for every thread at the same moment; a transaction counts if it ended between the two, and
-//! a window of transactions counts exactly as many as it should.
+//! Invariant: the window opens once and closes once, for all threads at the same moment; a transaction counts if it ended between
+//! the two, and a window of transactions counts exactly the required number.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -12,10 +12,10 @@ use bigiron_sys::mark;
 
 const NEVER: u64 = u64::MAX;
 
-/// What the monitor of a run is told.
+/// A message to the run's monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunMoment {
-    /// Some more connections are there.
+    /// Some more connections are established.
     Connecting,
     Opened,
     /// A second of the window has passed.
@@ -29,9 +29,9 @@ pub enum RunMoment {
 pub struct RunControl {
     ramp: Length,
     length: Length,
-    /// When the first request was meant to begin.
+    /// The intended start of the first request.
     start: u64,
-    /// When all terminals have begun.
+    /// When all terminals have started.
     all_started: u64,
     ended: AtomicU64,
     counted: AtomicU64,
@@ -60,9 +60,9 @@ impl RunControl {
         }
     }
 
-    /// A transaction has ended at `now`; whether it is one of the window's.
+    /// Records the end of a transaction at `now`; returns whether it belongs to the window.
     pub fn ended(&self, now: u64) -> bool {
-        // Open or not is settled before this one counts towards the ramp: the one that completes the ramp belongs to it.
+        // The state is decided before this one counts towards the ramp: the transaction that completes the ramp belongs to it.
         self.tick(now);
         let counts = self.opened.load(Acquire) <= now && now < self.closed.load(Acquire) && self.take_place(now);
         self.ended.fetch_add(1, AcqRel);
@@ -70,7 +70,7 @@ impl RunControl {
         counts
     }
 
-    /// Opens or closes the window if it is time.
+    /// Opens or closes the window if it is due.
     pub fn tick(&self, now: u64) {
         let mut opened = self.opened.load(Acquire);
         if opened == NEVER {
@@ -102,7 +102,7 @@ impl RunControl {
         }
     }
 
-    /// Whether a transaction that ended in the open window still has a place in it.
+    /// Whether a transaction that ended in the open window is still within its number.
     fn take_place(&self, now: u64) -> bool {
         let Length::Transactions(n) = self.length else { return true };
         let place = self.counted.fetch_add(1, AcqRel) + 1;
@@ -128,17 +128,17 @@ impl RunControl {
         }
     }
 
-    /// Ends the run at once, with whatever the window holds; nothing counts any more.
+    /// Ends the run at once, with the present contents of the window; nothing counts any more.
     pub fn give_up(&self, now: u64) {
         self.close(now);
     }
 
     fn tell(&self, moment: RunMoment) {
-        // Who watches may have left after an error of its own.
+        // The monitor may have ended after an error of its own.
         let _ = self.moments.send(moment);
     }
 
-    /// When the window opens, halves or closes by the clock, if it does so next.
+    /// When the window next opens, halves or closes by the clock, if it does.
     pub fn deadline(&self) -> Option<u64> {
         match (self.opened.load(Acquire), self.ramp, self.length) {
             (NEVER, Length::Time(time), _) => Some((self.start + time.as_nanos() as u64).max(self.all_started)),
@@ -156,7 +156,7 @@ impl RunControl {
         self.opened.load(Acquire) != NEVER
     }
 
-    /// Whether nothing is to begin any more.
+    /// Whether nothing may begin any more.
     pub fn is_over(&self) -> bool {
         self.closed.load(Acquire) != NEVER
     }
@@ -188,7 +188,7 @@ mod tests {
         let (control, hear) = control(Length::Transactions(3), Length::Transactions(4), 1_000);
         let counted: Vec<_> = (0..10).map(|i| control.ended(2_000 + i)).collect();
         assert_eq!(counted, [false, false, false, true, true, true, true, false, false, false]);
-        // From the end of the last of the ramp to the end of the last that counts.
+        // From the end of the last transaction of the ramp to the end of the last that counts.
         assert_eq!(control.window(), Some(4));
         assert_eq!(hear.try_iter().collect::<Vec<_>>(), [RunMoment::Opened, RunMoment::Halfway, RunMoment::Closed]);
         assert!(control.is_over());
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(control.deadline(), Some(1_100));
         assert!(!control.ended(1_099));
         control.tick(1_103);
-        // As planned, however late the thread that noticed.
+        // As planned, however late the thread noticed.
         assert_eq!(control.deadline(), Some(1_125));
         assert!(control.ended(1_110) && control.ended(1_149));
         assert_eq!(control.deadline(), Some(1_150));

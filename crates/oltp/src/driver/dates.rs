@@ -1,9 +1,9 @@
-//! The dates that rows bear.
+//! The dates of rows.
 //!
-//! Invariant: no two requests of a run have the same date, and those of a thread grow: it is how an acknowledged row is found again. No clock is
-//! asked, so that the rows of a seed are the same every time.
+//! Invariant: no two requests of a run have the same date, and the dates of a thread increase: an acknowledged row is found by
+//! its date. No clock is read, so that a seed always gives the same rows.
 
-/// Dates of one part of a run that is shared by several processes.
+/// Number of dates of one part of a run shared by several processes.
 const OF_PART: i64 = 1_000_000_000_000;
 
 /// 2024-06-01 in microseconds since 2000-01-01: after every date of the load.
@@ -17,12 +17,12 @@ pub struct Dates {
 }
 
 impl Dates {
-    /// Those of thread `thread` of `threads`, all of them later than `after`, the last that earlier runs on the same database have left.
+    /// The dates of thread `thread` of `threads`, all later than `after`, the last date that earlier runs left in the database.
     pub fn new(after: i64, (thread, threads): (u32, u32)) -> Self {
         Self { next: FIRST.max(after.saturating_add(1)) + i64::from(thread), threads: i64::from(threads) }
     }
 
-    /// Those of part `part` (from 1) of a run.
+    /// The dates of part `part` (from 1) of a run.
     pub fn of_part(mut self, part: u32) -> Self {
         self.next += OF_PART * i64::from(part - 1);
         self

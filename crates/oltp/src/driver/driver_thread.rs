@@ -1,6 +1,6 @@
-//! What every driver thread does, whatever it drives: keeps the window, counts, and ends with the others.
+//! The common work of driver threads for any engine: keeping the window, counting, and ending with the others.
 //!
-//! Invariant: however a thread ends, the others are told, and no request that was sent is forgotten: it was answered, or it is in doubt.
+//! Invariant: however a thread ends, the others are told, and no request sent is lost: it was answered, or it is in doubt.
 
 use crate::input::Request;
 use crate::loss::FULL;
@@ -13,27 +13,27 @@ use super::poll::Stop;
 use super::scheduler::{ConnectionScheduler, RequestEnd, User};
 use super::tally::TransactionTally;
 
-/// Hears of every answer, in the order of the thread's answers: the client's own ledger of what was acknowledged.
+/// Receives every response, in the order of the thread's responses: the client's own ledger of acknowledged work.
 pub type LedgerWriter<'a> = Box<dyn FnMut(&Request, &Output) + Send + 'a>;
 
-/// Why a thread ended before its time.
+/// Why a thread ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ThreadError {
-    /// A transaction failed, in the engine's words.
+    /// A transaction failed; the engine's message.
     Failed(String),
-    /// The server is gone, or as good as gone.
+    /// The server is gone, or unusable.
     Lost(String),
 }
 
-/// What a thread leaves behind.
+/// The result of a thread.
 pub struct ThreadResult {
     pub tally: TransactionTally,
-    /// CPU time of the window.
+    /// CPU time in the window.
     pub cpu: ThreadCpu,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub in_doubt: Vec<Request>,
     pub trouble: Option<ThreadError>,
-    /// Requests that waited for a connection when the window closed, and the most that ever did.
+    /// Number of requests waiting for a connection when the window closed, and the maximum at any time.
     pub backlog: usize,
     pub longest_queue: usize,
 }
@@ -73,7 +73,7 @@ impl<'a, U: User> DriverThread<'a, U> {
         }
     }
 
-    /// Lets happen what has come due at `now`; whether there is anything left to do.
+    /// Processes everything due at `now`; returns whether there is anything left to do.
     pub fn goes_on(&mut self, now: u64) -> bool {
         self.control.tick(now);
         if self.opened.is_none() && self.control.is_open() {
@@ -89,13 +89,13 @@ impl<'a, U: User> DriverThread<'a, U> {
         self.closed.is_none() || self.scheduler.in_flight() > 0
     }
 
-    /// Until when there is nothing to do if nothing is answered.
+    /// Until when there is nothing to do unless a response arrives.
     pub fn deadline(&self) -> Option<u64> {
         let window = self.closed.is_none().then(|| self.control.deadline()).flatten();
         [self.scheduler.next_event(), window].into_iter().flatten().min()
     }
 
-    /// Takes a connection's answer; whether the same is to be sent again.
+    /// Records a connection's response; returns whether the request must be sent again.
     pub fn answer(&mut self, lane: usize, result: Result<Output, TransactionError>) -> bool {
         let now = now_ns();
         match self.scheduler.ended(lane, now, result) {
@@ -106,7 +106,7 @@ impl<'a, U: User> DriverThread<'a, U> {
                     ledger(&done.request, &done.output);
                 }
                 self.tally.count(&done, in_window);
-                // At once, and not with the next round: nothing begins behind the window.
+                // At once, not in the next round: nothing may begin after the window.
                 if self.control.is_over() {
                     self.scheduler.stop();
                 }
@@ -121,7 +121,7 @@ impl<'a, U: User> DriverThread<'a, U> {
         false
     }
 
-    /// Ends the run of all threads; the first trouble is what it ended for.
+    /// Ends the run of all threads; the first cause is recorded.
     pub fn fail(&mut self, trouble: ThreadError) {
         self.trouble.get_or_insert(trouble);
         self.scheduler.stop();
@@ -129,7 +129,7 @@ impl<'a, U: User> DriverThread<'a, U> {
         self.stop.wake();
     }
 
-    /// Whether the run has ended for a trouble of this thread.
+    /// Whether the run has ended because of this thread.
     pub fn has_failed(&self) -> bool {
         self.trouble.is_some()
     }
@@ -148,7 +148,7 @@ impl<'a, U: User> DriverThread<'a, U> {
 }
 
 impl<U: User> Drop for DriverThread<'_, U> {
-    /// A thread that panics does not leave the others waiting for its share.
+    /// A thread that panics must not leave the others waiting for its share.
     fn drop(&mut self) {
         self.control.give_up(now_ns());
         self.stop.wake();

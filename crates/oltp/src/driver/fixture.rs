@@ -8,14 +8,14 @@ use crate::job::Job;
 use crate::options::OPTIONS;
 use bigiron_model::workload::Options;
 
-/// The default job with `settings` laid over it.
+/// The default job with these `settings`.
 pub fn job(settings: &[(&str, &str)]) -> Job {
     let mut options: Options = OPTIONS.iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();
     options.extend(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
     Job::parse(&options).unwrap()
 }
 
-/// A user that asks for stock levels of its own district number, counted from 1, and thinks as long as it is told.
+/// A user that requests stock levels of its own district number, counted from 1, and thinks for a given time.
 pub struct Plain {
     pub number: u32,
     pub think: Duration,

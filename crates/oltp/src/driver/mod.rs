@@ -1,7 +1,7 @@
-//! The driver: a few threads that are thousands of terminals.
+//! The driver: a few threads that act as thousands of terminals.
 //!
-//! Invariant: what is asked for, in which order and when it is meant to begin, is settled by the configuration and the seed; the engine decides only
-//! when it is answered.
+//! Invariant: the requests, their order and their intended starts are determined by the configuration and the seed; the engine
+//! decides only when they are answered.
 
 mod arrivals;
 mod control;
@@ -49,15 +49,15 @@ pub use dates::FIRST as FIRST_DATE;
 pub use driver_thread::{LedgerWriter, ThreadError};
 pub use tally::{TransactionCounts, TransactionTally};
 
-/// After this many connections the monitor is told: thousands take a slow guest minutes.
+/// Number of connections after which the monitor is told: thousands take minutes on a slow guest.
 const CONNECTIONS_TOLD: u32 = 50;
-/// How often the monitor is called in between.
+/// Interval of the monitor's calls in between.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What is driven.
+/// The engine to drive.
 #[derive(Clone, Copy, Debug)]
 pub enum DriveTarget<'a> {
-    /// A server that runs, with the tables loaded and, for their mode, the procedures installed.
+    /// A running server, with loaded tables and, for that mode, installed procedures.
     Postgres(&'a Url),
     /// A loaded database file.
     Sqlite { path: &'a Path, journal: SqliteJournal },
@@ -68,16 +68,16 @@ pub struct Drive<'a> {
     pub config: &'a Config,
     pub target: DriveTarget<'a>,
     pub seed: u64,
-    /// The last date that is in the database: what this run adds is later.
+    /// The last date in the database: rows added by this run are later.
     pub after: i64,
-    /// Called by the thread that waits for the others: while connections are made, when the window opens, is half over and closes, and every
-    /// second of it.
+    /// Called by the thread that waits for the others: while connections are established, when the window opens, is half over and
+    /// closes, and every second of it.
     pub watch: &'a mut dyn FnMut(RunMoment),
-    /// The ledger of a thread, by its number.
+    /// Creates the ledger of a thread, by its number.
     pub ledger: Option<&'a dyn Fn(u32) -> LedgerWriter<'a>>,
 }
 
-/// What a run has found.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct DriveResult {
     /// Nanoseconds of the window; 0 if it never opened.
@@ -86,26 +86,27 @@ pub struct DriveResult {
     /// CPU time of the driver threads in the window.
     pub cpu: ThreadCpu,
     pub threads: u32,
-    /// Open loop: requests that waited for a connection when the window closed; and the most that ever did, of either loop.
+    /// Open loop: number of requests waiting for a connection when the window closed; and the maximum at any time, for either
+    /// loop.
     pub backlog: u64,
     pub longest_queue: u64,
-    /// If the server was lost: why, and the requests of which it is not known whether they were committed.
+    /// If the server was lost: the reason, and the requests whose commit is in doubt.
     pub lost: Option<String>,
     pub in_doubt: Vec<Request>,
 }
 
 impl DriveResult {
-    /// Transactions that ended in the window.
+    /// Transactions completed in the window.
     pub fn transactions(&self) -> u64 {
         self.tally.window.iter().map(TransactionCounts::ended).sum()
     }
 
-    /// New-orders of the window for each minute of it. Rolled-back ones are counted, as in DBT-2.
+    /// New-orders per minute of the window. Rolled-back ones are counted, as in DBT-2.
     pub fn new_orders_per_minute(&self) -> f64 {
         self.tally.window[TransactionKind::NewOrder.index()].ended() as f64 * 60e9 / self.window_ns as f64
     }
 
-    /// Latencies of all kinds together.
+    /// Latencies of all kinds.
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::new();
         self.tally.latency.iter().for_each(|h| all.merge(h));
@@ -128,22 +129,22 @@ impl Lanes {
     }
 }
 
-/// Files that the driver opens, about: a socket for each connection, or the files of an embedded engine.
+/// Approximate number of files that the driver opens: a socket for each connection, or the files of an embedded engine.
 pub fn files(config: &Config) -> u64 {
     let each = if matches!(config.engine, Engine::Sqlite { .. }) { 4 } else { 1 };
     u64::from(config.connections) * each + 256
 }
 
-/// Drives the target from the first transaction to the last answer.
+/// Drives the target from the first transaction to the last response.
 ///
 /// # Errors
-/// If a connection cannot be made, or a transaction fails for another reason than a deadlock, a serialization failure or the loss of the server. The
-/// loss is no error: [`DriveResult::lost`].
+/// If a connection cannot be established, or a transaction fails for another reason than a deadlock, a serialization failure or
+/// the loss of the server. The loss of the server is not an error, see [`DriveResult::lost`].
 pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     let Drive { config, target, seed, after, watch, ledger } = drive;
     let threads = match target {
         DriveTarget::Postgres(_) => config.drivers,
-        // It works in the thread that asks.
+        // The engine works in the calling thread.
         DriveTarget::Sqlite { .. } => config.connections,
     };
     limits::allow_files(files(config))?;
@@ -190,12 +191,12 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
         look_on(&hear, watch);
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     });
-    // The watcher has seen all sessions, with their memory and their CPU time: only now they end.
+    // The monitor has observed all sessions with their memory and CPU time: only now they end.
     let reports: Vec<ThreadResult> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
     driven(reports, control.window().unwrap_or(0))
 }
 
-/// Passes the window's moments on until it has closed, with one every second in between.
+/// Forwards the window's moments until it has closed, with a sample every second in between.
 fn look_on(hear: &Receiver<RunMoment>, watch: &mut dyn FnMut(RunMoment)) {
     let mut open = false;
     loop {
@@ -212,12 +213,12 @@ fn look_on(hear: &Receiver<RunMoment>, watch: &mut dyn FnMut(RunMoment)) {
     }
 }
 
-/// Numbers below `count` that belong to one of the threads.
+/// The numbers below `count` that belong to one of the threads.
 fn share(count: u32, (thread, threads): (u32, u32)) -> impl Iterator<Item = u32> {
     (thread..count).step_by(threads as usize)
 }
 
-/// Each thread's connections, made by as many threads at once.
+/// Each thread's connections, established in parallel by as many threads.
 fn connect(
     config: &Config,
     target: &DriveTarget<'_>,
@@ -228,7 +229,7 @@ fn connect(
         DriveTarget::Postgres(url) => {
             let count = share(config.connections, (thread, threads)).count();
             let links = postgres::connect(url, config.mode, count, made);
-            Ok(Lanes::Postgres(links.with_context(|| format!("Cannot have {} connections", config.connections))?))
+            Ok(Lanes::Postgres(links.with_context(|| format!("Cannot establish {} connections", config.connections))?))
         }
         DriveTarget::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
     };

@@ -1,6 +1,6 @@
-//! Waiting for sockets, for a time, or for the end: whatever comes first.
+//! Waits for sockets, for a time, or for the end, whichever comes first.
 //!
-//! Invariant: a wait ends not before its deadline unless something happened, and nothing is looked at again and again in between.
+//! Invariant: a wait never ends before its deadline unless something happened, and nothing is polled in between.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,12 +11,12 @@ use rustix::io::Errno;
 
 use bigiron_sys::load::now_ns;
 
-/// The number of the thing that wakes everybody.
+/// The number of the stop event.
 const STOP: u64 = u64::MAX;
 /// Events taken at once.
 const EVENTS: usize = 256;
 
-/// Wakes every thread that waits, once and for all.
+/// Wakes every waiting thread, permanently.
 pub struct Stop(OwnedFd);
 
 impl Stop {
@@ -27,12 +27,12 @@ impl Stop {
     }
 
     pub fn wake(&self) {
-        // A counter that is full wakes just as well.
+        // A full counter wakes the threads just as well.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
-/// What a thread waits for.
+/// The events that a thread waits for.
 pub struct Poll {
     epoll: OwnedFd,
     events: Vec<Event>,
@@ -48,25 +48,25 @@ impl Poll {
         Ok(Self { epoll, events: Vec::with_capacity(EVENTS) })
     }
 
-    /// Waits for input on `fd`, which is called `number`.
+    /// Waits for input on `fd`, which is identified by `number`.
     pub fn add(&self, fd: BorrowedFd<'_>, number: usize) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(number as u64), EventFlags::IN)?)
     }
 
-    /// Waits for room for output as well, or no more.
+    /// Starts or stops waiting for room for output as well.
     pub fn output(&self, fd: BorrowedFd<'_>, number: usize, wanted: bool) -> io::Result<()> {
         let flags = if wanted { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(number as u64), flags)?)
     }
 
-    /// Waits until something happens or `deadline`, in nanoseconds of [`now_ns`]. The numbers of what is ready go to `ready`.
+    /// Waits until an event or `deadline`, in nanoseconds of [`now_ns`]. The numbers of ready descriptors are stored in `ready`.
     pub fn wait(&mut self, deadline: Option<u64>, ready: &mut Vec<usize>) -> io::Result<()> {
         ready.clear();
         let timeout = deadline.map(|at| timespec(at.saturating_sub(now_ns())));
         self.events.clear();
         let waited =
             match epoll::wait(self.epoll.as_fd(), rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-                // Kernels before 5.11 wait in whole milliseconds only.
+                // Kernels before 5.11 support only whole milliseconds.
                 Err(Errno::NOSYS) => {
                     let rounded =
                         timeout.map(|t| Timespec { tv_nsec: (t.tv_nsec + 999_999) / 1_000_000 * 1_000_000, ..t });
@@ -118,7 +118,7 @@ mod tests {
         stop.wake();
         poll.wait(None, &mut ready).unwrap();
         assert!(ready.is_empty());
-        // Said once, it does not keep anybody from waiting.
+        // Once reported, it does not affect later waits.
         let at = now_ns() + 1_000_000;
         poll.wait(Some(at), &mut ready).unwrap();
         assert!(now_ns() >= at);

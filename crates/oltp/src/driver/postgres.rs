@@ -1,7 +1,7 @@
 //! A driver thread's event loop over its connections to a PostgreSQL server.
 //!
-//! Invariant: the thread sleeps unless a socket is ready, a terminal is due or the window changes; a connection that is lost ends the run, and its
-//! request is in doubt.
+//! Invariant: the thread sleeps unless a socket is ready, a terminal is due or the window changes; a lost connection ends the
+//! run, and its request is in doubt.
 
 use std::sync::mpsc::Sender;
 
@@ -17,23 +17,23 @@ use super::driver_thread::{DriverThread, ThreadError, ThreadResult};
 use super::poll::{Poll, Stop};
 use super::scheduler::User;
 
-/// A server that says nothing for so long while it is asked something is taken for dead.
+/// A server without any response for this long while requests are outstanding counts as dead.
 const PATIENCE_NS: u64 = 300_000_000_000;
-/// The same once the run has failed: what is still under way is in doubt then.
+/// The same after the run has failed: outstanding requests are then in doubt.
 const LAST_PATIENCE_NS: u64 = 10_000_000_000;
 
-/// One connection and what goes on on it.
+/// One connection and its present transaction.
 pub struct DrivenConnection {
     /// `None` once it is lost.
     channel: Option<Channel>,
     call: Option<Call>,
-    /// Whether the socket had no room for all that was to be sent.
+    /// Whether the socket had no room for all data to send.
     full: bool,
-    /// The last complaint of the server that belonged to no transaction: why it is about to go.
+    /// The server's last error outside a transaction: why it is about to end.
     said: Option<String>,
 }
 
-/// Connects, and prepares what `mode` sends; `made` is told of each.
+/// Connects, and prepares the statements of `mode`; reports each connection to `made`.
 ///
 /// # Errors
 /// If the server cannot be reached or refuses.
@@ -41,14 +41,15 @@ pub fn connect(url: &Url, mode: Mode, count: usize, made: &Sender<()>) -> Result
     let one = || {
         let mut connection = Connection::connect(url)?;
         sql::prepare(&mut connection, mode)?;
-        // Nobody may want to know.
+        // The receiver may have gone.
         let _ = made.send(());
         Ok(DrivenConnection { channel: Some(connection.channel()?), call: None, full: false, said: None })
     };
     (0..count).map(|_| one()).collect()
 }
 
-/// Works until the window has closed and everything is answered. The connections come back, since the server's sessions end with them.
+/// Works until the window has closed and everything is answered. Returns the connections, because the server's sessions end with
+/// them.
 ///
 /// # Errors
 /// If this thread cannot wait for its sockets.
@@ -69,7 +70,7 @@ struct Worker<'a, U: User> {
     mode: Mode,
     links: Vec<DrivenConnection>,
     poll: Poll,
-    /// When the server last said something.
+    /// When the server last sent a response.
     answered_at: u64,
 }
 
@@ -92,18 +93,18 @@ impl<U: User> Worker<'_, U> {
             if !ready.is_empty() {
                 self.answered_at = now_ns();
             } else if gives_up.is_some_and(|at| now_ns() >= at) {
-                let why = format!("The server has said nothing for {} s", patience / 1_000_000_000);
+                let why = format!("The server has not responded for {} s", patience / 1_000_000_000);
                 (0..self.links.len()).for_each(|number| self.lose(number, &why));
             }
         }
         Ok(())
     }
 
-    /// Sends all requests that have a free connection.
+    /// Sends all requests for which a connection is free.
     fn send(&mut self) -> std::io::Result<()> {
         while let Some(lane) = self.shift.scheduler.dispatch() {
             if self.shift.scheduler.in_flight() == 1 {
-                // Patience begins with the question.
+                // The time limit starts with the request.
                 self.answered_at = now_ns();
             }
             self.begin(lane)?;
@@ -123,7 +124,7 @@ impl<U: User> Worker<'_, U> {
     fn flush(&mut self, lane: usize) -> std::io::Result<()> {
         let link = &mut self.links[lane];
         let Some(channel) = &mut link.channel else { return Ok(()) };
-        // What cannot be sent for good is found by the next receive, behind what the server said before it went.
+        // A permanent failure to send is detected by the next receive, after the server's last messages.
         let full = matches!(channel.flush(), Ok(false));
         if full != link.full {
             link.full = full;
@@ -132,7 +133,7 @@ impl<U: User> Worker<'_, U> {
         Ok(())
     }
 
-    /// Takes in what has come on a connection, and goes on with it.
+    /// Receives data on a connection, and continues its transaction.
     fn serve(&mut self, lane: usize) -> std::io::Result<()> {
         let DrivenConnection { channel: Some(channel), call, said, full } = &mut self.links[lane] else {
             return Ok(());
@@ -173,7 +174,7 @@ impl<U: User> Worker<'_, U> {
         Ok(())
     }
 
-    /// Gives a connection up.
+    /// Abandons a connection.
     fn lose(&mut self, lane: usize, why: &str) {
         let link = &mut self.links[lane];
         if link.channel.take().is_none() {

@@ -1,7 +1,8 @@
-//! Which terminal is next, and on which connection: thousands of terminals and a few connections, without a socket or a clock.
+//! Chooses the next terminal and its connection: thousands of terminals and a few connections, without a socket or a clock.
 //!
-//! Invariant: what happens depends on the seed, the terminals' numbers and the times handed in alone: events of the same time go in the order
-//! of the terminals, nothing that has arrived is lost, and a latency counts from when the terminal, or the schedule, meant to begin.
+//! Invariant: the schedule depends only on the seed, the terminals' numbers and the times passed in: simultaneous events are
+//! handled in the order of the terminals, no arrival is lost, and a latency counts from the start intended by the terminal or the
+//! schedule.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,10 +14,10 @@ use crate::input::{Input, Request, TransactionKind};
 use crate::output::{Output, TransactionError};
 use crate::terminal::Terminal;
 
-/// A deadlock or a serialization failure is tried again at once, this many times.
+/// Maximum number of immediate retries after a deadlock or a serialization failure.
 pub const RETRIES: u32 = 10;
 
-/// A user: what it asks for, and how long it takes.
+/// A user: its requests, and their times.
 pub trait User {
     fn next(&mut self) -> Input;
     fn keying(&self, kind: TransactionKind) -> Duration;
@@ -37,21 +38,21 @@ impl User for Terminal {
     }
 }
 
-/// How requests come.
+/// How requests arrive.
 pub enum Demand {
-    /// Each user's first at a time of its own, the next ones after its answers.
+    /// Each user's first at its own time, the next ones after its responses.
     Closed { first: Vec<u64> },
-    /// By schedule, to the users in turn.
+    /// By schedule, assigned to the users in turn.
     Open(Arrivals),
 }
 
-/// A user, and in a closed loop what it will ask for next.
+/// A user, and in a closed loop its next request.
 struct UserState<U> {
     user: U,
     next: Option<Input>,
 }
 
-/// What waits for a connection.
+/// A request that waits for a connection.
 struct Waiting {
     since: u64,
     user_state: usize,
@@ -65,27 +66,27 @@ struct Lane {
     request: Option<Request>,
 }
 
-/// What has become of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RequestEnd {
-    /// It is to be sent again, on the same connection.
+    /// It must be sent again, on the same connection.
     Again,
     Done(AnsweredRequest),
-    /// It failed for good, and the run with it.
+    /// It failed permanently, and the run with it.
     Failed {
         kind: TransactionKind,
         why: String,
     },
-    /// There is no room for it, and the run is over.
+    /// There is no disk space for it, and the run is over.
     NoSpace(String),
-    /// The connection is gone; whether the request was committed is not known.
+    /// The connection is lost; whether the request was committed is unknown.
     InDoubt {
         request: Request,
         why: String,
     },
 }
 
-/// A transaction that has its answer.
+/// An answered transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AnsweredRequest {
     pub request: Request,
@@ -100,10 +101,10 @@ pub struct ConnectionScheduler<U> {
     user_states: Vec<UserState<U>>,
     lanes: Vec<Lane>,
     free: VecDeque<usize>,
-    /// Each user state has the lane of its number.
+    /// Each user state has the lane of the same number.
     own: bool,
     queue: VecDeque<Waiting>,
-    /// When users are done with keying.
+    /// When users have finished keying.
     timers: BinaryHeap<Reverse<(u64, usize)>>,
     arrivals: Option<(Arrivals, usize)>,
     dates: Dates,
@@ -143,7 +144,7 @@ impl<U: User> ConnectionScheduler<U> {
         scheduler
     }
 
-    /// When something happens by itself next.
+    /// The time of the next scheduled event.
     pub fn next_event(&self) -> Option<u64> {
         if self.stopped {
             return None;
@@ -154,7 +155,7 @@ impl<U: User> ConnectionScheduler<U> {
         }
     }
 
-    /// Lets everything happen that has come due.
+    /// Processes all events that are due.
     pub fn pass(&mut self, now: u64) {
         if self.stopped {
             return;
@@ -174,7 +175,7 @@ impl<U: User> ConnectionScheduler<U> {
         self.longest_queue = self.longest_queue.max(self.queue.len());
     }
 
-    /// Gives the request that has waited longest to a connection, if one is free; its number.
+    /// Assigns the request that has waited longest to a free connection, if there is one; returns its number.
     pub fn dispatch(&mut self) -> Option<usize> {
         if self.stopped {
             return None;
@@ -190,7 +191,7 @@ impl<U: User> ConnectionScheduler<U> {
         Some(lane)
     }
 
-    /// What a busy connection is asked.
+    /// The request of a busy connection.
     ///
     /// # Panics
     /// If the connection is free.
@@ -198,7 +199,7 @@ impl<U: User> ConnectionScheduler<U> {
         self.lanes[lane].request.as_ref().expect("the connection is busy")
     }
 
-    /// Takes a connection's answer; the connection is free then, unless it has to try again.
+    /// Records a connection's response; the connection is free then, unless it must retry.
     ///
     /// # Panics
     /// If the connection is free.
@@ -233,7 +234,7 @@ impl<U: User> ConnectionScheduler<U> {
         }
     }
 
-    /// A user that has its answer thinks, and keys in what it asks for next.
+    /// A user that has its response thinks, and then keys in its next request.
     fn sit(&mut self, user_state: usize, now: u64, kind: TransactionKind) {
         let UserState { user, next } = &mut self.user_states[user_state];
         let input = user.next();
@@ -246,22 +247,22 @@ impl<U: User> ConnectionScheduler<U> {
         }
     }
 
-    /// From here on nothing begins; what is under way ends.
+    /// From now on nothing begins; outstanding requests complete.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Requests that were sent and have no answer.
+    /// Number of requests sent but not answered.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Requests that wait for a connection.
+    /// Number of requests waiting for a connection.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// The most that ever waited at once.
+    /// The maximum number that ever waited.
     pub fn longest_queue(&self) -> usize {
         self.longest_queue
     }

@@ -25,7 +25,7 @@ fn answer(request: &Request) -> Output {
     }
 }
 
-/// A server with a service time for each request, which freezes from `freeze.0` to `freeze.1`, and a clock that only it moves.
+/// A server with a service time for each request, which freezes from `freeze.0` to `freeze.1`, and a simulated clock.
 fn simulate<U: User>(
     scheduler: &mut ConnectionScheduler<U>,
     service: u64,
@@ -33,7 +33,7 @@ fn simulate<U: User>(
     end: u64,
 ) -> Vec<(u64, AnsweredRequest)> {
     let (mut now, mut done) = (0, Vec::new());
-    // By connection: when its answer comes.
+    // By connection: when its response arrives.
     let mut busy: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     loop {
         scheduler.pass(now);
@@ -83,16 +83,16 @@ fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
     let slow = |done: &[(u64, AnsweredRequest)]| {
         done.iter().filter(|(_, d)| d.latency > 500 * MS).count() as f64 / done.len() as f64
     };
-    // Who arrives in the first 1.5 s of 2 waits longer than half a second: 300 of 3200.
+    // Requests that arrive in the first 1.5 s of 2 wait longer than half a second: 300 of 3200.
     let expected = 1.5 / 16.0;
     assert!(slow(&open) > expected * 0.9, "{}", slow(&open));
     assert!(open.iter().map(|(_, d)| d.latency).max().unwrap() > 1_900 * MS);
-    // Nothing was lost: all that arrived in 16 s, but for those just under way.
+    // Nothing was lost: all that arrived in 16 s, except those still in progress.
     let mut arrivals = Arrivals::new(7, (0, 1), 200.0, 0);
     let arrived = std::iter::from_fn(|| Some(arrivals.take()).filter(|at| *at <= 16 * S)).count();
     assert!(arrived - open.len() <= 8, "{arrived} {}", open.len());
     assert!(scheduler.longest_queue() > 300);
-    // Eight terminals that wait for their answers: eight slow ones.
+    // Eight terminals that wait for their responses: eight slow ones.
     let closed_loop =
         simulate(&mut closed(&fixture::job(&[("connections", "8")]).config(Clock::Wall, 2)), 5 * MS, freeze, 16 * S);
     assert!(slow(&closed_loop) < 0.001);
@@ -100,13 +100,13 @@ fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
 
 #[test]
 fn overload_queues_without_loss_and_is_counted() {
-    // 400 arrivals a second, of which 2 connections of 10 ms serve 200.
+    // 400 arrivals per second, of which 2 connections of 10 ms serve 200.
     let users = (1..=3).map(|number| Plain { number, think: Duration::ZERO });
     let mut scheduler = ConnectionScheduler::new(users, 2, Demand::Open(Arrivals::new(1, (0, 1), 400.0, 0)), dates());
     let done = simulate(&mut scheduler, 10 * MS, (0, 0), 10 * S);
     assert!((1_990..=2_000).contains(&done.len()), "{}", done.len());
     assert!((1_800..2_200).contains(&scheduler.waiting()), "{}", scheduler.waiting());
-    // Latency grows with the queue: about half of the time that has passed.
+    // Latency grows with the queue: about half of the elapsed time.
     let last = &done.last().unwrap().1;
     assert!((4 * S..6 * S).contains(&last.latency), "{}", last.latency);
     // In the order of their arrival, users in turn.
@@ -129,13 +129,13 @@ fn a_thousand_terminals_think_on_eight_connections() {
     assert!(scheduler.longest_queue() < 100, "{}", scheduler.longest_queue());
     let mut latency = Histogram::new();
     done.iter().for_each(|(_, d)| latency.record(d.latency));
-    // 5 % of the connections' time: hardly anybody waits.
+    // 5 % of the connections' time: hardly any request waits.
     assert!(latency.quantile(0.9).unwrap() < 2 * MS);
     // The mix, five standard errors of a binomial share.
     for kind in TransactionKind::ALL {
         let share = done.iter().filter(|(_, d)| d.request.input.kind() == kind).count() as f64 / done.len() as f64;
         let p = f64::from(config.mix[kind.index()]) / 1000.0;
-        // Who keys 18 s asks seldom at first, so that the first cycles lean to the others.
+        // Terminals with a keying time of 18 s rarely issue requests at first, so that the first cycles favour the others.
         let tolerance = 5.0 * (p * (1.0 - p) / done.len() as f64).sqrt() + 0.01;
         assert!((share - p).abs() < tolerance, "{} {share}", kind.name());
     }

@@ -1,6 +1,7 @@
 //! A driver thread whose only connection is SQLite itself.
 //!
-//! Invariant: a thread has an engine of its own. SQLite lets one of them write at a time: the others sleep inside it, and their latency shows it.
+//! Invariant: each thread has its own engine. SQLite lets one of them write at a time: the others sleep inside it, which shows in
+//! their latency.
 
 use anyhow::{Context as _, Result};
 

@@ -1,6 +1,7 @@
-//! What a driver thread has counted.
+//! The counts of a driver thread.
 //!
-//! Invariant: the window's figures hold exactly the transactions that ended within it; the whole run's hold every one that was answered.
+//! Invariant: the window's figures cover exactly the transactions that ended within it; the whole run's cover every one that was
+//! answered.
 
 use crate::input::TransactionKind;
 use crate::output::Output;
@@ -14,12 +15,12 @@ pub struct TransactionCounts {
     pub committed: u64,
     /// New-orders that had to be rolled back, and were.
     pub rolled_back: u64,
-    /// Attempts that a deadlock or a serialization failure undid.
+    /// Attempts undone by a deadlock or a serialization failure.
     pub retries: u64,
 }
 
 impl TransactionCounts {
-    /// Transactions that ended, one way or the other.
+    /// Transactions that ended, with any result.
     pub fn ended(&self) -> u64 {
         self.committed + self.rolled_back
     }
@@ -44,11 +45,11 @@ impl TransactionCounts {
 pub struct TransactionTally {
     /// In the window.
     pub window: [TransactionCounts; 5],
-    /// Of those, from the intended start to the answer, in nanoseconds.
+    /// Their latencies, from the intended start to the response, in nanoseconds.
     pub latency: [Histogram; 5],
     /// From the first transaction to the last.
     pub whole: [TransactionCounts; 5],
-    /// Orders that deliveries of the whole run delivered.
+    /// Orders delivered by the deliveries of the whole run.
     pub delivered: u64,
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-/// What the server says to its n-th transaction (counted from 0, over all connections).
+/// The server's reply to its n-th transaction (counted from 0, over all connections).
 type Script = fn(u64) -> Reply;
 
 enum Reply {
@@ -25,7 +25,7 @@ enum Reply {
 struct Fake {
     _dir: tempfile::TempDir,
     url: Url,
-    /// Transactions asked for.
+    /// Number of transactions requested.
     asked: Arc<AtomicU64>,
 }
 
@@ -38,7 +38,7 @@ impl Fake {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, count) = (stream.unwrap(), Arc::clone(&count));
-                // A client that is gone is no concern of the server's.
+                // The server does not care about a closed client.
                 thread::spawn(move || serve(stream, script, &count));
             }
         });
@@ -58,7 +58,7 @@ fn error(code: &str) -> Vec<u8> {
     message(b'E', format!("SERROR\0C{code}\0Mscripted\0\0").as_bytes())
 }
 
-/// Plays the server to one client.
+/// Acts as the server for one client.
 fn serve(mut stream: UnixStream, script: Script, asked: &AtomicU64) -> std::io::Result<()> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
@@ -66,7 +66,7 @@ fn serve(mut stream: UnixStream, script: Script, asked: &AtomicU64) -> std::io::
     stream.read_exact(&mut startup)?;
     let ready = message(b'Z', b"I");
     stream.write_all(&[message(b'R', &[0; 4]), message(b'K', &[0; 8]), ready.clone()].concat())?;
-    // What the messages before the next Sync ask for.
+    // The requests in the messages before the next Sync.
     let (mut answer, mut executed) = (Vec::new(), false);
     loop {
         let mut head = [0; 5];
@@ -104,7 +104,7 @@ fn serve(mut stream: UnixStream, script: Script, asked: &AtomicU64) -> std::io::
     }
 }
 
-/// Stock levels only: one statement with one integer for an answer.
+/// Only stock levels: one statement that returns one integer.
 fn config(settings: &[(&str, &str)]) -> Config {
     let settings: Vec<_> = [("mix", "0/0/0/0/100"), ("ramp", "20"), ("length", "300")]
         .into_iter()
@@ -145,22 +145,22 @@ fn the_window_holds_exactly_its_transactions_and_every_answer_is_in_the_ledger()
     assert!(driven.window_ns > 0 && driven.cpu.total.as_nanos() > 0);
     moments.retain(|m| *m != RunMoment::Sample);
     assert_eq!(moments, [RunMoment::Opened, RunMoment::Halfway, RunMoment::Closed]);
-    // Ramp and what was under way at the end are answered as well.
+    // The ramp and the transactions in progress at the end are answered as well.
     let whole: u64 = driven.tally.whole.iter().map(TransactionCounts::ended).sum();
     let answers = answers.into_inner().unwrap();
-    // Five connections: what the other thread ends while one opens or closes the window is in no window.
+    // Five connections: transactions that the other thread ends while one opens or closes the window are in no window.
     assert!((320..=330).contains(&whole), "{whole}");
     assert_eq!((answers.len() as u64, fake.asked.load(Relaxed)), (whole, whole));
     assert!(answers.iter().all(|(.., output)| *output == Output::StockLevel { low: 7 }));
     let dates: BTreeSet<_> = answers.iter().map(|(_, date, _)| date).collect();
     assert_eq!(dates.len(), answers.len());
-    // A thread may have nothing left to do when it gets its turn.
+    // A thread may have nothing left to do when it is scheduled.
     assert!(answers.iter().all(|(thread, ..)| *thread < 2));
 }
 
 #[test]
 fn deadlocks_are_tried_again_and_counted() {
-    // One in four, at no period that the turns of three connections could fall into step with.
+    // One in four, without a period that the turns of three connections could match.
     const fn deadlock(n: u64) -> bool {
         n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 3
     }
@@ -209,7 +209,7 @@ fn nobody_to_connect_to_is_an_error() {
     let target = DriveTarget::Postgres(&url);
     let config = config(&[]);
     let none = run(Drive { config: &config, target, seed: 3, after: 0, watch: &mut |_| {}, ledger: None });
-    assert!(format!("{:#}", none.unwrap_err()).starts_with("Cannot have 4 connections: "));
+    assert!(format!("{:#}", none.unwrap_err()).starts_with("Cannot establish 4 connections: "));
     drop(fake);
 }
 
@@ -219,7 +219,7 @@ fn an_open_loop_and_users_that_think_run_on_the_same_sockets() {
     let open = config(&[("rate", "20000"), ("connections", "2"), ("terminals", "50")]);
     let driven = drive(&fake, &open).0.unwrap();
     assert_eq!(driven.transactions(), 300);
-    // 60 users with a think time of 5 ms on average on 3 connections, for a tenth of a second.
+    // 60 users with a mean think time of 5 ms on 3 connections, for a tenth of a second.
     let paced =
         config(&[("terminals", "60"), ("connections", "3"), ("think", "0.001"), ("length", "100ms"), ("ramp", "0")]);
     let driven = drive(&fake, &paced).0.unwrap();
@@ -255,7 +255,7 @@ fn a_live_server_agrees_with_the_driver() {
         &[("mode", "procedures"), ("length", "300")][..],
         &[("mode", "pipelined"), ("length", "300"), ("connections", "8"), ("drivers", "2")],
         &[("mode", "round-trips"), ("length", "300")],
-        // By the schedule of half a second: a slow machine only takes longer to answer.
+        // Half a second by schedule: a slow machine only takes longer to respond.
         &[("rate", "400"), ("length", "200"), ("ramp", "20"), ("connections", "8")],
     ] {
         let job = fixture::job(&[settings, &[("limits", "600/600/600/600/600")]].concat());
@@ -266,7 +266,7 @@ fn a_live_server_agrees_with_the_driver() {
     }
 }
 
-/// Prints what a server that stands still for 2 s of 16 does to latencies; the figures of the benches are made with it.
+/// Prints the effect on latencies of a server that freezes for 2 s of 16; used for the figures of the benches.
 #[test]
 #[ignore = "a measurement, not a test: what a frozen server does to an open and to a closed loop"]
 fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
@@ -279,7 +279,7 @@ fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
     let url = cluster::url(&server.cluster, Transport::Unix).unwrap();
     load_marked(&url, crate::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
     let freeze = || {
-        // The sessions are children of the postmaster, and so is whatever else may work.
+        // The sessions are children of the postmaster, as are its other workers.
         let postmaster = server.cluster.pid();
         let listed = std::fs::read_to_string(format!("/proc/{postmaster}/task/{postmaster}/children")).unwrap();
         let all: Vec<Pid> = listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect();

@@ -1,15 +1,15 @@
 //! Rows in the binary format of PostgreSQL's `COPY` (its manual, "COPY", "Binary Format").
 //!
-//! Invariant: rows are handed over in pieces of [`PIECE`] bytes and at most a row more, whatever the size of the table.
+//! Invariant: rows are passed on in pieces of [`PIECE`] bytes plus at most one row, whatever the size of the table.
 
 use super::super::population::Sink;
 
-/// Bytes that are gathered before they are handed over.
+/// Bytes collected before they are passed on.
 const PIECE: usize = 256 << 10;
 /// More than the longest row (CUSTOMER: 21 fields, 700 bytes of text).
 const ROW: usize = 1 << 10;
 
-/// Rows of one table on their way. `hand` is given pieces of the copy, cut between rows, and how many rows they hold.
+/// Encodes rows of one table. `hand` receives pieces of the copy, cut between rows, and their number of rows.
 pub(super) struct BinaryRows<H> {
     hand: H,
     columns: i16,
@@ -27,7 +27,7 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> BinaryRows<H> {
         Self { hand, columns: columns as i16, out, rows: 0, pending: 0 }
     }
 
-    /// Hands over the rest; the rows of the whole copy.
+    /// Passes on the rest; returns the rows of the whole copy.
     pub(super) fn finish(mut self) -> Result<u64, E> {
         self.out.extend_from_slice(&(-1i16).to_be_bytes());
         self.hand_over()?;
@@ -100,7 +100,7 @@ mod tests {
     use super::super::super::schema::{TABLES, Table};
     use super::*;
 
-    /// Reads a copy as the manual describes it.
+    /// Decodes a copy as the manual describes it.
     fn decode(table: &Table, mut bytes: &[u8]) -> Vec<Vec<SqlValue>> {
         let mut take = |count: usize| {
             let (now, later) = bytes.split_at(count);

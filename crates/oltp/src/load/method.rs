@@ -1,13 +1,13 @@
-//! How rows get into a server: by what it takes, found out before the first of them is made.
+//! How rows get into a server: the methods it supports are found before the first row is generated.
 //!
-//! Invariant: nothing of the trials is left on the server.
+//! Invariant: the trials leave nothing on the server.
 
 use super::super::pg::{Connection, PgError};
 use super::super::population::Sink;
 use super::copy::BinaryRows;
 use super::text_rows::TextRows;
 
-/// From the fastest to what every server takes.
+/// From the fastest to the one that every server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoadMethod {
     /// Binary `COPY`, rows frozen.
@@ -21,10 +21,10 @@ pub(super) enum LoadMethod {
 
 const TABLE: &str = "bigiron_oltp_trial";
 
-/// The best way, and what the server refuses of the better ones.
+/// The best method, and the server's refusals of better ones.
 ///
 /// # Errors
-/// The connection is lost, or no table can be made.
+/// If the connection is lost, or no table can be created.
 pub(super) fn find(session: &mut Connection) -> Result<(LoadMethod, Vec<String>), PgError> {
     let mut refused = Vec::new();
     for (way, name) in
@@ -71,7 +71,7 @@ fn row<S: Sink<Error = PgError>>(mut sink: S, finish: fn(S) -> Result<u64, PgErr
 }
 
 impl LoadMethod {
-    /// The statement that begins a copy into `table`.
+    /// The statement that starts a copy into `table`.
     pub(super) fn copy(self, table: &str) -> String {
         match self {
             LoadMethod::Frozen => format!("COPY {table} FROM STDIN (FORMAT binary, FREEZE)"),

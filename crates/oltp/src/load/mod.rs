@@ -1,7 +1,7 @@
 //! Loading: the rows of [`super::population`] into an engine, with keys, indexes and statistics.
 //!
-//! Invariant: a load that fails leaves none of the tables that it made, and one that returns is on stable storage as far as the engine's own
-//! settings go.
+//! Invariant: a load that fails leaves none of the tables that it created, and one that returns is on stable storage as far as
+//! the engine's own settings allow.
 
 mod copy;
 mod method;
@@ -17,31 +17,31 @@ pub use sqlite::sqlite;
 
 use super::pg::PgError;
 
-/// Told what is being done (`rows`, `indexes`, `statistics`, `checkpoint`), how much of it is done, and of how much.
+/// Receives the present activity (`rows`, `indexes`, `statistics`, `checkpoint`), the amount done, and the total.
 pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadSummary {
     /// Rows of each table, in the order of [`super::schema::TABLES`].
     pub rows: Vec<(&'static str, u64)>,
-    /// What the server refused, and the load did without.
+    /// Features that the server refused, and the load did without.
     pub unavailable: Vec<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(
-        "{place} has {} already, which a load would overwrite; name another database, or say that the tables may be replaced",
+        "{place} has {} already, which a load would overwrite; name another database, or allow replacing the tables",
         .tables.join(", ")
     )]
     Exists { place: String, tables: Vec<String> },
-    #[error("{path} is there already; name another file, or say that it may be replaced")]
+    #[error("{path} already exists; name another file, or allow replacing it")]
     FileExists { path: String },
     #[error("Cannot load table {table}: {step}: {cause}")]
     Table {
         table: &'static str,
-        /// What was being done, e.g. `creating the primary key`.
+        /// The failed step, e.g. `creating the primary key`.
         step: &'static str,
         cause: String,
     },
@@ -49,8 +49,8 @@ pub enum LoadError {
     File { path: String, cause: String },
     #[error("Cannot load the database: {0}")]
     Server(#[from] PgError),
-    /// Another connection's load failed; its error is the one to tell.
-    #[error("The load was given up")]
+    /// Another connection's load failed; its error is the one to report.
+    #[error("The load was abandoned")]
     GivenUp,
 }
 

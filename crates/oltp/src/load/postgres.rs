@@ -1,7 +1,8 @@
-//! Into a PostgreSQL server, or one that speaks its protocol, by `COPY` over several connections at once.
+//! Loads into a PostgreSQL server, or one with its protocol, by `COPY` over several parallel connections.
 //!
-//! Invariant: with one connection per table, and if the server knows how, each table is made in the transaction that fills it, so that its rows are frozen from the start
-//! (no vacuum rewrites them later) and a server with `wal_level=minimal` writes no log for them.
+//! Invariant: with one connection per table, and if the server supports it, each table is created in the transaction that fills
+//! it, so that its rows are frozen from the start (no vacuum rewrites them later) and a server with `wal_level=minimal` writes no
+//! log for them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -17,19 +18,19 @@ use super::method::{self, LoadMethod};
 use super::text_rows::TextRows;
 use super::{LoadError, LoadSummary, Progress};
 
-/// With this many connections, tables are split over them: what is lost by rows that are not frozen is less than what idle processors lose.
+/// From this many connections on, tables are split over them: unfrozen rows cost less than idle processors.
 const SPLIT_FROM: u32 = 8;
-/// For sorting keys, of each connection.
+/// Memory of each connection for sorting keys.
 const SORT_MEMORY: &str = "256MB";
-/// Tables by their size, the largest first, so that no connection is left alone with one of them at the end.
+/// Tables by size, the largest first, so that no connection is left alone with a large one at the end.
 const BY_SIZE: [&str; 9] =
     ["stock", "customer", "order_line", "history", "orders", "item", "new_order", "district", "warehouse"];
 
 /// Loads the tables of `scale` into the current schema of the URL's database, over `jobs` connections.
 ///
 /// # Errors
-/// [`LoadError::Exists`] if tables of these names are there and not to be replaced; [`LoadError::Table`] with the server's words. The
-/// tables that were made are dropped again then.
+/// [`LoadError::Exists`] if tables of these names exist and may not be replaced; [`LoadError::Table`] with the server's message.
+/// The tables created are then dropped again.
 pub fn postgres(
     url: &Url,
     scale: Scale,
@@ -46,7 +47,7 @@ pub fn postgres(
     for _ in 1..jobs {
         sessions.push(Connection::connect(url)?);
     }
-    // Processors are kept busy by connections; a sort that starts helpers would only have them compete.
+    // The connections keep the processors busy; parallel workers of a sort would only compete with them.
     let helpers = (jobs > 1).then_some("max_parallel_maintenance_workers = 0".to_owned());
     let sorting = format!("maintenance_work_mem = '{SORT_MEMORY}'");
     let settings: Vec<String> =
@@ -65,7 +66,7 @@ pub fn postgres(
     if loaded.is_err() {
         let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         drop(sessions);
-        // A server that is gone has nothing to be tidied; the load's own error is the one to tell.
+        // A lost server cannot be cleaned up; the load's own error is the one to report.
         if let (false, Ok(mut session)) = (made.is_empty(), Connection::connect(url)) {
             let _ = session.run(&format!("DROP TABLE IF EXISTS {}", made.join(", ")));
         }
@@ -74,7 +75,7 @@ pub fn postgres(
     loaded.map(|rows| LoadSummary { rows, unavailable: unavailable.into_iter().collect() })
 }
 
-/// Runs what a load can do without; what the server refuses is told to `without`. Whether it was done.
+/// Runs an optional statement; reports the server's refusal to `without`. Returns whether it succeeded.
 fn or_without(session: &mut Connection, sql: &str, without: &dyn Fn(String)) -> Result<bool, PgError> {
     match session.run(sql) {
         Ok(()) => Ok(true),
@@ -86,7 +87,7 @@ fn or_without(session: &mut Connection, sql: &str, without: &dyn Fn(String)) -> 
     }
 }
 
-/// Our tables that are in the current schema.
+/// The tables of this schema that already exist.
 fn existing(session: &mut Connection) -> Result<Vec<String>, PgError> {
     let names: Vec<String> = TABLES.iter().map(|table| format!("'{}'", table.name)).collect();
     let rows = session.query(&format!(
@@ -106,9 +107,9 @@ fn existing(session: &mut Connection) -> Result<Vec<String>, PgError> {
 /// Rows of a table, copied in one statement.
 struct Share {
     table: &'static Table,
-    /// First and last, as [`population::write`] takes them.
+    /// First and last, in the form that [`population::write`] accepts.
     warehouses: (u32, u32),
-    /// The whole table, which is made in the same transaction.
+    /// The whole table, which is created in the same transaction.
     whole: bool,
 }
 
@@ -116,9 +117,9 @@ struct Load<'a> {
     scale: Scale,
     replace: bool,
     way: LoadMethod,
-    /// Told what the server refuses.
+    /// Receives the server's refusals.
     without: &'a (dyn Fn(String) + Sync),
-    /// Tables that are there because of this load.
+    /// Tables created by this load.
     made: &'a Mutex<Vec<&'static str>>,
     failed: AtomicBool,
 }
@@ -126,7 +127,7 @@ struct Load<'a> {
 impl Load<'_> {
     fn run(&self, sessions: &mut [Connection], progress: Progress<'_>) -> Result<Vec<(&'static str, u64)>, LoadError> {
         let tables = BY_SIZE.map(|name| TABLES.iter().find(|t| t.name == name).expect("A table of the schema"));
-        // Rows that cannot be frozen have nothing to do with how their table was made.
+        // Rows that cannot be frozen do not depend on how their table was created.
         let split = sessions.len() as u32 >= SPLIT_FROM || self.way != LoadMethod::Frozen;
         if split {
             for table in tables {
@@ -163,7 +164,7 @@ impl Load<'_> {
         Ok(rows)
     }
 
-    /// What is copied in one go: a table, or some warehouses of it.
+    /// The units of copying: a table, or some warehouses of it.
     fn shares(&self, table: &'static Table, split: bool) -> Vec<Share> {
         let all = population::warehouses(table, self.scale);
         let (first, last) = (*all.start(), *all.end());
@@ -180,7 +181,7 @@ impl Load<'_> {
         session.run(&table.create(Dialect::Postgres))
     }
 
-    /// What the server refuses of one table it refuses of all.
+    /// A refusal for one table applies to all.
     fn say(&self, table: &Table, what: &str) {
         (self.without)(what.replace(table.name, "TABLE"));
     }
@@ -233,14 +234,14 @@ impl Load<'_> {
             return Err(refused(PgError::Protocol(format!("{taken} rows were taken of {sent} sent"))));
         }
         if share.whole {
-            // Noted before: a commit whose answer is lost may have been done.
+            // Noted before: a commit whose response is lost may have succeeded.
             self.note(share.table);
             session.run("COMMIT").map_err(LoadError::table(name, "committing its rows"))?;
         }
         Ok(())
     }
 
-    /// Has the sessions do the tasks, each the next one that is left. The first error ends the stage.
+    /// Distributes the tasks among the sessions, each taking the next one left. The first error ends the stage.
     fn stage<T: Sync>(
         &self,
         sessions: &mut [Connection],
@@ -300,8 +301,8 @@ fn index(session: &mut Connection, table: &Table) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// All of it on stable storage, where the role may ask for that. Where it may not (insufficient privilege), or the server knows no checkpoints
-/// (a feature not supported, a syntax error), they are the server's business.
+/// Puts everything on stable storage, if the role may request that. If it may not (insufficient privilege), or the server has no
+/// checkpoints (feature not supported, syntax error), that is left to the server.
 fn checkpoint(session: &mut Connection) -> Result<(), LoadError> {
     match session.run("CHECKPOINT") {
         Err(cause) => match cause.sqlstate().map(|state| state.to_string()) {

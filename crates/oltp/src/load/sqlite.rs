@@ -1,6 +1,6 @@
-//! Into a file of SQLite, by prepared inserts in the order of the keys.
+//! Loads into an SQLite file, by prepared inserts in the order of the keys.
 //!
-//! Invariant: the file has its name only when it is whole and on stable storage; until then it is `NAME.loading`.
+//! Invariant: the file gets its name only when it is complete and on stable storage; until then it is `NAME.loading`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,15 +13,15 @@ use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
 use super::{LoadError, LoadSummary, Progress};
 
-/// For the load only: a load that is cut short is thrown away, so that nothing needs to be undone or synced before its end.
+/// Only for the load: an interrupted load is discarded, so nothing needs to be undone or synced before its end.
 const PRAGMAS: &str =
     "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA cache_size = -65536;";
 
 /// Loads the tables of `scale` into a new file.
 ///
 /// # Errors
-/// [`LoadError::FileExists`] if the file is there and not to be replaced; [`LoadError::Table`] and [`LoadError::File`] with SQLite's or the
-/// kernel's words. Nothing is left behind then, and a file that was to be replaced is as before.
+/// [`LoadError::FileExists`] if the file exists and may not be replaced; [`LoadError::Table`] and [`LoadError::File`] with
+/// SQLite's or the kernel's message. Nothing is left then, and a file to be replaced is unchanged.
 pub fn sqlite(path: &Path, scale: Scale, replace: bool, progress: Progress<'_>) -> Result<LoadSummary, LoadError> {
     if !replace && path.exists() {
         return Err(LoadError::FileExists { path: path.display().to_string() });
@@ -38,7 +38,7 @@ pub fn sqlite(path: &Path, scale: Scale, replace: bool, progress: Progress<'_>) 
 }
 
 fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<LoadSummary, LoadError> {
-    // Of a load that was killed.
+    // Left by a killed load.
     let _ = fs::remove_file(path);
     let rows: Vec<(&'static str, u64)> = TABLES.iter().map(|t| (t.name, population::total(t, scale))).collect();
     let total: u64 = rows.iter().map(|(_, count)| count).sum();
@@ -78,8 +78,8 @@ fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<LoadSummary
     Ok(LoadSummary { rows, unavailable: Vec::new() })
 }
 
-/// Syncs a file and gives it its name, that too on stable storage. What the old file's journal would be replayed into is no longer there,
-/// so that it goes first.
+/// Syncs a file and renames it, durably. The old file's journal is removed first, because it belongs to a file that no longer
+/// exists.
 fn publish(unfinished: &Path, path: &Path) -> std::io::Result<()> {
     File::open(unfinished)?.sync_all()?;
     for journal in ["-journal", "-wal", "-shm"] {
@@ -100,7 +100,7 @@ fn file_error(path: &Path, cause: &dyn std::fmt::Display) -> LoadError {
 /// Rows of one table, inserted one by one.
 struct Inserts<'c> {
     insert: Statement<'c>,
-    /// The last column that has its value; SQLite counts from 1.
+    /// The next column to bind; SQLite counts from 1.
     next: usize,
     text: Vec<u8>,
     refused: Option<rusqlite::Error>,

@@ -17,7 +17,7 @@ use super::*;
 use crate::server::testing::Running;
 use crate::server::{cluster, testing};
 
-/// Progress that never goes back and reaches its end.
+/// Progress that never decreases and reaches its end.
 #[derive(Default)]
 struct Told(RefCell<Vec<(String, u64, u64)>>);
 
@@ -125,7 +125,7 @@ fn a_file_that_cannot_be_made_is_named() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
-/// An empty database on a server of the test's own.
+/// An empty database on the test's own server.
 fn server() -> (Running, Url, pg::Connection) {
     let running = testing::start(Listen::Socket, &[]);
     let url = cluster::url(&running.cluster, Transport::Unix).unwrap();
@@ -141,7 +141,7 @@ fn tables_there(session: &mut pg::Connection) -> SqlValue {
 #[test]
 fn a_server_holds_exactly_the_rows() {
     let (_running, url, mut session) = server();
-    // Whole tables by two connections, then tables split over eight, which replace the first ones.
+    // Whole tables over two connections, then tables split over eight, which replace the first ones.
     for (jobs, replace, warehouses) in [(2, false, 1), (8, true, 2)] {
         let scale = Scale { warehouses };
         let told = Told::default();
@@ -150,7 +150,7 @@ fn a_server_holds_exactly_the_rows() {
         for (table, (name, count)) in TABLES.iter().zip(&loaded.rows) {
             let there = session.query(&format!("SELECT count(*) FROM {name}")).unwrap();
             assert_eq!(there, [[SqlValue::Integer(*count as i64)]], "{name}");
-            // Dates as microseconds, and HISTORY by what makes its rows one after the other.
+            // Dates as microseconds, and HISTORY ordered by its generating keys.
             let columns = table.columns.iter().map(|(name, kind)| match *kind {
                 "timestamp" => format!("(extract(epoch FROM {name} - timestamp '2000-01-01') * 1000000)::bigint"),
                 _ => (*name).to_owned(),
@@ -200,7 +200,7 @@ fn a_servers_tables_are_replaced_only_when_told_so_and_a_failed_load_leaves_none
     assert!(matches!(&refused, LoadError::Exists { tables, .. } if *tables == ["item", "stock"]), "{refused}");
     assert_eq!(tables_there(&mut session), SqlValue::Integer(2));
 
-    // An index that cannot be made, after all rows are there.
+    // An index that cannot be created, after all rows are loaded.
     session.run("DROP TABLE item, stock; CREATE TABLE orders_customer (x integer)").unwrap();
     let failed = postgres(&url, Scale { warehouses: 1 }, 2, false, &|_, _, _| {}).unwrap_err();
     assert!(failed.to_string().contains("Cannot load table orders: creating its index"), "{failed}");

@@ -1,20 +1,20 @@
-//! Rows in words, for servers that take no binary `COPY`: PostgreSQL's text format of it, or `INSERT`.
+//! Rows as text, for servers without binary `COPY`: PostgreSQL's text format, or `INSERT`.
 //!
-//! Invariant: the rows are those of the binary copy, field for field; pieces are cut between rows.
+//! Invariant: the rows equal those of the binary copy, field for field; pieces are cut between rows.
 
 use super::super::population::Sink;
 
-/// Bytes that are gathered before they are handed over; and rows of one `INSERT`.
+/// Bytes collected before they are passed on; and rows of one `INSERT`.
 const PIECE: usize = 256 << 10;
 const INSERTED: u64 = 500;
 /// Days from 1970-01-01 to 2000-01-01.
 const EPOCH_DAYS: i64 = 10_957;
 const DAY_US: i64 = 86_400_000_000;
 
-/// Rows of one table on their way. `hand` is given pieces of a copy, or whole statements, and how many rows they hold.
+/// Encodes rows of one table. `hand` receives pieces of a copy, or whole statements, and their number of rows.
 pub(super) struct TextRows<H> {
     hand: H,
-    /// The table, where rows go by `INSERT`.
+    /// The table, if rows are inserted.
     insert_into: Option<&'static str>,
     out: Vec<u8>,
     in_row: bool,
@@ -33,7 +33,7 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> TextRows<H> {
         Self { insert_into: Some(table), ..Self::copy(hand) }
     }
 
-    /// Hands over the rest; the rows of the whole table.
+    /// Passes on the rest; returns the rows of the whole table.
     pub(super) fn finish(mut self) -> Result<u64, E> {
         if self.pending > 0 {
             self.hand_over()?;
@@ -127,7 +127,7 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for TextRows<H> {
     }
 }
 
-/// Microseconds since 2000-01-01 as ISO 8601 has it (days to dates: Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// Microseconds since 2000-01-01 in ISO 8601 (days to dates: Hinnant, "chrono-Compatible Low-Level Date Algorithms").
 fn timestamp(micros: i64) -> String {
     let (days, rest) = (micros.div_euclid(DAY_US) + EPOCH_DAYS, micros.rem_euclid(DAY_US));
     let shifted = days + 719_468;

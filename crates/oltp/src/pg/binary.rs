@@ -1,6 +1,6 @@
 //! Values of result columns in binary format.
 //!
-//! Invariant: bytes that are no value of the type asked for give `None`, never another value.
+//! Invariant: bytes that are not a value of the requested type give `None`, never another value.
 
 /// `smallint`, `integer`, `bigint` and `timestamp` (microseconds since 2000-01-01), by their width.
 pub fn integer(bytes: &[u8]) -> Option<i64> {
@@ -129,7 +129,7 @@ mod tests {
             [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0, 1, 255, 255, 255, 255, 0, 0, 0, 4, 0, 0, 0, 5];
         let read: Vec<_> = array(&sent).unwrap().collect();
         assert_eq!(read, [None, Some(&[0, 0, 0, 5][..])]);
-        // Two dimensions are not asked for anywhere.
+        // Two dimensions are never requested.
         let mut square = sent;
         square[3] = 2;
         assert!(array(&square).is_none());

@@ -1,6 +1,6 @@
-//! A socket and what has been read from it: whole messages, taken where they lie.
+//! A socket and its read buffer, from which whole messages are taken in place.
 //!
-//! Invariant: however the stream of bytes is cut into reads, the same messages come out of it.
+//! Invariant: however the stream of bytes is divided into reads, the same messages come out of it.
 
 use std::io;
 
@@ -10,31 +10,31 @@ use super::error::PgError;
 use super::message;
 use super::socket::Socket;
 
-/// Most answers are far shorter; thousands of connections have one such buffer each.
+/// Most responses are far shorter; thousands of connections have one such buffer each.
 const FIRST_CAPACITY: usize = 4096;
 /// PostgreSQL allocates no message above it (`MaxAllocSize`).
 pub(super) const LARGEST_MESSAGE: usize = 1 << 30;
 const CLOSED: &str = "the server closed it";
-/// Of the tag and the length.
+/// Bytes of the tag and the length.
 const HEADER: usize = 5;
 
 pub(super) struct BufferedSocket {
     wire: Socket,
-    /// `input[start..end]` has been read and not taken.
+    /// `input[start..end]` has been read but not taken.
     input: Vec<u8>,
     start: usize,
     end: usize,
     /// Longest message accepted.
     limit: usize,
-    /// Whether the server stands between two of our messages, and can be told that we go.
+    /// Whether the server is between two messages of this client, and can be told that it disconnects.
     pub(super) orderly: bool,
 }
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     Bytes(usize),
-    /// Nothing has come, or not within the time limit.
+    /// Nothing arrived, or not within the time limit.
     Nothing,
 }
 
@@ -51,13 +51,13 @@ impl BufferedSocket {
         self.limit = limit;
     }
 
-    /// The length of the next message if all of it is here.
+    /// The length of the next message if it is complete.
     pub(super) fn ready(&self) -> Result<Option<usize>, PgError> {
         let length = message::length(&self.input[self.start..self.end], self.limit)?;
         Ok(length.filter(|&l| l <= self.end - self.start))
     }
 
-    /// Takes a message of the length that [`Self::ready`] gave.
+    /// Takes a message of the length returned by [`Self::ready`].
     pub(super) fn take(&mut self, length: usize) -> &[u8] {
         let from = self.start;
         self.start += length;
@@ -67,7 +67,7 @@ impl BufferedSocket {
     /// One read.
     ///
     /// # Errors
-    /// [`PgError::Closed`] at the end of the stream, [`PgError::Protocol`] if the message that has begun is impossible.
+    /// [`PgError::Closed`] at the end of the stream, [`PgError::Protocol`] if the message in progress is impossible.
     pub(super) fn fill(&mut self) -> Result<Filled, PgError> {
         self.make_room()?;
         match self.wire.receive(&mut self.input[self.end..]) {
@@ -87,7 +87,8 @@ impl BufferedSocket {
         }
     }
 
-    /// Room behind what is there; at least doubled when there is none, so that a long message costs what it holds and not what it announces.
+    /// Makes room after the present data; at least doubles the buffer when there is none, so that a long message costs its actual
+    /// length and not its announced one.
     fn make_room(&mut self) -> Result<(), PgError> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -104,7 +105,7 @@ impl BufferedSocket {
         Ok(())
     }
 
-    /// One send; 0 if the socket takes nothing now.
+    /// One send; 0 if the socket accepts nothing now.
     ///
     /// # Errors
     /// [`PgError::Closed`].
@@ -116,7 +117,7 @@ impl BufferedSocket {
         }
     }
 
-    /// Whether everything that was sent has left.
+    /// Whether everything that was sent has left the buffers.
     ///
     /// # Errors
     /// [`PgError::Closed`].
@@ -139,7 +140,7 @@ impl Drop for BufferedSocket {
         if self.orderly && self.wire.set_nonblocking(true).is_ok() {
             let mut bye = BytesMut::new();
             super::frontend::terminate(&mut bye);
-            // A server that is gone already needs no farewell.
+            // A server that is already gone needs no farewell.
             let _ = self.wire.send(&bye);
         }
     }
@@ -163,7 +164,7 @@ mod tests {
         (BufferedSocket::new(wire, limit), theirs)
     }
 
-    /// Reads until nothing comes any more; the messages' bytes.
+    /// Reads until no more data arrive; returns the messages' bytes.
     fn drain(link: &mut BufferedSocket, into: &mut Vec<Vec<u8>>) -> Result<(), PgError> {
         while link.fill()? != Filled::Nothing {
             while let Some(length) = link.ready()? {
@@ -187,7 +188,7 @@ mod tests {
             let (mut link, mut server) = link(LARGEST_MESSAGE);
             let mut received = Vec::new();
             for piece in cuts.windows(2) {
-                // No more than a socket takes without its other end being read.
+                // No more than a socket accepts while its other end is not read.
                 for part in stream[piece[0]..piece[1]].chunks(16 << 10) {
                     server.write_all(part).unwrap();
                     drain(&mut link, &mut received).unwrap();

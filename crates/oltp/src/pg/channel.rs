@@ -1,6 +1,6 @@
-//! A connection for an event loop: nothing here waits.
+//! A connection for an event loop: nothing here blocks.
 //!
-//! Invariant: what is queued leaves in order and in one send as far as the socket takes it; one receive is one read.
+//! Invariant: queued data leave in order and in one send as far as the socket accepts them; one receive is one read.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -11,7 +11,7 @@ use super::connection::{Connection, ServerInfo};
 use super::error::PgError;
 use super::message::Message;
 
-/// Made by [`Connection::channel`].
+/// Created by [`Connection::channel`].
 pub struct Channel {
     /// Messages to send ([`super::frontend`]). Append only: the front may have been sent.
     pub out: BytesMut,
@@ -26,15 +26,15 @@ impl Channel {
         Ok(Channel { out: BytesMut::new(), sent: 0, link, server })
     }
 
-    /// To wait for: readable always, writable while [`Self::flush`] said `false`. For level-triggered waiting.
+    /// The descriptor to wait for: readable always, writable while [`Self::flush`] returned `false`. For level-triggered waiting.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.link.wire().fd()
     }
 
-    /// Sends what is queued; whether all of it has left.
+    /// Sends queued data; returns whether all of it has left.
     ///
     /// # Errors
-    /// [`PgError::Closed`]; what the server said before it went is still to be received.
+    /// [`PgError::Closed`]; the server's last messages can still be received.
     pub fn flush(&mut self) -> Result<bool, PgError> {
         while self.sent < self.out.len() {
             match self.link.send(&self.out[self.sent..])? {
@@ -54,10 +54,10 @@ impl Channel {
         Ok(true)
     }
 
-    /// Reads once, and hands over each message that is now complete. The bytes read; 0 if there were none yet.
+    /// Reads once, and passes on each complete message. Returns the bytes read; 0 if there were none yet.
     ///
     /// # Errors
-    /// [`PgError::Closed`] at the stream's end, all whole messages before it having been handed over; [`PgError::Protocol`].
+    /// [`PgError::Closed`] at the end of the stream, after all whole messages before it were passed on; [`PgError::Protocol`].
     pub fn receive(&mut self, mut each: impl FnMut(Message<'_>)) -> Result<usize, PgError> {
         let mut count = 0;
         while let Filled::Bytes(more) = self.link.fill()? {
@@ -73,15 +73,15 @@ impl Channel {
         Ok(count)
     }
 
-    /// What is connected to.
+    /// The server of the connection.
     pub fn server(&self) -> &ServerInfo {
         &self.server
     }
 
-    /// Back to waiting, for use when every answer has been received.
+    /// Converts back to a blocking connection, for use when every response has been received.
     ///
     /// # Errors
-    /// [`PgError::Closed`] if something is queued, or half received.
+    /// [`PgError::Closed`] if data are queued, or partly received.
     pub fn into_connection(self) -> Result<Connection, PgError> {
         if !self.out.is_empty() {
             return Err(PgError::Closed("it was left in the middle of a request".to_owned()));

@@ -1,6 +1,6 @@
-//! A connection that waits for its answers: for schema, loading, statistics and checks.
+//! A blocking connection: for schema, loading, statistics and checks.
 //!
-//! Invariant: between two calls the server is ready for the next request, or the connection is known to be gone.
+//! Invariant: between two calls the server is ready for the next request, or the connection is known to be lost.
 
 use bytes::BytesMut;
 use postgres_protocol::message::frontend::cancel_request;
@@ -18,15 +18,15 @@ use super::socket::Deadline;
 use super::startup;
 use super::url::Url;
 
-/// What a session is connected to.
+/// The server of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// As the server tells it, e.g. `15.8 (Debian 15.8-0+deb12u1)`.
+    /// As reported by the server, e.g. `15.8 (Debian 15.8-0+deb12u1)`.
     pub version: String,
     pub cancel: CancelKey,
 }
 
-/// Ends what a connection is asking for, from another one.
+/// Cancels a connection's request, from another connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CancelKey {
     /// The server's process (on servers that have one per connection).
@@ -41,7 +41,8 @@ pub struct Connection {
 }
 
 impl CancelKey {
-    /// Asks the server to end the request that runs, if one does: that request then fails with SQLSTATE 57014. Nothing tells whether it was in time.
+    /// Asks the server to cancel the running request, if there is one: that request then fails with SQLSTATE 57014. There is no
+    /// confirmation that it was in time.
     ///
     /// # Errors
     /// [`PgError::Connect`].
@@ -54,7 +55,7 @@ impl CancelKey {
         cancel_request(self.process, self.secret, &mut out);
         wire.send(&out).map_err(cannot)?;
         wire.flush().map_err(cannot)?;
-        // The server closes when it has passed the request on.
+        // The server closes after forwarding the request.
         wire.receive(&mut [0; 16]).map_err(cannot)?;
         Ok(())
     }
@@ -64,8 +65,8 @@ impl Connection {
     /// Connects and logs in, within the URL's `connect_timeout`.
     ///
     /// # Errors
-    /// [`PgError::Connect`], [`PgError::Authentication`], or [`PgError::Startup`] in the server's words (no such database, too many connections,
-    /// starting up).
+    /// [`PgError::Connect`], [`PgError::Authentication`], or [`PgError::Startup`] with the server's message (no such database,
+    /// too many connections, starting up).
     pub fn connect(url: &Url) -> Result<Connection, PgError> {
         let (link, server) = startup::open(url)?;
         Ok(Connection { link, server, out: BytesMut::new() })
@@ -80,7 +81,7 @@ impl Connection {
         &self.server
     }
 
-    /// For an event loop, with what has been prepared.
+    /// Converts to a channel for an event loop, keeping prepared statements.
     ///
     /// # Errors
     /// [`PgError::Closed`].
@@ -98,7 +99,7 @@ impl Connection {
         self.exchange(|_| Ok(()))
     }
 
-    /// Runs statements, separated by `;`, together in one transaction unless they say otherwise. Rows are passed over.
+    /// Runs statements, separated by `;`, together in one transaction unless they say otherwise. Rows are discarded.
     ///
     /// # Errors
     /// [`PgError::Server`] if the server refuses one; those after it are not run.
@@ -133,10 +134,10 @@ impl Connection {
         Ok(rows)
     }
 
-    /// Begins `COPY … FROM STDIN`.
+    /// Starts `COPY … FROM STDIN`.
     ///
     /// # Errors
-    /// [`PgError::Server`] if the server refuses it, [`PgError::Protocol`] if `sql` is no such statement.
+    /// [`PgError::Server`] if the server refuses it, [`PgError::Protocol`] if `sql` is not such a statement.
     pub fn copy_in(&mut self, sql: &str) -> Result<CopyIn<'_>, PgError> {
         frontend::query(&mut self.out, sql);
         self.send()?;
@@ -147,7 +148,7 @@ impl Connection {
                 Ok(Message::ErrorResponse(error)) => failed = Some(error.to_error().into()),
                 Ok(Message::ReadyForQuery(_)) => {
                     return Err(failed.unwrap_or_else(|| {
-                        PgError::Protocol(format!("`{sql}` was to be COPY … FROM STDIN, and asked for no data"))
+                        PgError::Protocol(format!("`{sql}` is not COPY … FROM STDIN: it requested no data"))
                     }));
                 }
                 Ok(_) => {}
@@ -156,11 +157,12 @@ impl Connection {
         }
     }
 
-    /// Sends what is in `out`, and hands over the answers up to ReadyForQuery. The server's error goes before one of `each`.
+    /// Sends the contents of `out`, and passes on the responses up to ReadyForQuery. The server's error takes precedence over an
+    /// error of `each`.
     pub(super) fn exchange(&mut self, mut each: impl FnMut(Message<'_>) -> Result<(), PgError>) -> Result<(), PgError> {
         let mut failed: Option<PgError> = None;
         let mut refused: Option<PgError> = None;
-        // A server that is going has said why before it stopped listening.
+        // A server that is shutting down has said why before it stopped listening.
         let mut unsent = self.send().err();
         loop {
             match self.next() {
@@ -168,7 +170,7 @@ impl Connection {
                 Ok(Message::ErrorResponse(error)) => {
                     refused.get_or_insert_with(|| error.to_error().into());
                 }
-                // What was not meant to copy has no data to give.
+                // A statement not meant to copy has no data.
                 Ok(Message::CopyInResponse) => {
                     frontend::copy_fail(&mut self.out);
                     self.send()?;
@@ -205,13 +207,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether something has come that was not waited for.
+    /// Whether an unrequested message has arrived.
     pub(super) fn has_news(&self) -> bool {
         if !matches!(self.link.ready(), Ok(None)) {
             return true;
         }
         if self.link.wire().is_encrypted() {
-            // What the socket has may be no message's.
+            // The socket's data may not be part of a message.
             return self.link.wire().has_plaintext();
         }
         let mut poll = [rustix::event::PollFd::from_borrowed_fd(self.link.wire().fd(), rustix::event::PollFlags::IN)];

@@ -1,17 +1,17 @@
 //! `COPY … FROM STDIN`: rows in bulk.
 //!
-//! Invariant: a copy that was not finished leaves no row behind and the connection usable.
+//! Invariant: an unfinished copy leaves no row and a usable connection.
 
 use super::connection::Connection;
 use super::error::PgError;
 use super::frontend;
 use super::message::{Message, rows_of};
 
-/// Bytes per message: enough that neither end notices messages, little enough to stay in the cache.
+/// Bytes per message: large enough for negligible overhead, small enough to stay in the cache.
 const CHUNK: usize = 64 << 10;
 const HEADER: usize = 5;
 
-/// Made by [`Connection::copy_in`].
+/// Created by [`Connection::copy_in`].
 pub struct CopyIn<'c> {
     connection: &'c mut Connection,
     open: bool,
@@ -23,10 +23,10 @@ impl<'c> CopyIn<'c> {
         CopyIn { connection, open: true }
     }
 
-    /// Sends data in the format that the statement named, cut anywhere.
+    /// Sends data in the statement's format, cut anywhere.
     ///
     /// # Errors
-    /// [`PgError::Server`] as soon as the server is known to refuse what was sent so far (a full disk, a duplicate key).
+    /// [`PgError::Server`] as soon as the server is known to refuse the data so far (a full disk, a duplicate key).
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), PgError> {
         while !bytes.is_empty() {
             let out = self.connection.out();
@@ -43,7 +43,7 @@ impl<'c> CopyIn<'c> {
         Ok(())
     }
 
-    /// Ends the copy; the rows that were copied.
+    /// Ends the copy; returns the number of rows copied.
     ///
     /// # Errors
     /// [`PgError::Server`] if the server refuses the data; nothing was copied then.
@@ -63,7 +63,7 @@ impl<'c> CopyIn<'c> {
         rows.ok_or_else(|| PgError::Protocol("COPY ended without its number of rows".to_owned()))
     }
 
-    /// Sends the message that `out` holds.
+    /// Sends the message in `out`.
     fn send(&mut self) -> Result<(), PgError> {
         let out = self.connection.out();
         let length = (out.len() - 1) as u32;
@@ -75,7 +75,7 @@ impl<'c> CopyIn<'c> {
         Ok(())
     }
 
-    /// Reads what the server says in the middle of the copy: nothing but a refusal is of interest.
+    /// Reads the server's messages during the copy: only a refusal matters.
     fn news(&mut self, sent: Result<(), PgError>) -> Result<(), PgError> {
         loop {
             let refused = match self.connection.next() {
@@ -88,7 +88,7 @@ impl<'c> CopyIn<'c> {
             };
             if let Some(error) = refused {
                 self.open = false;
-                // It passes over what is still under way and is ready again; if it goes instead, the next request finds out.
+                // It discards data in transit and is ready again; if it ends instead, the next request detects that.
                 let _ = self.connection.exchange(|_| Ok(()));
                 return Err(error);
             }
@@ -105,7 +105,7 @@ impl Drop for CopyIn<'_> {
             let out = self.connection.out();
             out.clear();
             frontend::copy_fail(out);
-            // The server answers with the error that was asked for.
+            // The server replies with the requested error.
             let _ = self.connection.exchange(|_| Ok(()));
         }
     }

@@ -1,6 +1,6 @@
-//! What can go wrong between a client and its server.
+//! The errors between a client and its server.
 //!
-//! Invariant: no text of an error holds a password.
+//! Invariant: no error text contains a password.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use std::fmt;
 pub struct SqlState(pub [u8; 5]);
 
 impl SqlState {
-    /// What a server means that names none, or names it wrongly: `XX000`, internal error.
+    /// For a server that gives none, or a malformed one: `XX000`, internal error.
     pub const UNKNOWN: SqlState = SqlState(*b"XX000");
 
     /// `text`, if it has five letters or digits.
@@ -18,17 +18,17 @@ impl SqlState {
         code.iter().all(u8::is_ascii_alphanumeric).then_some(SqlState(code))
     }
 
-    /// A serialization failure or a deadlock (40001, 40P01): nothing happened, the transaction can be tried again.
+    /// A serialization failure or a deadlock (40001, 40P01): nothing happened, and the transaction can be retried.
     pub fn is_retry(self) -> bool {
         matches!(&self.0, b"40001" | b"40P01")
     }
 
-    /// All of the server's connections are taken (53300).
+    /// All of the server's connections are in use (53300).
     pub fn is_too_many_connections(self) -> bool {
         &self.0 == b"53300"
     }
 
-    /// The server was told to stop, crashed and starts again, or is not up yet (57P01, 57P02, 57P03).
+    /// The server was told to stop, crashed and is restarting, or is not up yet (57P01, 57P02, 57P03).
     pub fn is_shutdown(self) -> bool {
         matches!(&self.0, b"57P01" | b"57P02" | b"57P03")
     }
@@ -38,7 +38,7 @@ impl SqlState {
         &self.0 == b"53100"
     }
 
-    /// Who connects is not let in (class 28).
+    /// The client is not authorized to log in (class 28).
     pub fn is_authentication(self) -> bool {
         self.0.starts_with(b"28")
     }
@@ -56,10 +56,10 @@ impl fmt::Debug for SqlState {
     }
 }
 
-/// An error as the server words it.
+/// An error with the server's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerError {
-    /// `ERROR`, `FATAL` or `PANIC`, never translated where the server tells it so (9.6 and later).
+    /// `ERROR`, `FATAL` or `PANIC`, untranslated if the server reports it (9.6 and later).
     pub severity: String,
     pub sqlstate: SqlState,
     pub text: String,
@@ -79,22 +79,22 @@ impl fmt::Display for ServerError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PgError {
-    /// No server was reached, or what answered is none.
+    /// No server was reached, or not a PostgreSQL server.
     #[error("Cannot connect to {host}: {cause}")]
     Connect { host: String, cause: String },
-    /// The server does not believe that it is us, or lets us in from nowhere.
+    /// The server rejects the client's identity or address.
     #[error("{host} does not let user `{user}` in: {cause}")]
     Authentication { host: String, user: String, cause: String },
-    /// The server was reached, and will not serve.
+    /// The server was reached, but refuses the connection.
     #[error("{host} refuses the connection: {error}")]
     Startup { host: String, error: Box<ServerError> },
-    /// The server refused what it was asked.
+    /// The server refused a request.
     #[error("{0}")]
     Server(Box<ServerError>),
-    /// Bytes that are none of the protocol's.
-    #[error("The server breaks PostgreSQL's protocol: {0}")]
+    /// Bytes that violate the protocol.
+    #[error("The server violates PostgreSQL's protocol: {0}")]
     Protocol(String),
-    /// The connection is gone; what was asked last may have been done or not.
+    /// The connection is lost; the last request may or may not have been executed.
     #[error("Connection to the server lost: {0}")]
     Closed(String),
 }
@@ -106,7 +106,7 @@ impl From<ServerError> for PgError {
 }
 
 impl PgError {
-    /// Of the server's error, where there is one.
+    /// The SQLSTATE of the server's error, if there is one.
     pub fn sqlstate(&self) -> Option<SqlState> {
         match self {
             PgError::Startup { error, .. } | PgError::Server(error) => Some(error.sqlstate),
@@ -119,7 +119,7 @@ impl PgError {
         self.sqlstate().is_some_and(SqlState::is_retry)
     }
 
-    /// Nothing more comes over this connection.
+    /// Whether the connection can no longer be used.
     pub fn is_disconnected(&self) -> bool {
         match self {
             PgError::Closed(_) | PgError::Protocol(_) => true,

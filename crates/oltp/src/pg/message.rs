@@ -1,6 +1,6 @@
-//! Messages of the server, read where they lie.
+//! Messages of the server, parsed in place.
 //!
-//! Invariant: a [`Message`] has been checked whole when it exists: walking its parts cannot fail.
+//! Invariant: a [`Message`] has been checked completely: iterating over its parts cannot fail.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::error::{PgError, ServerError, SqlState};
 /// Bytes of the tag and the length.
 const HEADER: usize = 5;
 
-/// Where a connection stands between requests.
+/// The state of a connection between requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     Idle,
@@ -22,7 +22,7 @@ pub enum Status {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The kind of request, and what comes with it (salt, mechanisms, a step of SASL).
+    /// The kind of request, and its data (salt, mechanisms, a step of SASL).
     Authentication(i32, &'a [u8]),
     BackendKeyData {
         process: i32,
@@ -39,7 +39,7 @@ pub enum Message<'a> {
     DataRow(Row<'a>),
     EmptyQueryResponse,
     ErrorResponse(Diagnostic<'a>),
-    /// The server speaks only an older protocol, or does not know a parameter.
+    /// The server supports only an older protocol, or does not know a parameter.
     NegotiateProtocolVersion,
     NoData,
     NoticeResponse(Diagnostic<'a>),
@@ -62,14 +62,14 @@ pub struct Row<'a> {
     body: &'a [u8],
 }
 
-/// Columns from left to right: the value's bytes in the format that was asked for, `None` for NULL.
+/// Columns from left to right: the value's bytes in the requested format, `None` for NULL.
 #[derive(Clone, Debug)]
 pub struct Columns<'a> {
     left: u16,
     body: &'a [u8],
 }
 
-/// What a row's columns are.
+/// The descriptions of a row's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields<'a> {
     columns: u16,
@@ -98,7 +98,7 @@ fn broken(what: &str) -> PgError {
     PgError::Protocol(what.to_owned())
 }
 
-/// The length of the first message in `bytes`, tag included, or `None` while that is not known.
+/// The length of the first message in `bytes`, including the tag, or `None` while it is not known.
 ///
 /// # Errors
 /// [`PgError::Protocol`] if the length is impossible or above `limit`.
@@ -107,23 +107,23 @@ pub fn length(bytes: &[u8], limit: usize) -> Result<Option<usize>, PgError> {
     let length = header.len() as usize + 1;
     if length > limit {
         return Err(PgError::Protocol(format!(
-            "a message of {length} bytes with tag 0x{:02x}, where at most {limit} are expected",
+            "a message of {length} bytes with tag 0x{:02x}; the limit is {limit}",
             header.tag()
         )));
     }
     Ok(Some(length))
 }
 
-/// Rows that a command's tag tells of: `INSERT 0 5`, `UPDATE 5`, `COPY 5`, …
+/// Number of rows in a command's tag: `INSERT 0 5`, `UPDATE 5`, `COPY 5`, …
 pub fn rows_of(tag: &str) -> Option<u64> {
     tag.rsplit(' ').next()?.parse().ok()
 }
 
 impl<'a> Message<'a> {
-    /// Reads one whole message.
+    /// Parses one whole message.
     ///
     /// # Errors
-    /// [`PgError::Protocol`] if the tag is not known, or its body is shorter, longer or other than it must be.
+    /// [`PgError::Protocol`] if the tag is unknown, or its body is too short, too long or malformed.
     pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, PgError> {
         if bytes.len() < HEADER {
             return Err(broken("a message without its length"));
@@ -198,7 +198,7 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// How many columns there are.
+    /// Number of columns.
     pub fn len(&self) -> usize {
         usize::from(self.columns)
     }
@@ -258,7 +258,7 @@ impl Diagnostic<'_> {
     }
 }
 
-/// What is still unread of a message.
+/// The unread part of a message.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -313,7 +313,7 @@ impl<'a> Body<'a> {
 
     fn field(&mut self) -> Result<Field<'a>, PgError> {
         let name = self.bytes()?;
-        // Table (4 bytes) and column (2) that it comes from; after its type: size (2), modifier (4), format (2).
+        // Skips its table (4 bytes) and column (2); after its type: size (2), modifier (4), format (2).
         self.take(6)?;
         let kind = self.i32()? as u32;
         self.take(8)?;
@@ -334,7 +334,7 @@ impl<'a> Body<'a> {
                 return Ok(found);
             }
             let value = self.bytes()?;
-            // What a server says before it knows the client's encoding may be in any.
+            // Before the server knows the client's encoding, its messages may be in any.
             let text = String::from_utf8_lossy(value);
             match code {
                 // V is S untranslated, and follows it.
@@ -400,7 +400,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a server sends, it is a message that can be walked or an error.
+        /// Any bytes from a server are either a message that can be iterated over or an error.
         #[test]
         fn no_bytes_panic(tag: u8, body in proptest::collection::vec(prop_oneof![Just(0), any::<u8>()], 0..60)) {
             match Message::parse(&testing::message(tag, &body)) {

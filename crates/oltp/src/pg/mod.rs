@@ -1,9 +1,10 @@
-//! A client of PostgreSQL's protocol 3.0, for servers that others run and for those that bigiron starts.
+//! A client for PostgreSQL's protocol 3.0, for existing servers and for those that bigiron starts.
 //!
-//! Invariant: once connected, a message costs no system call of its own: requests are appended to one buffer that is sent at
-//! once, answers are read in place.
+//! Invariant: once connected, a message does not cost its own system call: requests are appended to one buffer that is sent at
+//! once, responses are parsed in place.
 //!
-//! [`Connection`] blocks, and is for schema, loading, statistics and checks; [`Channel`] is the same connection for an event loop.
+//! [`Connection`] blocks, and is for schema, loading, statistics and checks; [`Channel`] is the same connection for an event
+//! loop.
 
 pub mod binary;
 mod buffered_socket;

@@ -19,7 +19,7 @@ pub(super) struct Socket {
     tls: Option<Box<Tls>>,
 }
 
-/// The socket as what it carries sees it.
+/// The socket as TLS sees it.
 struct Raw<'s>(&'s OwnedFd);
 
 impl From<OwnedFd> for Socket {
@@ -37,18 +37,18 @@ impl Deadline {
         Deadline(limit.map(|l| Instant::now() + l))
     }
 
-    /// What is left; `Ok(None)` without a limit.
+    /// The time left; `Ok(None)` without a limit.
     pub(super) fn left(self) -> io::Result<Option<Duration>> {
         let Some(end) = self.0 else { return Ok(None) };
         let left = end.saturating_duration_since(Instant::now());
-        // A socket's time limit of zero would be none.
+        // A time limit of zero would mean none.
         if left < Duration::from_millis(1) { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
     }
 }
 
 impl Socket {
     /// # Errors
-    /// Those of resolving the name and of `connect`; of several addresses the last one's.
+    /// Those of resolving the name and of `connect`; with several addresses that of the last.
     pub(super) fn connect(url: &Url, deadline: Deadline) -> io::Result<Socket> {
         let socket = match &url.host {
             Host::Tcp(host) => tcp(host, url.port, deadline)?,
@@ -75,7 +75,7 @@ impl Socket {
     /// Encrypts from here on.
     ///
     /// # Errors
-    /// Those of the socket, `TimedOut`, and `InvalidData` if the server cannot be believed.
+    /// Those of the socket, `TimedOut`, and `InvalidData` if the server's identity cannot be verified.
     pub(super) fn encrypt(&mut self, mut tls: Tls, deadline: Deadline) -> io::Result<()> {
         let late =
             |e: io::Error| if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e };
@@ -96,12 +96,12 @@ impl Socket {
         self.tls.is_some()
     }
 
-    /// Whether a receive would give something though the socket has nothing to read.
+    /// Whether a receive would return data although the socket has nothing to read.
     pub(super) fn has_plaintext(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_plaintext())
     }
 
-    /// How many of `bytes` were taken.
+    /// Sends; returns the number of bytes accepted.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => Raw(&self.socket).write(bytes),
@@ -109,7 +109,7 @@ impl Socket {
         }
     }
 
-    /// Whether everything that was taken has left; sends what has not.
+    /// Sends data accepted earlier; returns whether all of it has left.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
@@ -117,7 +117,7 @@ impl Socket {
         }
     }
 
-    /// 0 is the end.
+    /// Receives; 0 at the end.
     pub(super) fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => Raw(&self.socket).read(bytes),
@@ -177,7 +177,7 @@ fn unix(path: &Path, deadline: Deadline) -> io::Result<OwnedFd> {
         )
     })?;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    // A full queue of a busy server makes connect wait; Linux ends that wait by the time limit for sending.
+    // With a busy server's full queue connect waits; Linux limits that wait by the send timeout.
     sockopt::set_socket_timeout(&socket, Timeout::Send, deadline.left()?)?;
     match retry(|| rustix::net::connect(&socket, &address)) {
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => Err(io::ErrorKind::TimedOut.into()),

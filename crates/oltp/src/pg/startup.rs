@@ -1,6 +1,7 @@
 //! From a socket to a session: start-up message and authentication.
 //!
-//! Invariant: a password leaves only in the form that the server asked for, and a server that was to prove that it knows it (SCRAM) has.
+//! Invariant: a password leaves only in the form that the server requested, and a server that must prove that it knows it (SCRAM)
+//! has done so.
 
 use std::borrow::Cow;
 
@@ -16,10 +17,10 @@ use super::socket::{Deadline, Socket};
 use super::tls::Tls;
 use super::url::{Password, SslMode, Url};
 
-/// Nothing longer is said during start-up; what is longer comes from a server of another kind (as in libpq).
+/// Longer messages during start-up come from a server of another kind (as in libpq).
 const LONGEST_STARTUP_MESSAGE: usize = 30_000;
 const NO_PASSWORD: &str =
-    "it asks for a password, and there is none; write postgresql://user:PASSWORD@host/database or set PGPASSWORD";
+    "it requires a password, but none was given; write postgresql://user:PASSWORD@host/database or set PGPASSWORD";
 
 /// Connects and logs in.
 pub(super) fn open(url: &Url) -> Result<(BufferedSocket, ServerInfo), PgError> {
@@ -31,8 +32,7 @@ pub(super) fn open(url: &Url) -> Result<(BufferedSocket, ServerInfo), PgError> {
     let server = startup.run().map_err(|error| match error {
         PgError::Server(error) => startup.refused(error),
         PgError::Protocol(what) => {
-            let cause =
-                format!("what answers there does not speak PostgreSQL's protocol ({what}); check host and port");
+            let cause = format!("the server does not speak PostgreSQL's protocol ({what}); check host and port");
             PgError::Connect { host, cause }
         }
         PgError::Closed(what) => PgError::Connect { host, cause: what },
@@ -45,7 +45,7 @@ pub(super) fn open(url: &Url) -> Result<(BufferedSocket, ServerInfo), PgError> {
     Ok((link, server))
 }
 
-/// A socket, encrypted if the URL says so.
+/// A socket, encrypted if the URL requires it.
 pub(super) fn connect(url: &Url, deadline: Deadline) -> Result<Socket, PgError> {
     let cannot = |e: std::io::Error| PgError::Connect { host: place(url), cause: cause(url, &e) };
     let refused = |cause: String| PgError::Connect { host: place(url), cause };
@@ -58,10 +58,10 @@ pub(super) fn connect(url: &Url, deadline: Deadline) -> Result<Socket, PgError> 
     frontend::ssl_request(&mut out);
     wire.set_time_limit(deadline.left().map_err(cannot)?).map_err(cannot)?;
     wire.send(&out).map_err(cannot)?;
-    // One byte and no more: what came behind it would not be encrypted.
+    // One byte and no more: anything after it would not be encrypted.
     let mut answer = [0];
     match (wire.receive(&mut answer), answer[0]) {
-        (Ok(0), _) => Err(refused("the server closed it when asked to encrypt".to_owned())),
+        (Ok(0), _) => Err(refused("the server closed the connection when asked to encrypt".to_owned())),
         (Ok(_), b'S') => {
             wire.encrypt(tls, deadline).map_err(cannot)?;
             Ok(wire)
@@ -70,14 +70,14 @@ pub(super) fn connect(url: &Url, deadline: Deadline) -> Result<Socket, PgError> 
             Err(refused(format!("the server does not encrypt, and the URL has sslmode={}", url.sslmode)))
         }
         (Ok(_), other) => Err(refused(format!(
-            "what answers there does not speak PostgreSQL's protocol (0x{other:02x} when asked to encrypt); check host and port"
+            "the server does not speak PostgreSQL's protocol (0x{other:02x} when asked to encrypt); check host and port"
         ))),
         (Err(e), _) if e.kind() == std::io::ErrorKind::WouldBlock => Err(cannot(std::io::ErrorKind::TimedOut.into())),
         (Err(e), _) => Err(cannot(e)),
     }
 }
 
-/// The server's place as a person would name it.
+/// The server's address for readers.
 pub(super) fn place(url: &Url) -> String {
     match &url.host {
         super::url::Host::Tcp(host) if host.contains(':') => format!("[{host}]:{}", url.port),
@@ -133,7 +133,7 @@ impl Startup<'_> {
             match Message::parse(self.link.take(length))? {
                 Message::Authentication(0, _) => {
                     if scram.is_some() && !proved {
-                        return Err(self.not_in("it skipped the proof that it knows the password".to_owned()));
+                        return Err(self.not_in("it did not prove that it knows the password".to_owned()));
                     }
                 }
                 Message::Authentication(3, _) => {
@@ -150,7 +150,7 @@ impl Startup<'_> {
                 Message::Authentication(10, mechanisms) => {
                     if !mechanisms.split(|&b| b == 0).any(|m| m == sasl::SCRAM_SHA_256.as_bytes()) {
                         let mechanisms = String::from_utf8_lossy(mechanisms).replace('\0', " ");
-                        let cause = format!("it asks for {}; SCRAM-SHA-256 is what works here", mechanisms.trim());
+                        let cause = format!("it requires {}; only SCRAM-SHA-256 is supported", mechanisms.trim());
                         return Err(self.not_in(cause));
                     }
                     let password = self.password()?;
@@ -178,10 +178,10 @@ impl Startup<'_> {
                     let name = match kind {
                         2 | 7 | 8 => "Kerberos or GSSAPI",
                         9 => "SSPI",
-                        _ => "a way of authentication",
+                        _ => "an authentication method",
                     };
                     return Err(self.not_in(format!(
-                        "it asks for {name} (code {kind}), which is not supported; let pg_hba.conf ask for scram-sha-256"
+                        "it requires {name} (code {kind}), which is not supported; configure scram-sha-256 in pg_hba.conf"
                     )));
                 }
                 Message::ErrorResponse(error) => return Err(error.to_error().into()),

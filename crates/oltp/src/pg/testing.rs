@@ -89,14 +89,14 @@ impl Client {
         tags
     }
 
-    /// What comes until the client is gone.
+    /// All data until the client disconnects.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.0.read_to_end(&mut bytes).unwrap();
         bytes
     }
 
-    /// Lets the client in without a password.
+    /// Accepts the client without a password.
     pub(super) fn let_in(&mut self) {
         self.startup();
         self.welcome();
@@ -131,7 +131,7 @@ impl<T: Send + 'static> ScriptedServer<T> {
         Url::unix("alice", self.folder.path(), 5432, "shop")
     }
 
-    /// What the script gave, once it has ended.
+    /// The script's result, once it has ended.
     pub(super) fn join(self) -> T {
         self.thread.join().unwrap()
     }

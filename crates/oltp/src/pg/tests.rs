@@ -1,4 +1,4 @@
-//! The client against servers that follow a script: logging in, errors, and ends in every place.
+//! The client against scripted servers: logging in, errors, and connections that end in every place.
 
 use std::io::Write;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn with_password(url: &Url, password: &str) -> Url {
     Url { password: Some(Password::new(password)), ..url.clone() }
 }
 
-/// Why a server with this script does not let the client in, `tiger` being its password.
+/// Why a server with this script, whose password is `tiger`, rejects the client.
 fn refusal(script: impl FnOnce(Client) + Send + 'static) -> PgError {
     let server = ScriptedServer::start(script);
     let error = Connection::connect(&with_password(&server.url(), "tiger")).err().expect("to be refused");
@@ -22,7 +22,7 @@ fn refusal(script: impl FnOnce(Client) + Send + 'static) -> PgError {
     error
 }
 
-/// What `each` message of a channel is, until ReadyForQuery.
+/// The kinds of `each` message of a channel, until ReadyForQuery.
 fn until_ready(channel: &mut Channel) -> Result<Vec<String>, PgError> {
     let mut seen = Vec::new();
     loop {
@@ -114,12 +114,13 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A server's half of SCRAM-SHA-256 (RFC 5802, RFC 7677) for the password `tiger`: whether the client proved that it knows it, and the final message.
+/// A server's half of SCRAM-SHA-256 (RFC 5802, RFC 7677) for the password `tiger`: whether the client proved its knowledge, and
+/// the final message.
 fn scram(client: &mut Client) -> (bool, String) {
     client.startup();
     client.send(&[authentication(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0")]);
     let (_, first) = client.receive();
-    // Mechanism, length, and `n,,` in front of the part that counts.
+    // Mechanism, length, and `n,,` before the part that counts.
     let first = String::from_utf8(first["SCRAM-SHA-256\0".len() + 4..].to_vec()).unwrap();
     let bare = first.strip_prefix("n,,").unwrap();
     let nonce = bare.split_once("r=").unwrap().1;
@@ -163,10 +164,10 @@ fn a_server_that_does_not_know_the_password_is_left() {
     assert!(error.to_string().contains("could not prove that it knows the password"), "{error}");
     let error = refusal(|mut client| {
         scram(&mut client);
-        // No proof at all; the client may be gone before it has been welcomed.
+        // No proof at all; the client may be gone before it is accepted.
         client.send(&[authentication(0, &[])]);
     });
-    assert!(error.to_string().contains("skipped the proof"), "{error}");
+    assert!(error.to_string().contains("did not prove"), "{error}");
 }
 
 #[test]
@@ -175,8 +176,8 @@ fn who_is_not_let_in_learns_what_to_check() {
         (error("FATAL", "28P01", "password authentication failed for user \"alice\""), "check user and password"),
         (error("FATAL", "28000", "no pg_hba.conf entry for host \"h\", no encryption"), "sslmode=require"),
         (error("FATAL", "28000", "role \"alice\" does not exist"), "check the user's name"),
-        (authentication(7, &[]), "asks for Kerberos or GSSAPI"),
-        (authentication(10, b"OAUTHBEARER\0\0"), "asks for OAUTHBEARER; SCRAM-SHA-256 is what works here"),
+        (authentication(7, &[]), "requires Kerberos or GSSAPI"),
+        (authentication(10, b"OAUTHBEARER\0\0"), "requires OAUTHBEARER; only SCRAM-SHA-256 is supported"),
         (authentication(77, &[]), "code 77"),
     ];
     for (answer, words) in cases {

@@ -44,7 +44,7 @@ fn a_copy_that_the_server_refuses_ends_at_once() {
         copying(&mut client);
         client.receive();
         client.send(&[error("ERROR", "53100", "could not extend file: No space left on device"), ready()]);
-        // What is still under way is passed over.
+        // Data in transit are discarded.
         while client.receive().0 == b'd' {}
         client.send(&[complete("DROP TABLE"), ready()]);
     });
@@ -67,7 +67,7 @@ fn a_copy_given_up_is_taken_back() {
     let server = ScriptedServer::start(|mut client| {
         copying(&mut client);
         let (tag, _) = client.receive();
-        client.send(&[error("ERROR", "57014", "COPY from stdin failed: the client gave up"), ready()]);
+        client.send(&[error("ERROR", "57014", "COPY from stdin failed: the client aborted the copy"), ready()]);
         client.receive();
         client.send(&[complete("SELECT 0"), ready()]);
         tag
@@ -93,7 +93,7 @@ fn a_statement_that_is_no_copy_is_not_left_waiting() {
         client.send(&[error("ERROR", "57014", "COPY from stdin failed"), ready()]);
     });
     let mut connection = Connection::connect(&server.url()).unwrap();
-    assert!(connection.copy_in("SELECT 1").err().unwrap().to_string().contains("asked for no data"));
+    assert!(connection.copy_in("SELECT 1").err().unwrap().to_string().contains("requested no data"));
     assert!(connection.run("COPY t FROM STDIN").unwrap_err().to_string().contains("COPY from stdin failed"));
     server.join();
 }

@@ -1,4 +1,4 @@
-//! The client against an encrypting server: whom it believes, and that the bytes are the same.
+//! The client against an encrypting server: which certificates it accepts, and that the bytes are unchanged.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use super::*;
 
 type Client = StreamOwned<ServerConnection, TcpStream>;
 
-/// What a server of these tests is made of.
+/// The certificates of a test server.
 struct Authority {
     folder: tempfile::TempDir,
     config: Arc<ServerConfig>,
@@ -48,7 +48,8 @@ impl Authority {
         Some(self.folder.path().join("root.pem"))
     }
 
-    /// A server for one client, which is handed to the script when its start-up message has been read, encrypted; `None` if it did not come so far.
+    /// A server for one client, which is passed to the script when its start-up message has been read, encrypted; `None` if it
+    /// did not get that far.
     fn serve<T: Send + 'static>(
         &self,
         script: impl FnOnce(Option<Client>) -> T + Send + 'static,
@@ -78,10 +79,10 @@ fn serve<T: Send + 'static>(script: impl FnOnce(TcpStream) -> T + Send + 'static
     (Url { sslmode: SslMode::Require, ..Url::tcp("alice", "localhost", port, "shop") }, thread)
 }
 
-/// Whether the client comes in with this mode, and what it says if not.
+/// Whether the client connects in this mode, and its error if not.
 fn attempt(authority: &Authority, sslmode: SslMode, sslrootcert: Option<PathBuf>) -> Result<(), String> {
     let (url, server) = authority.serve(|client| client.is_some());
-    // The listener has an address of version 4 only.
+    // The listener has only an IPv4 address.
     let outcome = Connection::connect(&Url { sslmode, sslrootcert, ..url });
     let came_in = server.join().unwrap();
     assert_eq!(came_in, outcome.is_ok(), "nothing is said to a server that is not believed");
@@ -102,9 +103,9 @@ fn every_mode_believes_whom_it_says() {
         (&ours, SslMode::VerifyFull, other.root(), "sslrootcert=FILE"),
         (&ours, SslMode::VerifyCa, other.root(), "sslrootcert=FILE"),
         (&ours, SslMode::VerifyCa, namesake.root(), "sslrootcert=FILE"),
-        // This machine's authorities did not sign it, if there are any.
+        // This machine's authorities, if any, did not sign it.
         (&ours, SslMode::VerifyFull, None, "sslrootcert=FILE"),
-        // Naming authorities means asking them.
+        // Naming authorities means checking them.
         (&ours, SslMode::Require, other.root(), "sslrootcert=FILE"),
         (&elsewhere, SslMode::VerifyFull, elsewhere.root(), "or sslmode=verify-ca"),
     ] {

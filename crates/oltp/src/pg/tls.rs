@@ -1,7 +1,7 @@
 //! Encryption of a connection (`sslmode`), with rustls.
 //!
-//! Invariant: `verify-ca` and `verify-full` send nothing to a server whose certificate was not signed by an authority that is believed; `require`
-//! encrypts and believes anybody, which is what libpq means by it.
+//! Invariant: `verify-ca` and `verify-full` send nothing to a server whose certificate was not signed by a trusted authority;
+//! `require` encrypts without verification, as in libpq.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedSt
 
 use super::url::{Host, SslMode, Url};
 
-/// Where distributions keep the authorities' certificates: Debian and its kin, Fedora and its kin, Alpine and openSUSE.
+/// Where distributions keep the authorities' certificates: Debian and derivatives, Fedora and derivatives, Alpine and openSUSE.
 const SYSTEM_BUNDLES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -24,10 +24,10 @@ const SYSTEM_BUNDLES: &[&str] = &[
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// One end of an encrypted stream; the socket is handed in.
+/// One end of an encrypted stream; the caller passes in the socket.
 pub(super) struct Tls {
     connection: ClientConnection,
-    /// Bytes that have been decrypted and not been read.
+    /// Bytes that have been decrypted but not read.
     plaintext: usize,
 }
 
@@ -39,7 +39,7 @@ impl Tls {
         let name = ServerName::try_from(host.clone()).map_err(|_| format!("`{host}` is not a host's name"))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mode = match url.sslmode {
-            // As libpq has it: who names authorities wants them asked.
+            // As in libpq: naming authorities means verifying with them.
             SslMode::Require if url.sslrootcert.is_some() => SslMode::VerifyCa,
             mode => mode,
         };
@@ -71,15 +71,16 @@ impl Tls {
         self.connection.is_handshaking()
     }
 
-    /// Whether a receive would give something without the socket.
+    /// Whether a receive would return data without the socket.
     pub(super) fn has_plaintext(&self) -> bool {
         self.plaintext > 0
     }
 
-    /// Reads once from the socket, and decrypts what is whole.
+    /// Reads once from the socket, and decrypts complete records.
     ///
     /// # Errors
-    /// Those of the socket; `UnexpectedEof` at its end; `InvalidData` with rustls's words if the other side breaks off or cannot be believed.
+    /// Those of the socket; `UnexpectedEof` at its end; `InvalidData` with rustls's message if the other side aborts or cannot be
+    /// verified.
     pub(super) fn pull(&mut self, mut socket: impl Read + Write) -> io::Result<()> {
         if self.connection.read_tls(&mut socket)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -90,14 +91,14 @@ impl Tls {
                 Ok(())
             }
             Err(error) => {
-                // The other side is told why, if it still listens.
+                // Tells the other side why, if it still listens.
                 let _ = self.flush(socket);
                 Err(io::Error::new(io::ErrorKind::InvalidData, explain(&error)))
             }
         }
     }
 
-    /// Sends what is encrypted; whether all of it has left.
+    /// Sends encrypted data; returns whether all of it has left.
     pub(super) fn flush(&mut self, mut socket: impl Write) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut socket) {
@@ -109,7 +110,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// How many of `bytes` were taken; the last of them may still wait for [`Self::flush`].
+    /// Number of `bytes` accepted; the last of them may still wait for [`Self::flush`].
     pub(super) fn send(&mut self, mut socket: impl Write, bytes: &[u8]) -> io::Result<usize> {
         if !self.flush(&mut socket)? {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -132,7 +133,7 @@ impl Tls {
             }
             match self.pull(&mut socket) {
                 Ok(()) => {}
-                // Servers that die do not say goodbye.
+                // Servers that die send no closing message.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 Err(e) => return Err(e),
             }
@@ -146,7 +147,7 @@ fn explain(error: &rustls::Error) -> String {
     };
     let advice = match error {
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
-            "; sslrootcert=FILE in the URL names the authorities to believe"
+            "; sslrootcert=FILE in the URL names the authorities to trust"
         }
         rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
             "; use the name that the certificate is for, or sslmode=verify-ca"
@@ -166,21 +167,23 @@ fn authorities(file: &Path) -> Result<RootCertStore, String> {
     if roots.is_empty() { Err(wrong(&"there are none in it")) } else { Ok(roots) }
 }
 
-/// The system's authorities; one that cannot be read among many is passed over.
+/// The system's authorities; unreadable ones are ignored.
 fn system_authorities() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     if let Some(certificates) = SYSTEM_BUNDLES.iter().find_map(|file| CertificateDer::pem_file_iter(file).ok()) {
         roots.add_parsable_certificates(certificates.flatten());
     }
     if roots.is_empty() {
-        return Err("this system has no certificates of authorities; sslrootcert=FILE in the URL names some".to_owned());
+        return Err(
+            "this system has no certificates of authorities; name some with sslrootcert=FILE in the URL".to_owned()
+        );
     }
     Ok(roots)
 }
 
 #[derive(Debug)]
 struct Verifier {
-    /// `None` believes anybody.
+    /// `None` accepts any certificate.
     inner: Option<Arc<WebPkiServerVerifier>>,
     /// The certificate may be for another host.
     any_name: bool,
@@ -199,7 +202,7 @@ impl ServerCertVerifier for Verifier {
         use CertificateError::{NotValidForName, NotValidForNameContext};
         let Some(inner) = &self.inner else { return Ok(ServerCertVerified::assertion()) };
         match inner.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            // The name is looked at last, when the signatures have been found good.
+            // The name is checked last, after the signatures.
             Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))
                 if self.any_name =>
             {

@@ -1,4 +1,4 @@
-//! Where a server is: `postgresql://user:password@host:port/database?parameter=value`, as libpq reads it.
+//! The address of a server: `postgresql://user:password@host:port/database?parameter=value`, as libpq reads it.
 //!
 //! Invariant: neither `Display` nor `Debug` shows the password.
 
@@ -10,7 +10,7 @@ use bigiron_model::suggest;
 
 /// libpq's.
 const DEFAULT_PORT: u16 = 5432;
-/// A server that was just started on a loaded machine, or in a VM without KVM, takes its time.
+/// A server just started on a loaded machine, or in a VM without KVM, is slow to accept connections.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const PARAMETERS: &[&str] =
     &["host", "port", "user", "password", "dbname", "sslmode", "sslrootcert", "connect_timeout", "application_name"];
@@ -23,13 +23,13 @@ pub enum Host {
     Unix(PathBuf),
 }
 
-/// Whether the connection is encrypted. libpq's `allow` and `prefer` are refused: they leave open what is measured.
+/// Whether the connection is encrypted. libpq's `allow` and `prefer` are refused, because they leave open what is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SslMode {
     Disable,
     /// Encrypted, without checking the server's identity.
     Require,
-    /// Encrypted, with a certificate that a known authority signed.
+    /// Encrypted, with a certificate signed by a known authority.
     VerifyCa,
     /// The same, and it was signed for this host's name.
     VerifyFull,
@@ -64,9 +64,9 @@ pub struct Url {
     pub port: u16,
     pub database: String,
     pub sslmode: SslMode,
-    /// Certificates (PEM) of the authorities that are believed; without it, the system's.
+    /// Certificates (PEM) of the trusted authorities; without it, the system's.
     pub sslrootcert: Option<PathBuf>,
-    /// For the connection and the log-in together; `None` waits for ever.
+    /// For connection and log-in together; `None` waits forever.
     pub connect_timeout: Option<Duration>,
     pub application_name: String,
 }
@@ -75,29 +75,29 @@ pub struct Url {
 pub enum UrlError {
     #[error("A server's URL starts with postgresql://, e.g. postgresql://user@host:5432/database")]
     Scheme,
-    #[error("The URL names no user; write postgresql://USER@host/database")]
+    #[error("The URL has no user; write postgresql://USER@host/database")]
     NoUser,
     #[error(
-        "The URL names no host; write postgresql://user@HOST/database, or postgresql://user@/database?host=/FOLDER for a Unix socket in that folder"
+        "The URL has no host; write postgresql://user@HOST/database, or postgresql://user@/database?host=/FOLDER for a Unix socket in that folder"
     )]
     NoHost,
     #[error("One server at a time: `{0}` names several hosts")]
     SeveralHosts(String),
-    #[error("`{0}` is not a port; one is between 1 and 65535")]
+    #[error("`{0}` is not a port; ports are between 1 and 65535")]
     Port(String),
     #[error("`{0}` has a % that is not followed by two hexadecimal digits; write a % itself as %25")]
     Percent(String),
     #[error("The password has a % that is not followed by two hexadecimal digits; write a % itself as %25")]
     PercentInPassword,
-    #[error("`{0}` holds a zero byte, which no server accepts")]
+    #[error("`{0}` contains a zero byte, which no server accepts")]
     Zero(&'static str),
     #[error("`[{0}` is not an IPv6 address in brackets, as in postgresql://user@[::1]:5432/database")]
     Bracket(String),
-    #[error("The URL's parameter `{word}` is not known{}; there are {}", .nearest.map(|n| format!(", `{n}` is meant?")).unwrap_or_default(), PARAMETERS.join(", "))]
+    #[error("Unknown URL parameter `{word}`{}; known are {}", .nearest.map(|n| format!(", did you mean `{n}`?")).unwrap_or_default(), PARAMETERS.join(", "))]
     Parameter { word: String, nearest: Option<&'static str> },
-    #[error("sslmode is disable, require, verify-ca or verify-full, not `{0}`{1}")]
+    #[error("sslmode must be disable, require, verify-ca or verify-full, not `{0}`{1}")]
     SslMode(String, &'static str),
-    #[error("connect_timeout is in whole seconds (0: no limit), not `{0}`")]
+    #[error("connect_timeout must be in whole seconds (0: no limit), not `{0}`")]
     Timeout(String),
     #[error("Encryption is for TCP; a Unix socket has sslmode=disable")]
     SslOnUnix,
@@ -133,13 +133,13 @@ impl Url {
     }
 
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// The fault, and what would be right.
     pub fn parse(text: &str) -> Result<Url, UrlError> {
         let rest =
             text.strip_prefix("postgresql://").or_else(|| text.strip_prefix("postgres://")).ok_or(UrlError::Scheme)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        // The last @: one in a password that was not encoded does no harm.
+        // The last @, so that an unencoded one in a password does no harm.
         let (login, place) = authority.rsplit_once('@').map_or((None, authority), |(l, p)| (Some(l), p));
 
         let mut found = UrlParts::default();
@@ -160,7 +160,7 @@ impl Url {
     }
 }
 
-/// What a URL has said so far.
+/// The parts of a URL parsed so far.
 #[derive(Default)]
 struct UrlParts {
     user: Option<String>,
@@ -279,7 +279,7 @@ fn decode(text: &str) -> Result<String, UrlError> {
     percent_decode(text).ok_or_else(|| UrlError::Percent(text.to_owned()))
 }
 
-/// Like [`decode`], with an error that does not repeat it.
+/// Like [`decode`], with an error that does not repeat the password.
 fn decode_password(text: &str) -> Result<String, UrlError> {
     percent_decode(text).ok_or(UrlError::PercentInPassword)
 }
@@ -299,7 +299,7 @@ fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(decoded).ok()
 }
 
-/// Everything but what stands for itself anywhere in a URL.
+/// Encodes every byte that is not allowed everywhere in a URL.
 fn percent_encode(text: &str, keep_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -323,7 +323,7 @@ impl fmt::Display for SslMode {
     }
 }
 
-/// Without the password and the time limit: what tells servers apart.
+/// Without the password and the time limit: the part that identifies the server.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (user, database) = (percent_encode(&self.user, false), percent_encode(&self.database, false));
@@ -406,7 +406,7 @@ mod tests {
             assert_eq!(Url::parse(text), Err(error), "{text}");
         }
         let unknown = Url::parse("postgresql://u@h/d?ssl_mode=require").unwrap_err().to_string();
-        assert!(unknown.contains("`ssl_mode` is not known, `sslmode` is meant?"), "{unknown}");
+        assert!(unknown.contains("`ssl_mode`, did you mean `sslmode`?"), "{unknown}");
         let prefer = Url::parse("postgresql://u@h/d?sslmode=prefer").unwrap_err().to_string();
         assert!(prefer.contains("require") && prefer.contains("leaves open"), "{prefer}");
     }

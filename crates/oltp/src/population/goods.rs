@@ -3,7 +3,7 @@
 use super::super::scale::{ITEMS, ORDERS};
 use super::{Part, Sink, address, data, letters, rng};
 
-/// Cents that a district has taken at load: 10.00 of each of its customers, as HISTORY says.
+/// Initial year-to-date amount of a district in cents: 10.00 of each of its customers, as in HISTORY.
 const DISTRICT_YTD: i64 = 3_000_000;
 
 pub(super) fn items<S: Sink>(sink: &mut S) -> Result<(), S::Error> {

@@ -1,7 +1,7 @@
 //! The rows of a freshly loaded database (TPC-C, clause 4.3.3).
 //!
-//! Invariant: a row depends on its table, warehouse and district alone: warehouses can be made in any order, by any thread, for any scale and
-//! any engine, and are the same bytes.
+//! Invariant: a row depends only on its table, warehouse and district: warehouses can be generated in any order, by any thread,
+//! for any scale and any engine, with the same bytes.
 
 mod goods;
 mod orders;
@@ -16,10 +16,10 @@ use super::random::{LOAD_SEED, Rng, stream};
 use super::scale::{CUSTOMERS, DISTRICTS, FIRST_NEW_ORDER, ITEMS, ORDERS, Scale};
 use super::schema::Table;
 
-/// The date of everything that a database is loaded with, microseconds since 2000-01-01: 2024-01-01, 8766 days later.
+/// The date of all loaded rows, microseconds since 2000-01-01: 2024-01-01, 8766 days later.
 pub const LOAD_DATE: i64 = 8766 * 86_400 * 1_000_000;
 
-/// Where rows go: field after field in the order of the table's columns, written straight into the format of an engine.
+/// The destination of rows: field after field in the order of the table's columns, written directly in an engine's format.
 pub trait Sink {
     type Error;
 
@@ -36,11 +36,12 @@ pub trait Sink {
     /// Ends a row.
     ///
     /// # Errors
-    /// What the engine refused about this row or one before it.
+    /// If the engine refused this row or an earlier one.
     fn end(&mut self) -> Result<(), Self::Error>;
 }
 
-/// Writes the rows that a warehouse (from 1) has in a table, in the order of the primary key. ITEM belongs to no warehouse and is warehouse 0.
+/// Writes a warehouse's rows (from 1) in a table, in the order of the primary key. ITEM belongs to no warehouse and is warehouse
+/// 0.
 ///
 /// # Errors
 /// Those of the sink.
@@ -62,12 +63,12 @@ pub fn write<S: Sink>(table: &Table, warehouse: u32, sink: &mut S) -> Result<(),
     }
 }
 
-/// The warehouses of a table, as [`write`] takes them: 0 for ITEM, else all of them.
+/// The warehouses of a table, in the form that [`write`] accepts: 0 for ITEM, else all of them.
 pub fn warehouses(table: &Table, scale: Scale) -> std::ops::RangeInclusive<u32> {
     if table.name == "item" { 0..=0 } else { 1..=scale.warehouses }
 }
 
-/// How many rows [`write`] gives: exactly, ORDER-LINE included, whose orders are of random length.
+/// The exact number of rows that [`write`] gives, even for ORDER-LINE, whose orders have random lengths.
 pub fn count(table: &Table, warehouse: u32) -> u64 {
     let of_district = match table.name {
         "item" | "stock" => return u64::from(ITEMS),
@@ -82,12 +83,12 @@ pub fn count(table: &Table, warehouse: u32) -> u64 {
     u64::from(DISTRICTS * of_district)
 }
 
-/// Rows of a table in the whole database.
+/// Number of rows of a table in the whole database.
 pub fn total(table: &Table, scale: Scale) -> u64 {
     warehouses(table, scale).map(|warehouse| count(table, warehouse)).sum()
 }
 
-/// What has draws of its own.
+/// The parts with separate random draws.
 #[derive(Clone, Copy)]
 enum Part {
     Item,
@@ -98,7 +99,7 @@ enum Part {
     History,
     Orders,
     OrderLine,
-    /// The numbers of lines, which ORDERS and ORDER-LINE must agree on.
+    /// The numbers of lines, which ORDERS and ORDER-LINE must share.
     OrderSizes,
 }
 

@@ -4,7 +4,7 @@ use super::super::random::{load_c_last, syllables};
 use super::super::scale::CUSTOMERS;
 use super::{LOAD_DATE, Part, Sink, address, fixed, letters, rng};
 
-/// Cents that every customer has paid once.
+/// Cents of every customer's single initial payment.
 const PAID: i64 = 1000;
 /// Customers whose last names are 0..=999 in turn, so that each name exists in each district.
 const NAMES: u32 = 1000;
@@ -50,7 +50,7 @@ pub(super) fn history<S: Sink>(warehouse: u32, district: u32, sink: &mut S) -> R
     for customer in 1..=CUSTOMERS as i32 {
         sink.begin();
         sink.integer(customer);
-        // The customer's home, and where it was paid.
+        // The customer's home, and the place of the payment.
         for _ in 0..2 {
             sink.integer(district as i32);
             sink.integer(warehouse as i32);

@@ -46,13 +46,13 @@ impl Columns {
             .collect()
     }
 
-    /// Within these lengths, both of which occur.
+    /// Checks that all lengths are in this range, and that both ends occur.
     fn lengths(&self, column: &str, low: usize, high: usize) {
         let lengths: Vec<usize> = self.texts(column).iter().map(|t| t.len()).collect();
         assert_eq!((lengths.iter().min(), lengths.iter().max()), (Some(&low), Some(&high)), "{column}");
     }
 
-    /// Within this range, both ends of which are nearly reached.
+    /// Checks that all values are in this range, and that both ends are nearly reached.
     fn range(&self, column: &str, low: i64, high: i64) {
         let values = self.integers(column);
         let (min, max) = (*values.iter().min().unwrap(), *values.iter().max().unwrap());
@@ -214,7 +214,7 @@ fn warehouses_differ_and_are_the_same_again() {
         assert!(first == Columns::of(name, 1).rows, "{name}");
         let second = Columns::of(name, 2).rows;
         assert!(first[0] != second[0], "{name}");
-        // Apart from the warehouse's number, too.
+        // Apart from the warehouse's number.
         let texts =
             |rows: &[Vec<SqlValue>]| -> Vec<SqlValue> { rows.iter().take(50).flat_map(|r| r[3..].to_vec()).collect() };
         assert!(texts(&first) != texts(&second), "{name}");

@@ -1,4 +1,4 @@
-//! Rows as values, for tests: what engines hold is compared with them.
+//! Rows as values, for comparing engines' contents in tests.
 
 use std::convert::Infallible;
 
@@ -6,7 +6,7 @@ use super::super::database::SqlValue;
 use super::super::schema::Table;
 use super::{Sink, write};
 
-/// Those of [`write`].
+/// The rows of [`write`].
 pub fn rows(table: &Table, warehouse: u32) -> Vec<Vec<SqlValue>> {
     let mut rows = Rows(Vec::new());
     let Ok(()) = write(table, warehouse, &mut rows);

@@ -1,4 +1,4 @@
-//! A private PostgreSQL cluster as the load reaches it.
+//! A private PostgreSQL cluster, as the load connects to it.
 
 use std::path::Path;
 
@@ -15,15 +15,15 @@ use crate::pg::url::Password;
 /// A running cluster. Dropping it kills it.
 pub type Cluster = Instance<Postgres>;
 
-/// Starts the cluster in `folder` and waits until it accepts connections. It is killed when the thread that calls this ends.
+/// Starts the cluster in `folder` and waits until it accepts connections. It is killed when the calling thread ends.
 ///
 /// # Errors
-/// The server does not start: with what it logged.
+/// If the server does not start; with its log.
 pub fn start(programs: &Programs, folder: &Path, settings: &Settings, listen: Listen) -> Result<Cluster, ServerError> {
     postgres::start(programs, folder, settings.text(), listen)
 }
 
-/// Where to connect to. `None` if it was not started for that transport.
+/// The URL to connect to. `None` if it was not started for that transport.
 pub fn url(cluster: &Cluster, transport: Transport) -> Option<Url> {
     let server = cluster.server();
     match (transport, server.tcp()) {

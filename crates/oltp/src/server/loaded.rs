@@ -1,4 +1,4 @@
-//! Loaded databases as file-system images: made once on this machine, from which every trial starts.
+//! Loaded databases as file-system images: created once on this machine, and the start of every trial.
 //!
 //! ```text
 //! CACHE/postgres/loaded/KEY/{loaded.json,image}      the image holds a cluster's folder: data/ run/ password
@@ -24,46 +24,46 @@ use bigiron_service::own_folder::short_path;
 use bigiron_service::postgres::{self, SOCKET};
 use bigiron_service::tree::UID;
 
-/// Goes into every key: raised when images are made differently.
+/// Part of every key: raised when the way of making images changes.
 const VERSION: u32 = 1;
 
-/// What is wanted.
+/// The required database.
 #[derive(Clone, Debug)]
 pub struct DatabaseSpec<'a> {
-    /// What the server's programs are: a tree's hash.
+    /// The identity of the server's programs: a tree's hash.
     pub server: &'a str,
-    /// What is in the database, in words that change whenever its content would: scale, seed, the loader's own version.
+    /// The database's contents, in words that change whenever the contents would: scale, seed, the loader's own version.
     pub contents: &'a str,
     /// For messages, e.g. `10 warehouses`.
     pub name: &'a str,
     /// Only `ext4` so far.
     pub filesystem: &'a str,
-    /// Free space in the file system beside the database, for its growth and its WAL, in bytes.
+    /// Free space in the file system besides the database, for its growth and its WAL, in bytes.
     pub room: u64,
-    /// What the load may take of this machine.
+    /// The resources of this machine that the load may use.
     pub sizing: Sizing,
 }
 
 /// A loaded database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedDatabase {
-    /// The image; not to be written to: [`bigiron_image::restore`] makes copies.
+    /// The image; must not be written to: [`bigiron_image::restore`] makes copies.
     #[serde(skip)]
     pub image: PathBuf,
-    /// What stands for all that it was made of.
+    /// A key for all of its inputs.
     #[serde(skip)]
     pub key: String,
     /// Length of the image; its holes take up no space.
     pub bytes: u64,
     /// Of the whole image.
     pub sha256: String,
-    /// What `postgres --version` said.
+    /// The output of `postgres --version`.
     pub server: String,
     pub contents: String,
     pub filesystem: String,
-    /// Bytes of the database as the server counts them.
+    /// Bytes of the database according to the server.
     pub data_bytes: u64,
-    /// What was checked after the load, and held.
+    /// The checks that held after the load.
     pub checked: Vec<String>,
 }
 
@@ -71,16 +71,17 @@ impl LoadedDatabase {
     fn read(folder: &Path) -> Option<Self> {
         let known: Self = serde_json::from_slice(&fs::read(folder.join("loaded.json")).ok()?).ok()?;
         let image = folder.join("image");
-        // One that was cut short is made again.
+        // A truncated image is made again.
         (image.metadata().ok()?.len() == known.bytes).then_some(())?;
         Some(Self { image, key: folder.file_name()?.to_str()?.to_owned(), ..known })
     }
 }
 
-/// The image of a database as `wanted`, from the cache or made now: `load` is given an empty database, fills and checks it, and returns what it
-/// checked. `note` gets lines on what is being done.
+/// The image of a database as `wanted`, from the cache or made now: `load` is given an empty database, fills and checks it, and
+/// returns the names of its checks. `note` receives progress messages.
 ///
 /// # Errors
+/// If the server does not run here, `load` fails, mkfs fails, or there is no room. Nothing is kept then.
 /// The server does not run here, `load` fails, mkfs fails, no room. Nothing is kept then.
 pub fn ensure(
     store: &Store,
@@ -101,12 +102,12 @@ pub fn ensure(
     if let Some(found) = LoadedDatabase::read(&folder) {
         return Ok(found);
     }
-    fs::create_dir_all(&shelf).with_context(|| format!("Cannot make {}", shelf.display()))?;
+    fs::create_dir_all(&shelf).with_context(|| format!("Cannot create {}", shelf.display()))?;
     let _lock = lock(&shelf.join(format!("{key}.lock")), wanted.name, note)?;
     if let Some(found) = LoadedDatabase::read(&folder) {
         return Ok(found);
     }
-    // The database, its WAL and the image beside each other.
+    // The database, its WAL and the image at the same time.
     store.needs(wanted.sizing.data_bytes.saturating_mul(2).saturating_add(1 << 30))?;
     let place = OwnFolder::below(&postgres)?;
     note(&format!("Loading {} into {}", wanted.name, server.version()?));
@@ -140,7 +141,8 @@ pub fn ensure(
     Ok(known)
 }
 
-/// Makes a cluster in `folder`, has it loaded, and stops it cleanly. The bytes of the database, and what was checked.
+/// Creates a cluster in `folder`, loads it with `load`, and stops it cleanly. Returns the bytes of the database, and the names of
+/// the checks.
 fn fill(
     server: &Programs,
     folder: &Path,
@@ -156,7 +158,7 @@ fn fill(
     let size = connection.rows("SELECT pg_database_size(current_database())")?;
     let size = size.first().and_then(|r| r.first()).cloned();
     let Some(crate::database::SqlValue::Integer(bytes)) = size else {
-        anyhow::bail!("The server does not tell the size of its database: {size:?}");
+        anyhow::bail!("The server does not report the size of its database: {size:?}");
     };
     drop(connection);
     cluster.stop()?;
@@ -215,7 +217,7 @@ mod tests {
         assert_eq!(loaded.checked, ["rows are there"]);
         let left = fs::read_dir(cache.path().join("postgres")).unwrap().count();
         assert_eq!(left, 1, "only the shelf");
-        // Out of the image again, and started from there: nothing to recover, all rows there.
+        // Extracted from the image again, and started from there: nothing to recover, all rows present.
         let copy = cache.path().join("copy");
         bigiron_image::restore(&loaded.image, &copy).unwrap();
         let place = OwnFolder::below(cache.path()).unwrap();

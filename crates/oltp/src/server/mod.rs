@@ -1,4 +1,4 @@
-//! The PostgreSQL server of a trial: its settings, how the load reaches it, and images of loaded databases for guests.
+//! The PostgreSQL server of a trial: its settings, its connections for the load, and images of loaded databases for guests.
 
 pub mod cluster;
 pub mod loaded;

@@ -1,23 +1,25 @@
-//! The server settings of bigiron's own clusters, what a user lays over them, and how the running server differs from PostgreSQL's defaults.
+//! The server settings of bigiron's own clusters, the user's settings over them, and the running server's deviations from
+//! PostgreSQL's defaults.
 //!
-//! Invariant: durability is PostgreSQL's own (`fsync`, `synchronous_commit` and `full_page_writes` are on) unless the user says otherwise, and
-//! then the report says so, as of every other deviation: read back from the server, not from what it was told.
+//! Invariant: durability is PostgreSQL's own (`fsync`, `synchronous_commit` and `full_page_writes` are on) unless the user says
+//! otherwise; the report then says so, as for every other deviation: read back from the server, not taken from the settings.
 //!
-//! Left at their defaults on purpose: autovacuum (on: a server without it is not what anybody runs, and over a long run its tables grow; every
-//! trial starts from the same bytes, so that its rounds fall at the same places of both arms), data checksums, WAL level, planner costs.
+//! Left at their defaults on purpose: autovacuum (on: nobody runs a server without it, and over a long run its tables grow; every
+//! trial starts from the same bytes, so that its rounds fall at the same places in both arms), data checksums, WAL level, planner
+//! costs.
 
 use crate::database::{Database, SqlValue};
 use bigiron_service::error::ServerError;
 use bigiron_service::postgres::quoted;
 
 const MIB: u64 = 1 << 20;
-/// Connections beside those of the load: superuser's, statistics, checks.
+/// Connections in addition to the load's: superuser's, statistics, checks.
 const SPARE_CONNECTIONS: u32 = 8;
-/// Locks that the server has room for, at least and for each connection, and what PostgreSQL has by default.
+/// Minimum number of locks of the server, minimum for each connection, and PostgreSQL's default.
 const LOCKS: u32 = 32_768;
 const FEWEST_LOCKS: u32 = 10;
 const DEFAULT_LOCKS: u32 = 64;
-/// Settings that say where the server is and who may enter: not for the user to change.
+/// Settings of the server's location and access: not for the user to change.
 pub const PLUMBING: [&str; 17] = [
     "archive_command",
     "config_file",
@@ -38,12 +40,12 @@ pub const PLUMBING: [&str; 17] = [
     "unix_socket_permissions",
 ];
 
-/// What the settings are scaled to.
+/// The basis for scaling the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
-    /// Memory of the machine or guest that the server runs on.
+    /// Memory of the machine or guest that runs the server.
     pub memory_bytes: u64,
-    /// What the database takes up.
+    /// Size of the database.
     pub data_bytes: u64,
     /// Connections that the load holds.
     pub connections: u32,
@@ -55,7 +57,7 @@ pub struct Settings {
     list: Vec<(String, String)>,
 }
 
-/// A setting that is not what PostgreSQL has by default.
+/// A setting that differs from PostgreSQL's default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deviation {
     pub name: String,
@@ -64,10 +66,11 @@ pub struct Deviation {
 }
 
 impl Settings {
-    /// bigiron's settings for this size with the user's (`NAME`, `VALUE`) over them, the last one of a name counting.
+    /// bigiron's settings for this size with the user's (`NAME`, `VALUE`) over them; the last one of a name counts.
     ///
     /// # Errors
-    /// A name that is not one, or that is not for the user to set. Whether the server knows it, and takes the value, is found when it starts.
+    /// If a name is malformed, or not for the user to set. Whether the server knows it and accepts the value shows when it
+    /// starts.
     pub fn new(sizing: &Sizing, user: &[(String, String)]) -> Result<Self, ServerError> {
         let mut settings = Self::standard(sizing);
         for (name, value) in user {
@@ -83,7 +86,7 @@ impl Settings {
                 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.');
             if !is_name {
                 return Err(ServerError::Setting(format!(
-                    "`{name}` is not the name of a server setting; one is written as in `work_mem=8MB`"
+                    "`{name}` is not the name of a server setting; write for example `work_mem=8MB`"
                 )));
             }
             if value.contains(['\n', '\0']) {
@@ -94,8 +97,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// For loading and checking a database that is thrown away if anything goes wrong on the way, and synced as a whole when it is done:
-    /// nothing is synced before.
+    /// For loading and checking a database that is discarded after any error, and synced as a whole at the end: nothing is synced
+    /// before.
     pub fn loading(sizing: &Sizing) -> Self {
         let mut settings = Self::standard(sizing);
         for (name, value) in [
@@ -114,20 +117,20 @@ impl Settings {
     }
 
     fn standard(sizing: &Sizing) -> Self {
-        // A quarter of the memory is what PostgreSQL's manual starts from; more than the data and some head-room is of no use.
+        // PostgreSQL's manual suggests a quarter of the memory as a start; more than the data and some reserve is useless.
         let most = sizing.memory_bytes / 4;
         let useful = sizing.data_bytes + sizing.data_bytes / 4 + 128 * MIB;
         let shared = most.min(useful).max(32 * MIB) / MIB / 16 * 16;
         let cache = (sizing.memory_bytes / 2).max(64 * MIB) / MIB;
         let connections = (sizing.connections + SPARE_CONNECTIONS).max(100);
         let mut list = vec![
-            // The default (100) is kept where it is enough.
+            // The default (100) is kept if it suffices.
             ("max_connections", connections.to_string()),
             ("shared_buffers", format!("{shared}MB")),
             ("effective_cache_size", format!("{cache}MB")),
-            // Not read from what a kernel happens to have reserved: a lever sets it.
+            // Independent of the huge pages that a kernel has reserved: a lever sets it.
             ("huge_pages", "off".to_owned()),
-            // Checkpoints by time, and none in the middle of a short trial: by default 1 GB of WAL, a minute of this load, forces one.
+            // Checkpoints by time, and none during a short trial: by default 1 GB of WAL, a minute of this load, forces one.
             ("max_wal_size", "8GB".to_owned()),
             ("checkpoint_timeout", "15min".to_owned()),
             // Its compiler is not in the tree; no plan of these transactions is costly enough for it.
@@ -136,8 +139,8 @@ impl Settings {
             ("synchronous_commit", "on".to_owned()),
             ("full_page_writes", "on".to_owned()),
         ];
-        // The lock tables have so much room for each connection, for all of them to use: with thousands of them it is more memory than the
-        // buffers, and every session maps what of it it happens to meet. A transaction of ours takes about 30 locks, most of them elsewhere.
+        // The lock table has this much room per connection, shared by all: with thousands of them it is larger than the buffers,
+        // and every session maps the parts that it touches. A transaction takes about 30 locks, most of them elsewhere.
         let locks = (LOCKS / connections).clamp(FEWEST_LOCKS, DEFAULT_LOCKS);
         if locks < DEFAULT_LOCKS {
             list.push(("max_locks_per_transaction", locks.to_string()));
@@ -161,10 +164,10 @@ impl Settings {
     }
 }
 
-/// The settings of a running server that are not PostgreSQL's defaults, by name: read back from it.
+/// The settings of a running server that differ from PostgreSQL's defaults, by name: read back from it.
 ///
 /// # Errors
-/// The server cannot be asked, or gives a strange answer.
+/// If the server cannot be queried, or gives an unexpected response.
 pub fn deviations(database: &mut dyn Database) -> anyhow::Result<Vec<Deviation>> {
     let rows = database.rows(
         "SELECT name, current_setting(name), coalesce(boot_val, ''), coalesce(unit, '') FROM pg_settings \
@@ -176,7 +179,7 @@ pub fn deviations(database: &mut dyn Database) -> anyhow::Result<Vec<Deviation>>
         let [SqlValue::Text(name), SqlValue::Text(value), SqlValue::Text(default), SqlValue::Text(unit)] =
             row.as_slice()
         else {
-            anyhow::bail!("The server tells of its settings in an unknown way: {row:?}");
+            anyhow::bail!("The server reports its settings in an unknown format: {row:?}");
         };
         if PLUMBING.contains(&name.as_str()) {
             continue;
@@ -186,7 +189,7 @@ pub fn deviations(database: &mut dyn Database) -> anyhow::Result<Vec<Deviation>>
     Ok(found)
 }
 
-/// A default as people write it: `128MB` of `16384` in units of `8kB`.
+/// A default for readers: `128MB` for `16384` in units of `8kB`.
 fn with_unit(number: &str, unit: &str) -> String {
     let Ok(value) = number.parse::<i64>() else { return number.to_owned() };
     let step = |count: i64, units: &[(&str, i64)]| {

@@ -5,7 +5,7 @@ pub use bigiron_service::testing::{MAJOR, tree};
 use super::{Cluster, Listen, OwnFolder, Programs, RECIPE, Settings, Sizing, cluster};
 use bigiron_service::postgres;
 
-/// A running cluster and its folder, in the order in which they are to be dropped.
+/// A running cluster and its folder, in drop order.
 pub struct Running {
     pub cluster: Cluster,
     pub place: OwnFolder,

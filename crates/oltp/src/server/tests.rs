@@ -23,7 +23,7 @@ fn one(connection: &mut Connection, sql: &str) -> SqlValue {
     connection.rows(sql).unwrap().remove(0).remove(0)
 }
 
-/// Processes whose working folder is in `place`: all of a server's.
+/// Processes whose working folder is in `place`: all processes of a server.
 fn processes_in(place: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap();
     let inside = |pid: &String| {
@@ -89,11 +89,11 @@ fn whole_life() {
     let pids = family(cluster.pid());
     cluster.stop().unwrap();
     assert_eq!(alive(&pids), [0; 0]);
-    // What the server refuses is told in its words.
+    // The server's refusal is reported with its own message.
     let bad = Settings::new(&sizing(), &[("no_such_setting".into(), "1".into())]).unwrap();
     let said = cluster::start(&server, place.dir(), &bad, Listen::Socket).unwrap_err().to_string();
     assert!(said.contains("no_such_setting"), "{said}");
-    // Dropped while it runs.
+    // Dropped while it is running.
     let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
     let pids = family(cluster.pid());
     drop(cluster);
@@ -105,7 +105,7 @@ fn whole_life() {
     assert_eq!(processes_in(&dir.display().to_string()), [""; 0]);
 }
 
-/// Runs a test of this file again in a process of its own.
+/// Runs a test of this file again in a separate process.
 fn again(test: &str, how: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
@@ -124,10 +124,10 @@ fn an_ordinary_user_has_one_too() {
         return whole_life();
     }
     if !rustix::process::geteuid().is_root() {
-        // The other test was it.
+        // Covered by the other test.
         return;
     }
-    // Where an ordinary user can reach it, unlike root's own cache and target folder.
+    // A place that an ordinary user can reach, unlike root's own cache and target folder.
     let tree = tree();
     let dir = tempfile::tempdir().unwrap();
     let open = |p: &std::path::Path| {
@@ -187,7 +187,7 @@ fn a_killed_bigiron_leaves_no_server() {
     assert!(pids.len() > 4);
     child.kill().unwrap();
     child.wait().unwrap();
-    // The children see it by themselves, one after the other.
+    // The children detect it by themselves, one after the other.
     let started = Instant::now();
     while !alive(&pids).is_empty() {
         assert!(started.elapsed() < Duration::from_secs(300), "{:?}", alive(&pids));

@@ -1,6 +1,6 @@
-//! The loaded database of oltp: tables, keys, statistics and procedures, with the conditions of a fresh one checked.
+//! The loaded database of oltp: tables, keys, statistics and procedures, with the conditions of a fresh database checked.
 //!
-//! Invariant: what is kept holds all of TPC-C's consistency conditions.
+//! Invariant: a kept database satisfies all of TPC-C's consistency conditions.
 
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
@@ -15,7 +15,8 @@ use crate::trial_database;
 use crate::trial_database::Procedures;
 use bigiron_archive::Store;
 
-/// All that decides which bytes a load makes. A change in words only makes images anew; a change that is missed would not.
+/// All sources that decide the bytes of a load. An irrelevant change only makes images again; a missed change would leave stale
+/// ones.
 pub(crate) const SOURCES: [&str; 9] = [
     include_str!("../load/copy.rs"),
     include_str!("../load/postgres.rs"),
@@ -27,11 +28,11 @@ pub(crate) const SOURCES: [&str; 9] = [
     include_str!("../sql/procedures.sql"),
     include_str!("../schema.rs"),
 ];
-/// What a warehouse takes up in PostgreSQL, indexes included, rounded up; and the rest (items, catalogue).
+/// Size of a warehouse in PostgreSQL including indexes, rounded up; and of the rest (items, catalogue).
 const WAREHOUSE_BYTES: u64 = 112 << 20;
 const REST_BYTES: u64 = 64 << 20;
 
-/// Bytes that a freshly loaded database takes up, about: for sizing servers and file systems.
+/// Approximate bytes of a freshly loaded database: for sizing servers and file systems.
 pub fn data_bytes(scale: Scale) -> u64 {
     u64::from(scale.warehouses) * WAREHOUSE_BYTES + REST_BYTES
 }
@@ -39,11 +40,11 @@ pub fn data_bytes(scale: Scale) -> u64 {
 /// How a database is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSettings<'a> {
-    /// What the server's programs are: a tree's hash.
+    /// The identity of the server's programs: a tree's hash.
     pub server: &'a str,
     /// Only `ext4` so far.
     pub filesystem: &'a str,
-    /// Free space beside the database in the image, in bytes.
+    /// Free space besides the database in the image, in bytes.
     pub room: u64,
     /// Memory of this machine.
     pub memory_bytes: u64,
@@ -54,6 +55,7 @@ pub struct LoadSettings<'a> {
 /// The image of `config`'s database, from the cache or made now.
 ///
 /// # Errors
+/// As [`loaded::ensure`]; also if a condition does not hold.
 /// As [`loaded::ensure`]; a condition that does not hold.
 pub fn ensure(
     store: &Store,
@@ -88,7 +90,7 @@ fn fill(url: &Url, scale: Scale, note: &dyn Fn(&str)) -> anyhow::Result<Vec<Stri
     let report = check::conditions(&mut connection, true)?;
     let broken: Vec<String> = report.failures().map(|c| format!("{} ({})", c.name, c.claim)).collect();
     if !broken.is_empty() {
-        bail!("The freshly loaded database does not hold what it must: {}", broken.join("; "));
+        bail!("The freshly loaded database is wrong: {}", broken.join("; "));
     }
     Ok(report.checks.iter().map(|c| c.name.to_owned()).collect())
 }

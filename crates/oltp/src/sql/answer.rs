@@ -1,6 +1,7 @@
-//! What the server's rows say.
+//! Evaluates the server's rows.
 //!
-//! Invariant: an [`Output`] comes out only if every statement did what the request needs; anything else is an error that names the statement.
+//! Invariant: an [`Output`] results only if every statement did what the request needs; otherwise there is an error that names
+//! the statement.
 
 use crate::input::{Input, TransactionKind};
 use crate::output::Output;
@@ -8,12 +9,12 @@ use crate::pg::{Row, binary, message};
 
 use super::statements::Statement;
 
-/// What is known so far of a transaction that runs.
+/// The results so far of a transaction in progress.
 #[derive(Debug)]
 pub(super) struct Answer {
     kind: TransactionKind,
     must_roll_back: bool,
-    /// Lines that were asked for, the one of an unused item among them.
+    /// Number of lines requested, including that of an unused item.
     lines_asked: u32,
     lines: u32,
     order: u32,
@@ -53,13 +54,10 @@ impl Answer {
         self.must_roll_back
     }
 
-    /// Takes a row of a statement in.
+    /// Processes a row of a statement.
     pub(super) fn row(&mut self, statement: Statement, row: Row<'_>) -> Result<(), String> {
         self.read(statement, row).ok_or_else(|| {
-            format!(
-                "An answer of `{}` that does not have the columns asked for, or has NULL among them",
-                statement.sql()
-            )
+            format!("A row of `{}` lacks the requested columns, or has NULL among them", statement.sql())
         })
     }
 
@@ -121,7 +119,7 @@ impl Answer {
         Some(())
     }
 
-    /// Takes the end of a statement in: `tag` is CommandComplete's.
+    /// Processes the end of a statement: `tag` is CommandComplete's.
     pub(super) fn done(&mut self, statement: Statement, tag: &str) -> Result<(), String> {
         let fine = match statement {
             Statement::Begin | Statement::BeginSnapshot => tag == "BEGIN",
@@ -137,22 +135,22 @@ impl Answer {
             | Statement::DeliverDistrict => message::rows_of(tag).is_some(),
             _ => message::rows_of(tag) == Some(1),
         };
-        if fine { Ok(()) } else { Err(format!("`{tag}` where one row was to be found, by `{}`", statement.sql())) }
+        if fine { Ok(()) } else { Err(format!("`{tag}` instead of one row, from `{}`", statement.sql())) }
     }
 
-    /// The answer to the request, all statements having succeeded.
+    /// The response to the request, after all statements have succeeded.
     pub(super) fn output(&self) -> Result<Output, String> {
         Ok(match self.kind {
             TransactionKind::NewOrder => {
                 let total = match self.total {
                     Some(_) if self.must_roll_back => {
-                        return Err("An item that no item table may have was found, and the order was taken".to_owned());
+                        return Err("The unused item was found, and the order was accepted".to_owned());
                     }
                     Some(total) => total,
                     None => {
                         let found = self.lines_asked - u32::from(self.must_roll_back);
                         if self.lines != found {
-                            return Err(format!("{} items were found of {found} that exist", self.lines));
+                            return Err(format!("{} items were found instead of {found}", self.lines));
                         }
                         if self.must_roll_back {
                             return Ok(Output::RolledBack);

@@ -1,7 +1,7 @@
-//! One transaction on one connection, from its first byte to its answer.
+//! One transaction on one connection, from its first byte to its response.
 //!
-//! Invariant: when a call is done the connection is ready for the next one: every answer up to the last ReadyForQuery has been taken in, and no
-//! transaction is open.
+//! Invariant: when a call is done the connection is ready for the next one: every response up to the last ReadyForQuery has been
+//! processed, and no transaction is open.
 
 use bytes::BytesMut;
 
@@ -14,10 +14,10 @@ use super::answer::Answer;
 use super::script::Script;
 use super::statements::Statement;
 
-/// What `new_order` of `procedures.sql` fails with if an item does not exist.
+/// The error of `new_order` in `procedures.sql` if an item does not exist.
 const NO_ITEM: &[u8; 5] = b"BG001";
 
-/// What is to be done after a message.
+/// The next step after a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// Wait for more messages.
@@ -28,27 +28,27 @@ pub enum NextStep {
     Done(Result<Output, TransactionError>),
 }
 
-/// A transaction under way.
+/// A transaction in progress.
 #[derive(Debug)]
 pub struct Call {
     steps: Vec<Statement>,
-    /// The step whose answer comes next.
+    /// The step whose response comes next.
     at: usize,
-    /// In round trips: all steps' messages, and where each ends.
+    /// With round trips: all steps' messages, and the end of each.
     queue: BytesMut,
     ends: Vec<usize>,
-    /// How many of `ends` have been sent.
+    /// Number of `ends` that have been sent.
     sent: usize,
     answer: Answer,
     failed: Option<TransactionError>,
-    /// `failed` is that an item does not exist.
+    /// `failed` because an item does not exist.
     no_item: bool,
-    /// A ROLLBACK has been asked for after `failed`.
+    /// A ROLLBACK was sent after `failed`.
     closing: bool,
 }
 
 impl Call {
-    /// Begins a transaction on a connection that [`super::prepare`] has prepared for the mode: appends what is to be sent first.
+    /// Begins a transaction on a connection that [`super::prepare`] has prepared for the mode: appends the first messages.
     pub fn begin(mode: Mode, request: &Request, out: &mut BytesMut) -> Call {
         let answer = Answer::new(&request.input);
         let mut queue = BytesMut::new();
@@ -71,13 +71,13 @@ impl Call {
         call
     }
 
-    /// Takes in what the server says.
+    /// Processes a message of the server.
     pub fn receive(&mut self, message: &Message<'_>) -> NextStep {
         match message {
             Message::DataRow(row) if self.failed.is_none() => {
                 let taken = match self.steps.get(self.at) {
                     Some(&statement) => self.answer.row(statement, *row),
-                    None => Err("A row that nothing asked for".to_owned()),
+                    None => Err("An unrequested row".to_owned()),
                 };
                 self.note(taken);
             }
@@ -85,7 +85,7 @@ impl Call {
                 let taken = match self.steps.get(self.at) {
                     Some(_) if self.failed.is_some() => Ok(()),
                     Some(&statement) => self.answer.done(statement, tag),
-                    None => Err("An answer that nothing asked for".to_owned()),
+                    None => Err("An unrequested response".to_owned()),
                 };
                 self.at += 1;
                 self.note(taken);
@@ -100,7 +100,7 @@ impl Call {
         NextStep::Wait
     }
 
-    /// Appends what [`NextStep::Send`] asked for.
+    /// Appends the messages for [`NextStep::Send`].
     pub fn send(&mut self, out: &mut BytesMut) {
         if self.closing {
             frontend::bind(out, Statement::Rollback.name(), []);
@@ -113,7 +113,7 @@ impl Call {
         }
     }
 
-    /// The answer of a call whose connection was lost, `why` in words. What the server said before it went is part of it.
+    /// The result of a call whose connection was lost for the reason `why`. It includes the server's last message.
     pub fn lost(self, why: &str) -> TransactionError {
         TransactionError::Disconnected(match self.failed {
             Some(said) => format!("{why}; {said}"),
@@ -130,7 +130,7 @@ impl Call {
     fn ready(&mut self, status: Status) -> NextStep {
         let whole = if self.ends.is_empty() { self.steps.len() } else { self.sent };
         if self.failed.is_none() && self.at != whole {
-            self.note(Err("The server was ready before it had answered".to_owned()));
+            self.note(Err("The server was ready before it had responded".to_owned()));
         }
         let complete = self.at == self.steps.len();
         if self.failed.is_none() && !complete {

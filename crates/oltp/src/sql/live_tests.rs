@@ -1,6 +1,6 @@
-//! The modes on a server that runs: the same rows from each of them, and nothing broken by many at once.
+//! The modes on a live server: the same rows from each of them, and no errors with many connections at once.
 //!
-//! Each test has a server of its own; syncing is off, since no test here is about crashes.
+//! Each test has its own server; syncing is off, because no test here is about crashes.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
@@ -23,10 +23,10 @@ use super::{Call, NextStep, install_procedures, prepare};
 const WAREHOUSES: u32 = 2;
 const MODES: [Mode; 3] = [Mode::Procedures, Mode::Pipelined, Mode::RoundTrips];
 
-/// First names that several customers share, and that no dictionary would order as their bytes are.
+/// First names that several customers share, and that no dictionary would order like their bytes.
 const FIRST_NAMES: &str = "UPDATE customer SET c_first = CASE c_id % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'Z' ELSE 'B' END";
 
-/// What the conditions do not say: rows of which stock or customers tell another story than the orders, as counts.
+/// Conditions in addition to TPC-C's: counts of stock rows or customers that contradict the orders.
 const MORE_CONDITIONS: [&str; 3] = [
     "SELECT count(*) FROM stock WHERE s_quantity NOT BETWEEN 10 AND 100",
     "SELECT count(*) FROM stock LEFT JOIN (SELECT ol_supply_w_id, ol_i_id, sum(ol_quantity) AS taken, count(*) AS times, \
@@ -41,7 +41,7 @@ fn server() -> Running {
     testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")])
 }
 
-/// A database of its own on the server.
+/// A separate database on the server.
 struct Scratch {
     url: Url,
 }
@@ -198,7 +198,7 @@ fn deliveries_of_one_warehouse_never_share_an_order() {
                 .collect();
             workers.into_iter().map(|worker| worker.join().unwrap()).sum()
         });
-        // Nine orders wait in each of ten districts, and 24 deliveries ask for them.
+        // Nine orders wait in each of ten districts, and there are 24 deliveries.
         assert_eq!(delivered, 90, "{mode:?}");
         scratch.check();
     }
@@ -225,7 +225,7 @@ fn after_an_error_the_connection_serves_the_next_request() {
         };
         let refused = payment(Customer::Id(1), 400_000);
         assert!(matches!(session.run(&refused), Err(TransactionError::Failed(_))), "{mode:?}");
-        // In a pipeline the COMMIT is under way before the client can know that a row is missing.
+        // In a pipeline the COMMIT is already sent before the client can know that a row is missing.
         if mode != Mode::Pipelined {
             let missing = payment(Customer::Id(CUSTOMERS + 1), 100);
             assert!(matches!(session.run(&missing), Err(TransactionError::Failed(_))), "{mode:?}");

@@ -1,11 +1,12 @@
 //! The five transactions on PostgreSQL, in three wire modes.
 //!
-//! Invariant: the same requests, one after the other, leave the same rows behind and have the same answers in every mode.
+//! Invariant: the same requests, one after the other, leave the same rows and get the same responses in every mode.
 //!
-//! A request that finds a row missing is an error; in a pipeline what came before it has been committed by then, elsewhere nothing has.
+//! A request that finds a row missing is an error; in a pipeline the earlier statements have been committed by then, elsewhere
+//! nothing has.
 //!
-//! READ COMMITTED is enough: each statement sees what was committed when it began, and every row that a transaction computes from is one
-//! that it has locked, that never changes (prices, names, taxes), or that cannot change while the lock is held (an order's lines).
+//! READ COMMITTED is enough: each statement sees the data committed when it began, and every row that a transaction computes from
+//! is locked by it, never changes (prices, names, taxes), or cannot change while the lock is held (an order's lines).
 
 mod answer;
 pub mod call;
@@ -28,10 +29,12 @@ use super::pg::{Connection, PgError};
 
 const PROCEDURES: &str = include_str!("procedures.sql");
 
-/// What a session asks of PostgreSQL's planner: one plan per statement, made once and by way of the keys, whatever the statistics say at that moment.
+/// Planner settings of a session: one plan per statement, made once and using the keys, whatever the statistics are at that
+/// moment.
 ///
-/// Otherwise plans are made anew in the first five executions and as often as that looks cheaper; a table that has just been loaded, or is
-/// small, may be read whole; and an order's stock may be locked in another order than its lines are given in, which ends in deadlocks.
+/// Otherwise plans are made again in the first five executions and whenever that looks cheaper; a table that has just been
+/// loaded, or is small, may be read completely; and an order's stock may be locked in another order than that of its lines, which
+/// leads to deadlocks.
 pub(super) const PLANNER: [&str; 4] = [
     "SET plan_cache_mode = force_generic_plan",
     "SET enable_seqscan = off",
@@ -39,10 +42,10 @@ pub(super) const PLANNER: [&str; 4] = [
     "SET enable_mergejoin = off",
 ];
 
-/// Makes a connection ready for [`Call`]s of a mode: the session's settings, and everything that is to be prepared.
+/// Prepares a connection for [`Call`]s of a mode: the session's settings, and all prepared statements.
 ///
 /// # Errors
-/// [`PgError::Server`] if the server refuses a statement, e.g. because the tables or, for procedures, the functions are not there.
+/// [`PgError::Server`] if the server refuses a statement, e.g. because the tables or, for procedures, the functions do not exist.
 pub fn prepare(connection: &mut Connection, mode: Mode) -> Result<(), PgError> {
     connection.run("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")?;
     for setting in PLANNER {
@@ -55,7 +58,7 @@ pub fn prepare(connection: &mut Connection, mode: Mode) -> Result<(), PgError> {
     Statement::of(mode).iter().try_for_each(|s| connection.prepare(s.name(), s.sql(), s.types()))
 }
 
-/// Installs, or replaces, the functions of [`Mode::Procedures`], in a schema of their own.
+/// Installs or replaces the functions of [`Mode::Procedures`], in a separate schema.
 ///
 /// # Errors
 /// If the database is not PostgreSQL, or refuses.

@@ -1,7 +1,7 @@
-//! A request as messages: which statements, in which order, with which parameters.
+//! A request as messages: its statements, their order and parameters.
 //!
-//! Invariant: rows are locked in the same order by every request (customer, district, warehouse; stock by warehouse and item), so that
-//! deadlocks are the exception.
+//! Invariant: rows are locked in the same order by every request (customer, district, warehouse; stock by warehouse and item), so
+//! that deadlocks are rare.
 
 use bytes::BytesMut;
 
@@ -16,9 +16,9 @@ use super::statements::Statement;
 /// Statements being written.
 pub(super) struct Script<'o> {
     out: &'o mut BytesMut,
-    /// Those written, in order: their answers come in the same.
+    /// The statements written so far, in the order of their responses.
     pub(super) steps: Vec<Statement>,
-    /// Where each ends in `out` if each has a Sync of its own.
+    /// The end of each in `out` if each has its own Sync.
     pub(super) ends: Option<Vec<usize>>,
 }
 
@@ -30,14 +30,15 @@ fn integer(value: u32) -> i32 {
     i32::try_from(value).expect("Numbers of rows, quantities and amounts fit PostgreSQL's integer")
 }
 
-/// The lines in the order in which stock is locked, with the numbers (from 1) that they were asked for by. Lines of the same stock stay in order.
+/// The lines in the order in which stock is locked, with their original numbers (from 1). Lines of the same stock keep their
+/// order.
 fn sorted(lines: &[OrderLine]) -> Vec<(u32, OrderLine)> {
     let mut sorted: Vec<(u32, OrderLine)> = (1..).zip(lines.iter().copied()).collect();
     sorted.sort_by_key(|(_, line)| (line.supply_warehouse, line.item));
     sorted
 }
 
-/// Whether two of the sorted lines are of the same stock.
+/// Whether two of the sorted lines refer to the same stock.
 fn has_repeats(sorted: &[(u32, OrderLine)]) -> bool {
     sorted
         .windows(2)
@@ -184,7 +185,7 @@ impl<'o> Script<'o> {
     }
 }
 
-/// A customer as the functions take it: number and name, one of them NULL.
+/// A customer in the functions' form: number and name, one of them NULL.
 fn named(customer: Customer) -> [Parameter; 2] {
     match customer {
         Customer::Id(id) => [int(id), Parameter::Null],
@@ -192,7 +193,7 @@ fn named(customer: Customer) -> [Parameter; 2] {
     }
 }
 
-/// A customer as the client's own statements take it: warehouse, district, and number or name.
+/// A customer in the form of the client's own statements: warehouse, district, and number or name.
 fn one([warehouse, district]: [u32; 2], customer: Customer) -> [Parameter; 3] {
     let which = match customer {
         Customer::Id(id) => int(id),

@@ -1,15 +1,16 @@
 //! The SQL that is prepared once per connection.
 //!
-//! Invariant: a statement's parameters are what [`super::script`] binds, and its columns what [`super::answer`] reads.
+//! Invariant: a statement's parameters are those that [`super::script`] binds, and its columns those that [`super::answer`]
+//! reads.
 //!
-//! The client's own statements are plain SQL as far as that goes, for servers that only speak PostgreSQL's protocol. Each depends on inputs and on
-//! rows alone, so that all of a transaction can be sent before its first answer is there: what one would take from the answer of another it
-//! finds in a row that this transaction has updated, and so locked.
+//! The client's own statements are plain SQL as far as possible, for servers that only speak PostgreSQL's protocol. Each depends
+//! only on inputs and on rows, so that a whole transaction can be sent before its first response arrives: instead of using
+//! another statement's response, it reads a row that this transaction has updated, and so locked.
 
 use crate::config::Mode;
 use crate::pg::oid::{INT4, INT4_ARRAY, TEXT, TIMESTAMP};
 
-/// The customer in the middle of a district's customers of one last name: of n in the order of their first names, row ceil(n / 2).
+/// The middle one of a district's customers with one last name: of n in the order of their first names, row ceil(n / 2).
 macro_rules! by_name {
     ($warehouse:literal, $district:literal, $name:literal) => {
         concat!(
@@ -81,7 +82,7 @@ macro_rules! last_lines {
     };
 }
 
-/// What can be prepared.
+/// The statements that can be prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Statement {
     CallNewOrder,
@@ -92,7 +93,7 @@ pub enum Statement {
     CallStockLevel,
 
     Begin,
-    /// For what only reads: all of it sees one state, and nothing can fail.
+    /// For read-only transactions: they see one state, and nothing can fail.
     BeginSnapshot,
     Commit,
     Rollback,
@@ -155,7 +156,7 @@ const OWN: &[Statement] = &[
 ];
 
 impl Statement {
-    /// Those that a mode needs.
+    /// The statements that a mode needs.
     pub fn of(mode: Mode) -> &'static [Statement] {
         match mode {
             Mode::Procedures => CALLS,
@@ -163,7 +164,7 @@ impl Statement {
         }
     }
 
-    /// What it is prepared as. It travels with every Bind, so it is short.
+    /// The name of the prepared statement. It is sent with every Bind, so it is short.
     pub fn name(self) -> &'static str {
         match self {
             S::CallNewOrder => "c_new",
@@ -266,8 +267,9 @@ impl Statement {
             S::LastOrderByName => last_order!("o_id, o_entry_d, o_carrier_id", by_name!("$1", "$2", "$3")),
             S::LastLinesById => last_lines!("$3"),
             S::LastLinesByName => last_lines!(by_name!("$1", "$2", "$3")),
-            // $1 warehouse, $2 district, $3 carrier, $4 date. One statement, since nothing is left in the tables that would tell a later one
-            // which order it was. FOR UPDATE passes over what another delivery has taken in the meantime, after having waited for it.
+            // $1 warehouse, $2 district, $3 carrier, $4 date. One statement, because afterwards nothing in the tables would
+            // identify the order. FOR UPDATE skips an order that another delivery has taken meanwhile, after having waited for
+            // it.
             S::DeliverDistrict => {
                 "WITH oldest AS (DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = \
                  (SELECT no_o_id FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 ORDER BY no_o_id LIMIT 1 FOR UPDATE) \
@@ -289,7 +291,7 @@ impl Statement {
         }
     }
 
-    /// Of its parameters.
+    /// The types of its parameters.
     pub fn types(self) -> &'static [u32] {
         match self {
             S::CallNewOrder | S::CallNewOrderByLine => {

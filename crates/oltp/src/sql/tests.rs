@@ -1,4 +1,4 @@
-//! Messages as they go out, and a server that is played: no server is needed here.
+//! Outgoing messages, and a simulated server: no real server is needed here.
 
 use std::collections::HashSet;
 
@@ -174,7 +174,7 @@ fn an_unused_item_ends_in_a_rollback() {
     assert_eq!(bad.last(), Some(&Statement::Rollback));
 }
 
-/// What a server sends, to be built.
+/// A server's messages, under construction.
 #[derive(Default)]
 struct Said(Vec<u8>);
 
@@ -223,7 +223,7 @@ impl Said {
         self.message(b'Z', &[status])
     }
 
-    /// Hands all to a call; what it said to the last message. Before that it must have waited.
+    /// Passes all messages to a call; returns its reaction to the last. Before that it must have waited.
     fn to(self, call: &mut Call) -> NextStep {
         let mut rest = &self.0[..];
         loop {

@@ -1,4 +1,5 @@
-//! A small database with all that a loaded one has, for tests: all conditions hold, every engine's transactions run on it.
+//! A small database with all kinds of rows of a loaded one, for tests: all conditions hold, and every engine's transactions run
+//! on it.
 //!
 //! Invariant: the same rows every time.
 
@@ -14,10 +15,10 @@ pub const CUSTOMERS: u32 = 30;
 /// Orders from this one on are not delivered.
 pub const FIRST_NEW_ORDER: u32 = 22;
 pub const ITEMS: u32 = 120;
-/// The date of all that was loaded.
+/// The date of all loaded rows.
 pub const LOADED: i64 = 1_000_000;
 
-/// A database of this many warehouses in a directory that goes with it.
+/// A database of this many warehouses, with its directory.
 pub fn engine(warehouses: u32) -> (tempfile::TempDir, Engine) {
     let directory = tempfile::tempdir().unwrap();
     let mut engine = Engine::open(&directory.path().join("oltp.db"), SqliteJournal::Wal).unwrap();
@@ -25,7 +26,7 @@ pub fn engine(warehouses: u32) -> (tempfile::TempDir, Engine) {
     (directory, engine)
 }
 
-/// All rows of one database in another of the same dialect or of PostgreSQL, which has none of the tables.
+/// Copies all rows of one database to another of the same dialect or to PostgreSQL, which must have none of the tables.
 pub fn copy(from: &mut Engine, to: &mut dyn Database) {
     for table in TABLES {
         to.execute(&table.create(to.dialect())).unwrap();
@@ -54,7 +55,7 @@ fn date(micros: i64, dialect: Dialect) -> String {
     }
 }
 
-/// The same rows in any database that has none of the tables.
+/// Puts the same rows into any database that has none of the tables.
 pub fn fill(database: &mut dyn Database, warehouses: u32) {
     for table in TABLES {
         database.execute(&table.create(database.dialect())).unwrap();
@@ -78,7 +79,7 @@ pub fn fill(database: &mut dyn Database, warehouses: u32) {
     }
 }
 
-/// Requests of all kinds that fit the rows, one in ten new orders to be rolled back.
+/// Requests of all kinds that fit the rows; one in ten new orders must be rolled back.
 pub fn requests(count: u32, warehouses: u32) -> Vec<Request> {
     let mut state = 0x9e37_79b9_u64;
     let mut below = |n: u32| {
@@ -158,7 +159,7 @@ fn rows(warehouses: u32, dialect: Dialect) -> Vec<(&'static str, Vec<String>)> {
                 for n in 1..=count {
                     let i = (o * 31 + n * 17 + d) % ITEMS + 1;
                     let when = if delivered { date.clone() } else { "NULL".into() };
-                    // Not 0 for those delivered, as the specification has it, so that a sum that leaves them out is seen.
+                    // Not 0 for delivered lines as in the specification, so that a sum that omits them is detected.
                     let amount = o * 13 + n;
                     if delivered {
                         balances[c as usize - 1] += i64::from(amount);
@@ -168,7 +169,7 @@ fn rows(warehouses: u32, dialect: Dialect) -> Vec<(&'static str, Vec<String>)> {
             }
             for c in 1..=CUSTOMERS {
                 let credit = if c % 10 == 3 { "BC" } else { "GC" };
-                // Three of each name, so that the middle one is a choice.
+                // Three of each name, so that the middle one is well defined.
                 let name = ["BARBARBAR", "OUGHTABLEPRI", "PRICALLYOUGHT", "EINGEINGEING"][(c % 4) as usize];
                 let balance = balances[c as usize - 1];
                 customer.push(format!(

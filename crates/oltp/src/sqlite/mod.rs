@@ -1,6 +1,7 @@
-//! The five transactions in this process, on the SQLite that is linked in.
+//! The five transactions in this process, on the linked SQLite.
 //!
-//! Invariant: a transaction that has an [`Output`] was committed with `synchronous=FULL`: its journal was synced before `execute` returned.
+//! Invariant: a transaction that has an [`Output`] was committed with `synchronous=FULL`: its journal was synced before `execute`
+//! returned.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,30 +23,31 @@ pub mod fixture;
 #[cfg(test)]
 mod tests;
 
-/// More than the statements of all transactions, so that none is ever prepared twice.
+/// More than the number of all transactions' statements, so that none is ever prepared twice.
 const STATEMENTS: usize = 64;
 
 /// How a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub journal: SqliteJournal,
-    /// SQLite's own page cache of this connection; what is not in it comes from the kernel's.
+    /// SQLite's own page cache of this connection; other pages come from the kernel's.
     pub cache_bytes: u64,
-    /// How long a transaction waits for another connection's before it gives up with [`TransactionError::Retry`]. SQLite sleeps in between.
+    /// How long a transaction waits for another connection's before it fails with [`TransactionError::Retry`]. SQLite sleeps in
+    /// between.
     pub busy: Duration,
 }
 
 impl Options {
-    /// 64 MiB of cache, and ten seconds of patience.
+    /// 64 MiB of cache, and a time limit of ten seconds.
     pub fn new(journal: SqliteJournal) -> Self {
         Self { journal, cache_bytes: 64 << 20, busy: Duration::from_secs(10) }
     }
 }
 
-/// What is in effect, as SQLite says when asked after it was set.
+/// The effective settings, as SQLite reports them after they were set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Of SQLite, e.g. `3.54.1`.
+    /// SQLite's version, e.g. `3.54.1`.
     pub version: &'static str,
     /// `wal` or `delete`.
     pub journal: String,
@@ -72,16 +74,17 @@ impl Engine {
         Self::open_with(path, &Options::new(journal))
     }
 
-    /// Opens or makes the database at `path`. What a killed process left in the journal is recovered or undone by the first statement, which
-    /// is part of opening.
+    /// Opens or creates the database at `path`. The first statement, which is part of opening, recovers or undoes what a killed
+    /// process left in the journal.
     ///
     /// # Errors
-    /// The file cannot be opened or is not a database, or a setting is not possible: a file system without shared mappings has no write-ahead log.
+    /// If the file cannot be opened or is not a database, or a setting is not possible: a file system without shared mappings
+    /// cannot have a write-ahead log.
     pub fn open_with(path: &Path, options: &Options) -> Result<Self> {
         let connection = Connection::open(path).with_context(|| format!("Cannot open {}", path.display()))?;
         connection.busy_timeout(options.busy)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
-        // Plans do not depend on the values that are bound: otherwise SQLite would plan some statements anew each time they are run.
+        // Plans do not depend on bound values: otherwise SQLite would plan some statements again for each run.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let wanted = match options.journal {
             SqliteJournal::Wal => "wal",
@@ -98,7 +101,7 @@ impl Engine {
         connection.execute_batch(&format!("PRAGMA cache_size=-{kib}"))?;
         let number = |name: &str| connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
         if number("synchronous")? != 2 {
-            bail!("SQLite does not take synchronous=FULL");
+            bail!("SQLite does not accept synchronous=FULL");
         }
         let cache = number("cache_size")?;
         let page_bytes = number("page_size")?.unsigned_abs();
@@ -110,7 +113,7 @@ impl Engine {
             cache_bytes: if cache < 0 { cache.unsigned_abs() * 1024 } else { cache.unsigned_abs() * page_bytes },
             checkpoint_pages: number("wal_autocheckpoint")?.unsigned_abs(),
         };
-        // Recovery happens at the first read: here, and not inside a transaction that is timed.
+        // Recovery happens at the first read: here, and not inside a timed transaction.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(Self { connection, facts })
     }
@@ -124,14 +127,14 @@ impl Engine {
         &mut self.connection
     }
 
-    /// Runs one transaction to its end.
+    /// Runs one transaction.
     ///
     /// # Errors
-    /// [`TransactionError::Retry`] if another connection held the database for longer than the patience of the options;
-    /// [`TransactionError::Failed`] with SQLite's words for everything else. Nothing has happened in either case.
+    /// [`TransactionError::Retry`] if another connection held the database for longer than the time limit of the options;
+    /// [`TransactionError::Failed`] with SQLite's message for everything else. Nothing has happened in either case.
     pub fn execute(&mut self, request: &Request) -> Result<Output, TransactionError> {
         let reads = matches!(request.input, Input::OrderStatus { .. } | Input::StockLevel { .. });
-        // A writer takes the lock first: two that both read and then both want to write could only fail.
+        // A writer takes the lock first: if two both read and then want to write, one must fail.
         let begin = if reads { "BEGIN" } else { "BEGIN IMMEDIATE" };
         match self.attempt(begin, request) {
             Ok(output) => Ok(output),

@@ -133,7 +133,7 @@ fn a_payment_finds_the_customer_in_the_middle() {
     assert_eq!(integers(&mut engine, paid), [[expected, 5, 2, 4, 1, 12_345, DATE]]);
     assert_eq!(text(&mut engine, "SELECT h_data FROM history WHERE h_date > 1000000"), "W1    D4");
 
-    // One of bad credit: the payment goes before the old data, which are cut.
+    // With bad credit: the payment is put before the old data, which are cut.
     let data = "SELECT c_data FROM customer WHERE c_w_id = 2 AND c_d_id = 5 AND c_id = 13";
     let old = text(&mut engine, data);
     ask(&mut engine, pay(Customer::Id(13)));
@@ -199,11 +199,11 @@ fn another_writer_is_waited_for_and_then_given_up() {
     assert_eq!(second.execute(&write), Ok(Output::Delivery { delivered: 10 }));
 }
 
-/// Copies the files as a kill would leave them, in the middle of a transaction that has already written.
+/// Copies the files as a kill would leave them, during a transaction that has already written.
 fn killed(journal: SqliteJournal) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("oltp.db");
-    // A cache of a few pages has to write before the commit.
+    // A cache of a few pages must write before the commit.
     let options = Options { cache_bytes: 40 << 10, ..Options::new(journal) };
     let mut engine = Engine::open_with(&path, &options).unwrap();
     fixture::fill(&mut engine, 1);
@@ -222,7 +222,7 @@ fn killed(journal: SqliteJournal) {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         journals += u32::from(name.ends_with("-wal") || name.ends_with("-journal"));
-        // What is in shared memory is made anew after a kill.
+        // The shared-memory file is created again after a kill.
         if !name.ends_with("-shm") {
             std::fs::copy(entry.path(), copy.path().join(name)).unwrap();
         }

@@ -1,6 +1,6 @@
-//! What each of the five transactions does between BEGIN and COMMIT (TPC-C, clauses 2.4.2 to 2.8.2).
+//! The work of each of the five transactions between BEGIN and COMMIT (TPC-C, clauses 2.4.2 to 2.8.2).
 //!
-//! Invariant: the rows left behind depend on the request and on the rows before alone, to the byte as PostgreSQL leaves them.
+//! Invariant: the resulting rows depend only on the request and on the earlier rows, and equal PostgreSQL's to the byte.
 
 use rusqlite::{Connection, Error, OptionalExtension, Result, params};
 
@@ -12,7 +12,7 @@ use super::super::scale::DISTRICTS;
 /// Bytes of C_DATA.
 const C_DATA: usize = 500;
 
-/// The stock row of a line with its item's price; one statement for each district, since each has a column of its own.
+/// The stock row of a line with its item's price; one statement for each district, because each has its own column.
 const STOCK: [&str; DISTRICTS as usize] = {
     macro_rules! stock {
         ($($column:literal)*) => {
@@ -25,7 +25,7 @@ const STOCK: [&str; DISTRICTS as usize] = {
     stock!("s_dist_01" "s_dist_02" "s_dist_03" "s_dist_04" "s_dist_05" "s_dist_06" "s_dist_07" "s_dist_08" "s_dist_09" "s_dist_10")
 };
 
-/// Everything but BEGIN and COMMIT or, after [`Output::RolledBack`], ROLLBACK.
+/// Everything except BEGIN and COMMIT or, after [`Output::RolledBack`], ROLLBACK.
 pub(super) fn run(connection: &Connection, request: &Request) -> Result<Output> {
     let date = request.date;
     match &request.input {
@@ -108,7 +108,7 @@ fn new_order(
     Ok(Output::NewOrder { order, total })
 }
 
-/// An item that is not there is the input's wish to be rolled back; a stock that is not there is an error.
+/// A missing item is the input's request for a rollback; a missing stock is an error.
 fn missing(c: &Connection, item: u32) -> Result<Output> {
     if c.prepare_cached("SELECT 1 FROM item WHERE i_id = ?1")?.exists([item])? {
         return Err(Error::QueryReturnedNoRows);
@@ -116,12 +116,12 @@ fn missing(c: &Connection, item: u32) -> Result<Output> {
     Ok(Output::RolledBack)
 }
 
-/// A row that must be there was.
+/// Checks that a row that must exist was changed.
 fn changed(rows: usize) -> Result<()> {
     if rows == 1 { Ok(()) } else { Err(Error::StatementChangedRows(rows)) }
 }
 
-/// C_ID; of those with the name the one in the middle by first name, the earlier of two.
+/// C_ID; by name, the middle one in the order of first names, the earlier of two.
 fn find(c: &Connection, warehouse: u32, district: u32, customer: Customer) -> Result<u32> {
     let name = match customer {
         Customer::Id(id) => return Ok(id),
@@ -267,7 +267,7 @@ fn stock_level(c: &Connection, warehouse: u32, district: u32, threshold: u32) ->
     let next: i64 = c
         .prepare_cached("SELECT d_next_o_id FROM district WHERE d_w_id = ?1 AND d_id = ?2")?
         .query_row([warehouse, district], |row| row.get(0))?;
-    // The lines are in the outer loop for certain: they are 200, the warehouse's stocks 100,000.
+    // Forces the lines into the outer loop: there are 200, but 100,000 stocks in the warehouse.
     let low = c
         .prepare_cached(
             "SELECT count(DISTINCT ol_i_id) FROM order_line CROSS JOIN stock \

@@ -123,7 +123,7 @@ fn values_are_in_range_and_reach_their_ends() {
     assert_eq!(seen, [(1, 4), (1, 10), (1, 4), (1, 10), (1, 4), (1, 10), (10, 20)]);
 }
 
-/// The warehouses that an input touches.
+/// The warehouses that an input uses.
 fn touched(input: &Input) -> Vec<u32> {
     match input {
         Input::NewOrder { warehouse, lines, .. } => {
@@ -179,7 +179,7 @@ fn homes_and_districts_are_spread_evenly() {
     let all: Vec<(u32, u32)> = (1..=5).flat_map(|w| (1..=10).map(move |d| (w, d))).collect();
     assert_eq!(places, all);
 
-    // Fewer terminals than warehouses: ranges that meet without a gap.
+    // Fewer terminals than warehouses: adjacent ranges without a gap.
     let few = config(100, (3, 98), 10);
     let mut next = 3;
     for number in 0..10 {

@@ -1,7 +1,7 @@
 //! The measured window: warm up, read the clock, do the operations, read the clock.
 //!
-//! Invariant: inside a window there is nothing but the operations and their loop. The number of operations is fixed before
-//! the window opens, for under the exact clock a loop that stops by time would make the count part of the result.
+//! Invariant: inside a window there are only the operations and their loop. The number of operations is fixed before the window
+//! opens, because under the exact clock a loop that stops by time would make the count part of the result.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub fn with_warm_up(ops: u64) -> u64 {
     ops + warm_up(ops)
 }
 
-/// What a test is given.
+/// The input of a test.
 pub struct Bench<'a> {
     /// The metric's name.
     pub name: &'static str,

@@ -1,6 +1,6 @@
-//! `micro`: the latency table of the field. What a kernel's single operations cost, one metric each.
+//! `micro`: the latency table of the field. The cost of a kernel's single operations, one metric each.
 //!
-//! Invariant: what is measured depends on the options, the seed and the clock's name alone; no count is found by measuring.
+//! Invariant: the measurements depend only on the options, the seed and the clock's name; no count is found by measuring.
 
 mod bench;
 mod blocks;

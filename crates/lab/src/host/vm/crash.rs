@@ -1,8 +1,8 @@
-//! A machine that loses its power again and again: each power cycle boots on the disk that the one before left, proves what had been
-//! acknowledged, and works until its VM is killed.
+//! A machine that loses its power repeatedly: each power cycle boots on the disk that the previous one left, verifies the earlier
+//! acknowledgements, and works until its VM is killed.
 //!
-//! Invariant: what a cycle is told was acknowledged had reached the host before the guest went on, and what its disk holds had been flushed by the
-//! guest, or was kept by a draw.
+//! Invariant: acknowledgements of a cycle had reached the host before the guest continued, and the disk holds what the guest had
+//! flushed, plus a random part of the rest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ use bigiron_model::record::Failure;
 
 /// Where the initramfs has what was acknowledged.
 const ACKNOWLEDGED: &str = "/acknowledged";
-/// How often a guest that is about to be killed is looked at.
+/// Interval at which a guest that is about to be killed is checked.
 const WATCHING: Duration = Duration::from_millis(2);
 
 /// When a power cycle ends.
@@ -152,7 +152,7 @@ impl<'a> CrashMachine<'a> {
         Ok(PowerCycle { fate, ..cycle })
     }
 
-    /// Looks on until the guest has ended, or it is time to kill it; whether it was killed.
+    /// Watches until the guest has ended, or it is time to kill it; returns whether it was killed.
     fn watch(
         &self,
         mut process: Process,

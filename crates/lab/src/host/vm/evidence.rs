@@ -14,7 +14,7 @@ use bigiron_model::evidence::{Evidence, SCHEMA};
 use bigiron_model::waits::TrialWaits;
 use bigiron_probe::symbols::Symbols;
 
-/// What a guest executed, from what it said and from the file that the plugin wrote.
+/// What a guest executed, from its events and from the plugin's file.
 pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &Path) -> anyhow::Result<Evidence> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());
@@ -67,7 +67,7 @@ pub(super) fn sampled(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::
     samples::evidence(trial, booted.result.metrics.clone(), booted.result.cost.cpu_s, received.windows, profiles)
 }
 
-/// What a guest waited for, by what it said.
+/// What a guest waited for, from its events.
 pub(super) fn waiting(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::Result<TrialWaits> {
     if let Some((failure, message)) = &booted.result.failure {
         bail!("{}: {message}", failure.verb());

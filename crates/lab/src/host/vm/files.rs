@@ -10,8 +10,8 @@ use crate::protocol::GuestJob;
 use crate::vm::initramfs::Archive;
 use crate::vm::process::Process;
 
-/// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
-/// or to hang at its disk, for which its kernel is not to blame.
+/// Minimum room for a running trial. QEMU does not report failed writes: a guest would seem to fall silent, or to hang at its
+/// disk, which is not its kernel's fault.
 const ROOM_BYTES: u64 = 1 << 20;
 
 /// The files of a trial. Those that QEMU only reads are removed when it has ended.

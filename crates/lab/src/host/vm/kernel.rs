@@ -1,6 +1,7 @@
-//! A trial's kernel as QEMU gets it: as it is, or unpacked by the host.
+//! A trial's kernel in the form that QEMU gets: packed, or unpacked by the host.
 //!
-//! Invariant: a kernel that does not come as far as the agent when it is unpacked by the host is started as it is, and that counts.
+//! Invariant: a kernel unpacked by the host that does not reach the agent is started again in its packed form, and that attempt
+//! counts.
 
 use std::collections::HashMap;
 use std::io;
@@ -79,7 +80,7 @@ impl Start {
     }
 }
 
-/// What a trial starts, each if the one before it did not come as far as the agent.
+/// The starts that a trial tries, each if the previous one did not reach the agent.
 ///
 /// # Errors
 /// No memory.

@@ -1,4 +1,4 @@
-//! Whose doing was it? How a VM ended, and what its guest had said until then, as the trial's outcome.
+//! Decides whose fault an end was: turns the end of a VM and its guest's events into the trial's outcome.
 
 use std::process::ExitStatus;
 
@@ -50,7 +50,7 @@ pub(super) fn verdict(
     not_orderly(status, received, console, errors)
 }
 
-/// QEMU ended without the agent's word for it: whose doing was it?
+/// QEMU ended without the agent's last event: decides whose fault it was.
 fn not_orderly(
     status: ExitStatus,
     received: &ReceivedEvents,
@@ -68,7 +68,7 @@ fn not_orderly(
     }
     if !status.success() {
         let what = format!("QEMU ended with {status}: {errors}");
-        // Nothing ever ran: the next slot would fare the same.
+        // Nothing ever ran: the next slot would fail in the same way.
         return Err(if console.is_empty() && received.hello.is_none() {
             HostError::Fatal(what)
         } else {
