@@ -137,7 +137,6 @@ pub struct StatLock {
 
 impl Folder {
     /// The existing evidence of waiting for the plan's slots, in order. Evidence that cannot be read, or is of another format or kernel, is left out.
-    /// there.
     pub fn waiting(&self) -> Vec<TrialWaits> {
         self.plan().slots.iter().filter_map(|slot| self.waiting_of(slot.slot)).collect()
     }
