@@ -9,6 +9,7 @@ pub mod date;
 pub mod document;
 pub mod evidence;
 pub mod file_system;
+pub mod folder_files;
 pub mod host;
 pub mod identity;
 pub mod margins;
