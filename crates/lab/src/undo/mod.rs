@@ -11,8 +11,8 @@
 //! let mark = ledger.mark();
 //! ledger.write("sysctl.vm.swappiness=10", "/proc/sys/vm/swappiness".as_ref(), "10")?;
 //! // Anything else: write down how to take it back, then do it.
-//! ledger.note("a scratch folder", Inverse::RemoveFolder { path: "/tmp/scratch".into() })?;
-//! std::fs::create_dir("/tmp/scratch").unwrap();
+//! ledger.note("a group", Inverse::RemoveCgroup { path: "/sys/fs/cgroup/scratch".into() })?;
+//! std::fs::create_dir("/sys/fs/cgroup/scratch").unwrap();
 //! let troubles = ledger.undo_since(mark); // or at the latest when it is dropped
 //! # assert!(troubles.is_empty()); Ok(()) }
 //! ```
@@ -21,7 +21,7 @@ pub(crate) mod inverse;
 mod ledger_file;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -56,6 +56,10 @@ pub enum UndoError {
     Damaged { path: PathBuf, lines: usize },
     #[error("The ledger `{path}` cannot be written, so nothing is changed: {cause}")]
     Io { path: PathBuf, cause: io::Error },
+    #[error("The ledger `{path}` is not used, and nothing is changed: {cause}")]
+    Untrusted { path: PathBuf, cause: io::Error },
+    #[error("The change for {what} could not be taken back later, so it is not made: {why}")]
+    Outside { what: String, why: String },
     #[error("{path} cannot be read, so nothing could restore it: {cause}")]
     Unreadable { path: PathBuf, cause: io::Error },
     #[error("{path} cannot be set to `{value}`: {cause}")]
@@ -66,14 +70,9 @@ fn settings(n: usize) -> String {
     if n == 1 { "a setting".to_owned() } else { format!("{n} settings") }
 }
 
+/// Each change with what takes it back, so that a reader sees which files `bigiron undo` will write.
 fn list(entries: &[UndoEntry]) -> String {
-    let mut whats: Vec<&str> = Vec::new();
-    for entry in entries {
-        if !whats.contains(&entry.what.as_str()) {
-            whats.push(&entry.what);
-        }
-    }
-    whats.join(", ")
+    entries.iter().map(|entry| format!("{} ({})", entry.what, entry.undo)).collect::<Vec<_>>().join(", ")
 }
 
 /// Who holds the lock, as far as /proc says.
@@ -163,7 +162,14 @@ impl Lock {
 
     /// Takes the ledger's lock alone: enough to see that there is nothing to take back.
     fn of_ledger(folder: &Path) -> Result<Self, UndoError> {
-        let io = |cause| UndoError::Io { path: folder.join("undo.jsonl"), cause };
+        let io = |cause: io::Error| {
+            let path = folder.join("undo.jsonl");
+            match cause.kind() {
+                // Somebody else's, a symbolic link, or no file.
+                ErrorKind::PermissionDenied | ErrorKind::InvalidInput => UndoError::Untrusted { path, cause },
+                _ => UndoError::Io { path, cause },
+            }
+        };
         let ledger_file = LedgerFile::open(folder).map_err(io)?;
         lock(ledger_file.file()).map_err(io)?.map_err(UndoError::Held)?;
         Ok(Self { ledger_file, machine: None })
@@ -247,9 +253,8 @@ impl Ledger {
             return Err(UndoError::Damaged { path: lock.ledger_file.path().to_owned(), lines: contents.damaged });
         }
         let boot = boot_id();
-        // What a reboot has taken back is no reason to stop.
-        let left: Vec<UndoEntry> =
-            contents.open.into_iter().filter(|e| e.boot == boot || !e.undo.is_undone_by_reboot()).collect();
+        // What a reboot has taken back is no reason to stop: the kernel kept all of it in memory.
+        let left: Vec<UndoEntry> = contents.open.into_iter().filter(|e| e.boot == boot).collect();
         if !left.is_empty() {
             return Err(UndoError::LeftOver(left));
         }
@@ -267,6 +272,7 @@ impl Ledger {
     /// # Errors
     /// It could not be written down; then nothing may be changed.
     pub fn note(&mut self, what: &str, undo: Inverse) -> Result<(), UndoError> {
+        undo.check(&self.root).map_err(|why| UndoError::Outside { what: what.to_owned(), why })?;
         let entry =
             UndoEntry { id: self.next, pid: std::process::id(), boot: self.boot.clone(), what: what.to_owned(), undo };
         self.lock.ledger_file.announce(entry).map_err(|cause| io_error(&self.lock.ledger_file, cause))?;
@@ -398,11 +404,7 @@ fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<F
 }
 
 fn take_back(ledger_file: &LedgerFile, root: &Path, boot: &str, entry: &UndoEntry) -> Result<UndoResult, String> {
-    let done = if entry.boot != boot && entry.undo.is_undone_by_reboot() {
-        UndoResult::Already
-    } else {
-        entry.undo.run(root)?
-    };
+    let done = if entry.boot == boot { entry.undo.run(root)? } else { UndoResult::Already };
     ledger_file.mark_undone(entry.id).map_err(|e| format!("restored, but the ledger cannot be written: {e}"))?;
     Ok(done)
 }
