@@ -12,6 +12,7 @@ use super::buffered_socket::{BufferedSocket, Filled, LARGEST_MESSAGE};
 use super::connection::{CancelKey, ServerInfo};
 use super::error::{PgError, ServerError};
 use super::message::Message;
+use super::passfile;
 use super::socket::{Deadline, Socket};
 use super::tls::Tls;
 use super::url::{Password, SslMode, Url};
@@ -19,7 +20,7 @@ use super::url::{Password, SslMode, Url};
 /// Nothing longer is said during start-up; what is longer comes from a server of another kind (as in libpq).
 const LONGEST_STARTUP_MESSAGE: usize = 30_000;
 const NO_PASSWORD: &str =
-    "it asks for a password, and there is none; write postgresql://user:PASSWORD@host/database or set PGPASSWORD";
+    "it asks for a password, and there is none; set PGPASSWORD, or write it to ~/.pgpass or another password file";
 
 /// Connects and logs in.
 pub(super) fn open(url: &Url) -> Result<(BufferedSocket, ServerInfo), PgError> {
@@ -229,14 +230,15 @@ impl Startup<'_> {
     }
 
     fn password(&self) -> Result<Cow<'_, Password>, PgError> {
-        match &self.url.password {
-            Some(password) => Ok(Cow::Borrowed(password)),
-            None => std::env::var("PGPASSWORD")
-                .ok()
-                .filter(|p| !p.is_empty())
-                .map(|p| Cow::Owned(Password::new(&p)))
-                .ok_or_else(|| self.not_in(NO_PASSWORD.to_owned())),
+        if let Some(password) = &self.url.password {
+            return Ok(Cow::Borrowed(password));
         }
+        if let Some(set) = std::env::var("PGPASSWORD").ok().filter(|p| !p.is_empty()) {
+            return Ok(Cow::Owned(Password::new(&set)));
+        }
+        let found = passfile::path(self.url).map_or(Ok(None), |path| passfile::find(&path, self.url));
+        let found = found.map_err(|why| self.not_in(why))?;
+        found.map(Cow::Owned).ok_or_else(|| self.not_in(NO_PASSWORD.to_owned()))
     }
 
     fn not_in(&self, cause: String) -> PgError {
