@@ -124,6 +124,21 @@ pub fn remove_all(folder: &Path, relative: impl AsRef<Path>) -> io::Result<()> {
     }
 }
 
+/// Whether none of these parts of `folder` is a symbolic link, for those who go on to use their paths.
+///
+/// # Errors
+/// One is, and which.
+pub fn refuse_links(folder: &Path, names: &[&str]) -> io::Result<()> {
+    let at = open_folder(folder)?;
+    for name in names.iter().map(Path::new) {
+        // What is none, or is not there, has another errno.
+        if rustix::fs::readlinkat(&at, name, Vec::new()).is_ok() {
+            return Err(refused(&at, name, Errno::LOOP));
+        }
+    }
+    Ok(())
+}
+
 /// Whether nobody but its owner, who is trusted, can have filled a folder or file.
 ///
 /// # Errors
