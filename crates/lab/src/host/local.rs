@@ -431,6 +431,9 @@ fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, St
     match (received.failed.take(), end) {
         (Some(failure), _) => Some(failure),
         (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),
+        (None, WorkerEnd::Malformed(line)) => {
+            Some((Failure::BadEvent, format!("The process that ran the workload said `{line}`, which is not an event")))
+        }
         (None, WorkerEnd::Exited(_)) if received.done => None,
         (None, WorkerEnd::Exited(status)) => {
             Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))

@@ -32,9 +32,10 @@ use arm::{PreparedArm, storage_of};
 use bigiron_archive::Kernel;
 use bigiron_image as image;
 use bigiron_model::clock::Clock;
+use bigiron_model::folder_files;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_model::purpose::Purpose;
-use bigiron_model::record::HostCost;
+use bigiron_model::record::{Failure, HostCost};
 use bigiron_model::storage::DISK_CACHE_FACT;
 use bigiron_model::values::Values;
 use bigiron_workload::registry::Registry;
@@ -210,11 +211,18 @@ impl VmHost {
         let ended = ended?;
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
-        let failure = outcome::verdict(&ended, &received, &console, &process.errors())?;
+        let mut failure = outcome::verdict(&ended, &received, &console, &process.errors())?;
         for (name, text) in &received.artifacts {
-            // A name of the guest's must not lead elsewhere.
-            let path = trial.artifacts.join(name.replace('/', "_"));
-            std::fs::write(&path, text).map_err(|e| full(&e, &path))?;
+            match files.check_artifact(name) {
+                Ok(()) => folder_files::write_whole(trial.artifacts, name, text.as_bytes(), 0o666)
+                    .map_err(|e| full(&e, &trial.artifacts.join(name)))?,
+                Err(why) => {
+                    failure.get_or_insert((
+                        Failure::BadEvent,
+                        format!("The guest has an artefact without a usable name: {why}"),
+                    ));
+                }
+            }
         }
         let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
         let set_up = received.set_up();

@@ -67,6 +67,10 @@ pub(super) fn work(
             };
             WorkerEnd::Hung(format!("{why}{left}"))
         }
+        ConversationEnd::Malformed(line) => {
+            process.kill_all();
+            WorkerEnd::Malformed(line)
+        }
         ConversationEnd::Cancelled => return Err(HostError::Cancelled),
     };
     Ok((received, end))
@@ -77,6 +81,8 @@ pub(super) enum WorkerEnd {
     Exited(ExitStatus),
     /// Killed by us; why.
     Hung(String),
+    /// Killed by us, since what it said is no event; what it said.
+    Malformed(String),
 }
 
 /// Why nothing more is read from a trial's process.
@@ -84,6 +90,7 @@ enum ConversationEnd {
     /// It has ended.
     Out(ExitStatus),
     Hung(String),
+    Malformed(String),
     Cancelled,
 }
 
@@ -157,9 +164,10 @@ fn converse(
         }
         while let Some(end) = said.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = said.drain(..=end).collect();
-            let event = serde_json::from_slice(&line)
-                .with_context(|| format!("The trial's process said `{}`", String::from_utf8_lossy(&line).trim()))?;
-            received.take(event, phase);
+            match GuestEvent::of_line(line.trim_ascii_end()) {
+                Ok(event) => received.take(event, phase),
+                Err(line) => return Ok(ConversationEnd::Malformed(line)),
+            }
             let _ = acks.write_all(b".");
         }
     }

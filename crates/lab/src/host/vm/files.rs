@@ -9,6 +9,7 @@ use crate::protocol;
 use crate::protocol::GuestJob;
 use crate::vm::initramfs::Archive;
 use crate::vm::process::Process;
+use bigiron_model::folder_files;
 
 /// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
 /// or to hang at its disk, for which its kernel is not to blame.
@@ -33,6 +34,20 @@ impl Files {
             events: dir.join("events.ndjson"),
             errors: dir.join("qemu.log"),
             dir,
+        }
+    }
+
+    /// Whether a guest may name an artefact so: one file here, and none of the host's own.
+    pub(super) fn check_artifact(&self, name: &str) -> Result<(), String> {
+        folder_files::plain_name(name)?;
+        // The temporary name is a little longer.
+        if name.len() > 200 {
+            return Err(format!("`{name:.40}…` is longer than 200 bytes"));
+        }
+        let path = self.dir.join(name);
+        match [&self.initramfs, &self.console, &self.events, &self.errors].contains(&&path) {
+            true => Err(format!("`{name}` is a file of the host's")),
+            false => Ok(()),
         }
     }
 

@@ -4,7 +4,6 @@ use super::arm::PreparedArm;
 use super::images::ArmImages;
 use super::*;
 use crate::vm::qemu::Version;
-use bigiron_model::record::Failure;
 use bigiron_model::store::testing;
 
 /// A host whose QEMU is a script of the shell, which has `$events`, the file of the guest's events.
@@ -63,4 +62,23 @@ fn an_error_of_the_host_leaves_no_bulk_either() {
     let (result, left) = trial("mkdir $events; exec sleep 600");
     assert!(matches!(result, Err(HostError::Void(_))));
     assert_eq!(left, ["events.ndjson"]);
+}
+
+#[test]
+fn an_artefact_without_a_usable_name_is_the_guests_failure() {
+    let long = "x".repeat(300);
+    for name in ["", "..", "../../outside", "a\\u0000b", "console.log", "qemu.log", &long] {
+        let event = format!(r#"{{"event":"artifact","name":"{name}","text":"evil"}}"#).replace('\\', "\\\\");
+        let script = format!(r#"printf '{event}\n{{"event":"done"}}\n' >$events; exit 67"#);
+        let (result, left) = trial(&script);
+        let (failure, message) = result.unwrap().failure.expect("it has failed");
+        assert_eq!(failure, Failure::BadEvent, "{name}");
+        assert!(message.contains("without a usable name"), "{message}");
+        assert_eq!(left, ["events.ndjson"], "{name}");
+    }
+    let (result, mut left) =
+        trial(r#"printf '{"event":"artifact","name":"a.txt","text":"good"}\n{"event":"done"}\n' >$events; exit 67"#);
+    assert_eq!(result.unwrap().failure, None);
+    left.sort();
+    assert_eq!(left, ["a.txt", "events.ndjson"]);
 }
