@@ -209,6 +209,7 @@ impl VmHost {
         let cpu_s = watch.cpu_seconds();
         files.remove_bulk(&process);
         let ended = ended?;
+        files.cut_console();
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
         let mut failure = outcome::verdict(&ended, &received, &console, &process.errors())?;
@@ -378,9 +379,9 @@ fn see_to_its_end(
         }
         // The status first: what was written before the end is then read whole.
         let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-        if let Some(line) = hear(watch, received, files, phase)? {
+        if let Some(end) = hear(watch, received, files, phase)? {
             process.kill();
-            return Ok(VmEnd::Malformed(line));
+            return Ok(end);
         }
         // By then the kernel has waited for many a timer.
         if received.hello.is_some() {
@@ -397,19 +398,23 @@ fn see_to_its_end(
     }
 }
 
-/// Takes what a guest has said since the last call. A line that is not an event comes back: the guest's doing, unless the disk is full.
+/// Takes what a guest has said since the last call. A guest that has to be ended for it is to blame, unless the disk is full.
 fn hear(
     watch: &mut Watch,
     received: &mut ReceivedEvents,
     files: &Files,
     phase: &dyn Fn(Phase),
-) -> Result<Option<String>, HostError> {
+) -> Result<Option<VmEnd>, HostError> {
     let said = watch.read().map_err(|e| HostError::Void(format!("The guest's events: {e}")))?;
+    // Before the room, which it may have taken.
+    if let Some(what) = watch.flooded() {
+        return Ok(Some(VmEnd::Flooded(what)));
+    }
     files.check_room()?;
     for said in said {
         match said {
             Ok(event) => received.take(event, phase),
-            Err(line) => return Ok(Some(line)),
+            Err(line) => return Ok(Some(VmEnd::Malformed(line))),
         }
     }
     Ok(None)

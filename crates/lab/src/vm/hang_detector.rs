@@ -4,6 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+/// CPU seconds that a trial may use in all, by hang limit: a trial that always shows progress ends too. By default 33 hours of
+/// every CPU, more than any job is made for.
+const TOTAL_FACTOR: u32 = 1000;
+
 /// Decides whether a trial has hung.
 pub struct HangDetector {
     limit_s: u32,
@@ -46,6 +50,10 @@ impl HangDetector {
         if used > limit {
             return Some(format!("No progress for {used:.0} CPU seconds (limit {limit:.0}) {doing}"));
         }
+        let total = limit * f64::from(TOTAL_FACTOR);
+        if self.cpu > total {
+            return Some(format!("No end after {:.0} CPU seconds (limit {total:.0}) {doing}", self.cpu));
+        }
         let idle = self.silence();
         if idle > self.idle && used < limit / 10.0 {
             return Some(format!("No progress and no CPU used for {} s {doing}", idle.as_secs()));
@@ -72,6 +80,14 @@ mod tests {
         assert_eq!(detector.hung(Some(118.5), ""), None, "progress at 109 s");
         let why = detector.hung(Some(119.75), "in `micro`").expect("10.75 s without progress");
         assert_eq!(why, "No progress for 11 CPU seconds (limit 10) in `micro`");
+
+        let mut detector = HangDetector::new(10, Duration::from_secs(3600));
+        for cpu in 0..=1000 {
+            assert_eq!(detector.hung(Some(f64::from(cpu) * 10.0), ""), None);
+            detector.progressed();
+        }
+        let why = detector.hung(Some(10_001.0), "in `micro`").expect("1000 limits are over");
+        assert_eq!(why, "No end after 10001 CPU seconds (limit 10000) in `micro`");
 
         let mut detector = HangDetector::new(10, Duration::ZERO);
         std::thread::sleep(Duration::from_millis(1));

@@ -32,6 +32,9 @@ const ACKNOWLEDGED: &str = "/acknowledged";
 /// How often a guest that is about to be killed is looked at.
 const WATCHING: Duration = Duration::from_millis(2);
 
+/// Bytes that a guest may acknowledge in a cycle: 16 million acknowledgements, of which a cycle of minutes has a hundredth.
+const ACKS_LIMIT: u64 = 512 << 20;
+
 /// When a power cycle ends.
 pub enum PowerCycleEnd<'a> {
     /// So long after the predicate says yes to the bytes that were acknowledged in this cycle.
@@ -169,14 +172,18 @@ impl<'a> CrashMachine<'a> {
                 return Err(HostError::Cancelled);
             }
             let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-            if let Some(line) = hear(&mut watch, &mut received, files, phase)? {
+            if let Some(end) = hear(&mut watch, &mut received, files, phase)? {
                 process.kill();
-                break VmEnd::Malformed(line);
+                break end;
             }
             if let Some(status) = status {
                 break VmEnd::Exited(status);
             }
             let length = fs::metadata(acks).map_or(0, |m| m.len());
+            if length > ACKS_LIMIT {
+                process.kill();
+                break VmEnd::Flooded(format!("The guest acknowledged more than {} MiB", ACKS_LIMIT >> 20));
+            }
             if length != told {
                 told = length;
                 watch.seen();

@@ -9,6 +9,7 @@ use crate::protocol;
 use crate::protocol::GuestJob;
 use crate::vm::initramfs::Archive;
 use crate::vm::process::Process;
+use crate::vm::watch::CONSOLE_LIMIT;
 use bigiron_model::folder_files;
 
 /// Room that a trial needs at the least while it runs. QEMU does not say that it could not write: a guest would seem to fall silent,
@@ -73,6 +74,14 @@ impl Files {
             "No space left in `{}`; at least 1 MiB must stay free while a guest runs",
             self.dir.display()
         )))
+    }
+
+    /// Takes off what the guest wrote to its console beyond the limit, in the moment until it was ended.
+    pub(super) fn cut_console(&self) {
+        let Ok(file) = File::options().write(true).open(&self.console) else { return };
+        if file.metadata().is_ok_and(|m| m.len() > CONSOLE_LIMIT) {
+            let _ = file.set_len(CONSOLE_LIMIT);
+        }
     }
 
     pub(super) fn remove_bulk(&self, process: &Process) {

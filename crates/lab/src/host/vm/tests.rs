@@ -82,3 +82,16 @@ fn an_artefact_without_a_usable_name_is_the_guests_failure() {
     left.sort();
     assert_eq!(left, ["a.txt", "events.ndjson"]);
 }
+
+#[test]
+fn a_guest_that_floods_its_console_has_failed_and_its_console_is_kept() {
+    let console = "console=$(echo \"$*\" | sed 's/.*id=console,path=\\([^ ]*\\).*/\\1/')";
+    // In one piece and without an end: a real one does not wait to be looked at.
+    let (result, left) = trial(&format!("{console}; truncate -s 70M $console; exec sleep 600"));
+    let (failure, message) = result.unwrap().failure.expect("it has failed");
+    assert_eq!(failure, Failure::Flooded);
+    assert!(message.starts_with("The guest wrote more than 64 MiB to its console"), "{message:.200}");
+    assert_eq!(left, ["console.log"]);
+    let (result, _) = trial("truncate -s 600M $events; exec sleep 600");
+    assert_eq!(result.unwrap().failure.expect("it has failed").0, Failure::Flooded);
+}
