@@ -373,6 +373,7 @@ fn see_to_its_end(
     phase: &dyn Fn(Phase),
     speaking: &mut dyn FnMut(&Process),
 ) -> Result<VmEnd, HostError> {
+    let mut held = HeldLooks::default();
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(HostError::Cancelled);
@@ -390,11 +391,43 @@ fn see_to_its_end(
         if let Some(status) = status {
             return Ok(VmEnd::Exited(status));
         }
+        held.look(process, received)?;
         if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
             process.kill();
             return Ok(VmEnd::Hung(why));
         }
         std::thread::sleep(POLL);
+    }
+}
+
+/// How often in a row a QEMU was found stopped: once may be the moment in which a user's shell lets all of a stopped job go on.
+#[derive(Default)]
+struct HeldLooks {
+    polls: u32,
+    held: u32,
+}
+
+impl HeldLooks {
+    /// Polls for a look: looking costs CPU time of the host.
+    const POLLS: u32 = 50;
+    const MOST: u32 = 2;
+
+    /// Looks at the process. One that somebody has stopped for longer is no guest that hangs: the trial is void.
+    fn look(&mut self, process: &mut Process, received: &ReceivedEvents) -> Result<(), HostError> {
+        self.polls += 1;
+        if !self.polls.is_multiple_of(Self::POLLS) {
+            return Ok(());
+        }
+        let Some(why) = process.held() else {
+            self.held = 0;
+            return Ok(());
+        };
+        self.held += 1;
+        if self.held < Self::MOST {
+            return Ok(());
+        }
+        process.kill();
+        Err(HostError::Void(format!("QEMU {why} {}", received.last_step())))
     }
 }
 

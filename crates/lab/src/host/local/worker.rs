@@ -60,6 +60,10 @@ pub(super) fn work(
         converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut received, phase).map_err(fatal)?;
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),
+        ConversationEnd::Held(why) => {
+            process.kill_all();
+            return Err(HostError::Void(format!("A process of the trial {why} {}", received.last_step())));
+        }
         ConversationEnd::Hung(why) => {
             let left = match process.kill_all() {
                 0 => String::new(),
@@ -90,6 +94,8 @@ enum ConversationEnd {
     /// It has ended.
     Out(ExitStatus),
     Hung(String),
+    /// By somebody, or a frozen cgroup.
+    Held(&'static str),
     Malformed(String),
     Cancelled,
 }
@@ -146,7 +152,7 @@ fn converse(
             return Ok(ConversationEnd::Cancelled);
         }
         if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
-            return Ok(ConversationEnd::Hung(why));
+            return Ok(hung_or_held(process.pid(), why));
         }
         match poll(&mut [PollFd::new(&events, PollFlags::IN)], Some(&POLL)) {
             Ok(0) | Err(Errno::INTR) => continue,
@@ -179,10 +185,15 @@ fn converse(
             return Ok(ConversationEnd::Cancelled);
         }
         if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
-            return Ok(ConversationEnd::Hung(why));
+            return Ok(hung_or_held(process.pid(), why));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// A trial of which a process was stopped does not hang.
+fn hung_or_held(pid: Pid, why: String) -> ConversationEnd {
+    Descendants::of(pid).held().map_or(ConversationEnd::Hung(why), ConversationEnd::Held)
 }
 
 pub(super) fn ended(status: ExitStatus) -> String {

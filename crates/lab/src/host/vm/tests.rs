@@ -95,3 +95,10 @@ fn a_guest_that_floods_its_console_has_failed_and_its_console_is_kept() {
     let (result, _) = trial("truncate -s 600M $events; exec sleep 600");
     assert_eq!(result.unwrap().failure.expect("it has failed").0, Failure::Flooded);
 }
+
+#[test]
+fn a_qemu_that_somebody_stopped_is_void() {
+    let (result, _) = trial("printf '{\"event\":\"ready\"}\\n' >$events; kill -STOP $$; exec sleep 600");
+    let Err(HostError::Void(why)) = result else { panic!("{:?}", result.map(|r| r.failure)) };
+    assert_eq!(why, "QEMU was stopped by a signal before the first workload");
+}
