@@ -15,6 +15,7 @@ pub mod identity;
 pub mod margins;
 pub mod metric;
 pub mod plan;
+pub mod printable;
 pub mod provenance;
 pub mod purpose;
 pub mod record;
