@@ -38,6 +38,14 @@ pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
     if restored.entries.is_empty() && restored.damaged == 0 {
         out.push_str("Nothing to restore\n");
     }
+    if restored.elsewhere > 0 {
+        let _ = writeln!(
+            out,
+            "{} changes of other machines are in `{}` and left alone; `bigiron undo` there restores them",
+            restored.elsewhere,
+            restored.path.display()
+        );
+    }
     if restored.damaged > 0 {
         let _ = writeln!(
             out,

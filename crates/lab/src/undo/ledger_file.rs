@@ -22,6 +22,9 @@ pub struct UndoEntry {
     pub id: u64,
     /// The process that made it.
     pub pid: u32,
+    /// The machine that was changed: a home folder may be shared. Empty in ledgers of builds that did not write it down, which is this one.
+    #[serde(default)]
+    pub machine: String,
     /// The kernel's id of the boot in which it was made.
     pub boot: String,
     /// What asked for it, as in `block.scheduler=bfq`.
@@ -155,7 +158,7 @@ mod tests {
 
     fn entry(id: u64) -> UndoEntry {
         let undo = Inverse::RemoveCgroup { path: format!("/sys/fs/cgroup/{id}").into() };
-        UndoEntry { id, pid: 1, boot: "b".to_owned(), what: "test".to_owned(), undo }
+        UndoEntry { id, pid: 1, machine: "m".to_owned(), boot: "b".to_owned(), what: "test".to_owned(), undo }
     }
 
     #[test]

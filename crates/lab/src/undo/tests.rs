@@ -1,8 +1,9 @@
 //! The ledger on a machine made of files.
 
-use std::fs;
+use std::fs::{self, File};
 
 use proptest::prelude::*;
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use super::*;
@@ -120,7 +121,7 @@ fn what_cannot_be_restored_is_said_and_kept() {
 fn a_reboot_restores_the_kernel() {
     let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
     let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
-    ledger.boot = "another boot".to_owned();
+    ledger.here.boot = "another boot".to_owned();
     ledger.write("sysctl", Path::new(SWAPPINESS), "10").unwrap();
     kill(ledger);
     fs::write(below(root.path(), Path::new(SWAPPINESS)), "33\n").unwrap();
@@ -184,7 +185,14 @@ fn nothing_but_the_kernels_files_is_touched() {
     }
     // As by another hand.
     for (id, undo) in (0..).zip(planted) {
-        let entry = UndoEntry { id, pid: 1, boot: ledger.boot.clone(), what: "evil".to_owned(), undo };
+        let entry = UndoEntry {
+            id,
+            pid: 1,
+            machine: String::new(),
+            boot: ledger.here.boot.clone(),
+            what: "evil".to_owned(),
+            undo,
+        };
         ledger.lock.ledger_file.announce(entry).unwrap();
     }
     kill(ledger);
@@ -197,6 +205,52 @@ fn nothing_but_the_kernels_files_is_touched() {
         assert!(why.contains("where alone bigiron makes such changes"), "{entry:?}: {why}");
     }
     assert_eq!(says(&root, "/etc/passwd"), "root\n");
+}
+
+#[test]
+fn what_another_machine_changed_is_left_for_it() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let mut there = Ledger::open_at(state.path(), root.path()).unwrap();
+    (there.here.machine, there.here.boot) = ("another machine".to_owned(), "its boot".to_owned());
+    there.write("there", Path::new(SWAPPINESS), "10").unwrap();
+    kill(there);
+    let ours = tempfile::tempdir().unwrap();
+    let path = below(ours.path(), Path::new(SWAPPINESS));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "70\n").unwrap();
+    // Changes of this machine come and go.
+    let mut here = Ledger::open_at(state.path(), ours.path()).unwrap();
+    here.write("here", Path::new(SWAPPINESS), "20").unwrap();
+    drop(here);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "70\n");
+    let done = restore(state.path(), ours.path(), false).unwrap();
+    assert_eq!((done.entries.len(), done.elsewhere), (0, 1));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "70\n");
+    // It finds its own, with its own identity.
+    let contents = ledger_file::peek(state.path()).unwrap();
+    assert_eq!(
+        contents.open.iter().map(|e| (e.what.as_str(), e.machine.as_str())).collect::<Vec<_>>(),
+        [("there", "another machine")]
+    );
+}
+
+#[test]
+fn nobody_else_can_hold_roots_lock() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED root's lock: this is not root");
+        return;
+    }
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    // What any user can lock.
+    let held = File::open(below(root.path(), Path::new("/sys/kernel"))).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    drop(Ledger::open_at(state.path(), root.path()).unwrap());
+    let folder = below(root.path(), Path::new("/run/bigiron"));
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = Ledger::open_at(state.path(), root.path()).err().unwrap();
+    assert!(matches!(refused, UndoError::Untrusted { .. }), "{refused}");
 }
 
 #[test]
