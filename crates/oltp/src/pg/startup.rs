@@ -1,6 +1,6 @@
 //! From a socket to a session: start-up message and authentication.
 //!
-//! Invariant: a password leaves only in the form that the server asked for, and a server that was to prove that it knows it (SCRAM) has.
+//! Invariant: a password leaves only in the form that the server asked for, in a form that others could use only encrypted or by the user's word, and a server that was to prove that it knows it (SCRAM) has.
 
 use std::borrow::Cow;
 
@@ -138,12 +138,14 @@ impl Startup<'_> {
                     }
                 }
                 Message::Authentication(3, _) => {
+                    self.allow_exposed("the password itself")?;
                     let password = self.password()?;
                     written(frontend::password_message(password.reveal().as_bytes(), &mut out))?;
                 }
                 Message::Authentication(5, salt) => {
                     let salt =
                         salt.try_into().map_err(|_| PgError::Protocol("a salt that is not 4 bytes".to_owned()))?;
+                    self.allow_exposed("an MD5 hash of the password, which is as good as the password,")?;
                     let password = self.password()?;
                     let hash = md5_hash(url.user.as_bytes(), password.reveal().as_bytes(), salt);
                     written(frontend::password_message(hash.as_bytes(), &mut out))?;
@@ -227,6 +229,17 @@ impl Startup<'_> {
 
     fn late(&self) -> PgError {
         PgError::Connect { host: place(self.url), cause: cause(self.url, &std::io::ErrorKind::TimedOut.into()) }
+    }
+
+    /// Refuses to send `what` over a network unless it is encrypted, or the URL says that it need not be.
+    fn allow_exposed(&self, what: &str) -> Result<(), PgError> {
+        if self.url.is_plain_by_word || !self.link.wire().is_exposed() {
+            return Ok(());
+        }
+        Err(self.not_in(format!(
+            "it asks for {what} over an unencrypted connection; write sslmode=verify-full or require in the URL, \
+             have pg_hba.conf ask for scram-sha-256, or write sslmode=disable to send it all the same"
+        )))
     }
 
     fn password(&self) -> Result<Cow<'_, Password>, PgError> {

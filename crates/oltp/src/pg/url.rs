@@ -67,6 +67,8 @@ pub struct Url {
     pub port: u16,
     pub database: String,
     pub sslmode: SslMode,
+    /// Whether the URL itself says `sslmode=disable`: then a password may go unencrypted, too.
+    pub is_plain_by_word: bool,
     /// Certificates (PEM) of the authorities that are believed; without it, the system's.
     pub sslrootcert: Option<PathBuf>,
     /// For the connection and the log-in together; `None` waits for ever.
@@ -127,6 +129,7 @@ impl Url {
             port,
             database: database.to_owned(),
             sslmode: SslMode::Disable,
+            is_plain_by_word: false,
             sslrootcert: None,
             connect_timeout: Some(DEFAULT_CONNECT_TIMEOUT),
             application_name: "bigiron".to_owned(),
@@ -236,6 +239,7 @@ impl UrlParts {
         let database = self.database.unwrap_or_else(|| user.clone());
         let mut url = Url::new(&user, host, self.port.unwrap_or(DEFAULT_PORT), &database);
         url.passfile = self.passfile;
+        url.is_plain_by_word = self.sslmode == Some(SslMode::Disable);
         url.sslmode = self.sslmode.unwrap_or(SslMode::Disable);
         url.sslrootcert = self.sslrootcert;
         if let Some(seconds) = self.connect_timeout {
@@ -327,7 +331,7 @@ impl fmt::Display for Url {
             Host::Tcp(host) => {
                 let host = if host.contains(':') { format!("[{host}]") } else { percent_encode(host, false) };
                 write!(f, "postgresql://{user}@{host}:{}/{database}", self.port)?;
-                if self.sslmode != SslMode::Disable {
+                if self.sslmode != SslMode::Disable || self.is_plain_by_word {
                     write!(f, "?sslmode={}", self.sslmode)?;
                 }
                 Ok(())
@@ -361,6 +365,9 @@ mod tests {
         let url = Url::parse("postgres://me@localhost").unwrap();
         assert_eq!(url, Url::tcp("me", "localhost", 5432, "me"));
         assert_eq!(url.sslmode, SslMode::Disable);
+        let plain = Url::parse("postgresql://me@h/d?sslmode=disable").unwrap();
+        assert!(plain.is_plain_by_word && !url.is_plain_by_word);
+        assert_eq!(Url::parse(&plain.to_string()).unwrap(), plain);
         assert_eq!(Url::parse("postgresql://me@localhost/?connect_timeout=0").unwrap().connect_timeout, None);
         assert_eq!(Url::parse("postgresql://localhost?user=me&dbname=db").unwrap().database, "db");
     }
