@@ -207,6 +207,10 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
     if names.len() != plan.arms.len() {
         return Err("two arms have the same name".to_owned());
     }
+    // Readers go through all pairs of the design.
+    if plan.design.pairs as usize > plan.slots.len() {
+        return Err(format!("its design has {} pairs, and its schedule {} slots", plan.design.pairs, plan.slots.len()));
+    }
     for (index, slot) in plan.slots.iter().enumerate() {
         if slot.slot as usize != index {
             return Err(format!("slot {index} is numbered {}", slot.slot));

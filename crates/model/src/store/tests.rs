@@ -96,6 +96,15 @@ fn a_received_folder_with_links_is_refused_and_nothing_outside_is_touched() {
 }
 
 #[test]
+fn a_plan_with_more_pairs_than_slots_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut plan = sample();
+    plan.design.pairs = u32::MAX;
+    let said = Folder::create(dir.path(), &plan).unwrap_err().to_string();
+    assert!(said.contains("4294967295 pairs, and its schedule 16 slots"), "{said}");
+}
+
+#[test]
 fn a_fifo_in_the_folder_hangs_nobody() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let (_dir, folder, _) = filled(3);
