@@ -168,6 +168,23 @@ fn newest_of_the_machines_own_suites_then_of_others() {
 }
 
 #[test]
+fn nothing_that_was_planted_in_the_cache_runs_or_is_followed() {
+    let archive = Archive::new();
+    archive.suite("bookworm", "Debian", &[("6.1.0-9-cloud-amd64", "6.1.90-1")]);
+    let at = |name: &str| archive.dir.path().join(name);
+    fs::create_dir_all(at("cache/apt/empty")).unwrap();
+    let hook = format!("APT::Update::Pre-Invoke {{ \"touch {}\"; }};\n", at("hook-ran").display());
+    fs::write(at("cache/apt/empty/00x.conf"), &hook).unwrap();
+    fs::write(at("cache/apt/apt.conf"), &hook).unwrap();
+    fs::write(at("precious"), "precious").unwrap();
+    std::os::unix::fs::symlink(at("precious"), at("cache/apt/status")).unwrap();
+    has(&archive.resolve("debian:6.1"), "debian:6.1 = linux-image-6.1.0-9-cloud-amd64 6.1.90-1\n");
+    assert_eq!(fs::read(at("precious")).unwrap(), b"precious");
+    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(at("cache/apt/apt.conf")).unwrap());
+    assert_eq!(mode & 0o777, 0o600, "it may have a proxy's password");
+}
+
+#[test]
 fn what_is_in_the_cache_serves_when_the_archive_is_gone() {
     let archive = Archive::new();
     archive.suite("bookworm", "Debian", &[("6.1.0-9-cloud-amd64", "6.1.90-1")]);

@@ -3,7 +3,7 @@
 //! Invariant: the description is written once, before the first boot, and never changed.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -13,6 +13,7 @@ use super::config::OptionChange;
 use super::git::Commit;
 use crate::study::arm::ArmText;
 use bigiron_model::clock::Clock;
+use bigiron_model::folder_files;
 use bigiron_model::identity::Identity;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::provenance::Provenance;
@@ -177,7 +178,7 @@ pub(super) fn write<T: Serialize>(dir: &Path, name: &str, known: &T) -> Result<(
 /// Reads a file written by [`write`]; `None` if there is no such file.
 pub(super) fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Option<T>, BisectError> {
     let path = dir.join(name);
-    match fs::read_to_string(&path) {
+    match folder_files::read(dir, name).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other)) {
         Ok(text) => match toml::from_str(&text) {
             Ok(known) => Ok(Some(known)),
             Err(e) => Err(BisectError::Unreadable { path, why: e.message().to_owned() }),
@@ -225,6 +226,7 @@ impl Bisection {
 
 /// The study in `folder` below `dir`, if it was started.
 pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
+    StoreError::refuse_link(dir, folder)?;
     match Folder::open(&dir.join(folder)) {
         Ok(study) => Ok(Some(study)),
         Err(StoreError::NoStudy { .. }) => Ok(None),

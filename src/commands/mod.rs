@@ -28,6 +28,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_stats::Verdict;
 
 use crate::cli::{Cli, Command, FailOn};
+use crate::conduct::signals;
 
 /// Exit status of a run that failed.
 const FAILED: u8 = 1;
@@ -42,6 +43,9 @@ const INCONCLUSIVE: u8 = 4;
 ///
 /// Returns the exit status; errors have been printed to standard error.
 pub fn main(cli: Cli) -> ExitCode {
+    if let Err(error) = signals::survive_file_size_limit() {
+        return ExitCode::from(explain(&error));
+    }
     let done = match cli.command {
         Command::Compare(args) => compare::run(args),
         Command::Run(args) => run::run(args),

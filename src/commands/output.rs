@@ -8,12 +8,13 @@ use anyhow::Context as _;
 use crate::conduct::Observer;
 use crate::session::SessionEvent;
 use crate::session::progress::Progress;
+use bigiron_model::printable::{printable, without_passwords};
 
 /// Writes data to standard output.
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
+        out.write_all(printable(text).as_bytes())?;
         if !text.is_empty() && !text.ends_with('\n') {
             out.write_all(b"\n")?;
         }
@@ -24,7 +25,8 @@ pub(super) fn data(text: &str) -> anyhow::Result<()> {
 
 /// Writes a line for people to standard error; ignores a closed stream.
 pub(super) fn line(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let line = line.to_string();
+    let _ = writeln!(io::stderr().lock(), "{}", without_passwords(&printable(&line)));
 }
 
 /// Prints a progress note.

@@ -1,7 +1,5 @@
 //! `bigiron show`.
 
-use std::fs;
-
 use super::output;
 use crate::cli::Show;
 use bigiron_model::record::Record;
@@ -24,8 +22,11 @@ pub(super) fn run(args: &Show) -> anyhow::Result<u8> {
         return Ok(0);
     };
     if slot as usize >= plan.slots.len() {
-        let last = plan.slots.len() - 1;
-        return Err(Refusal::new(format!("This study has no trial {slot}; its trials are 0 to {last}")).into());
+        let right = match plan.slots.len() {
+            0 => "its plan has none".to_owned(),
+            count => format!("its trials are 0 to {}", count - 1),
+        };
+        return Err(Refusal::new(format!("This study has no trial {slot}; {right}")).into());
     }
     let mut attempts: Vec<&Record> = read.records.iter().filter(|r| r.slot == slot).collect();
     if attempts.is_empty() {
@@ -43,7 +44,7 @@ pub(super) fn run(args: &Show) -> anyhow::Result<u8> {
 /// The end of a trial's console, where it was kept.
 fn console_tail(folder: &Folder, record: &Record) -> Option<String> {
     let path = record.artifacts.iter().find(|a| a.contains("console"))?;
-    let bytes = fs::read(folder.dir().join(path)).ok()?;
+    let bytes = folder.artifact(path).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().collect();
     Some(lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n"))

@@ -9,7 +9,15 @@ use bigiron_lab::undo;
 use bigiron_lab::undo::UndoResult;
 
 pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
-    let restored = undo::restore(&undo::folder()?, Path::new("/"), args.dry_run)?;
+    let folder = undo::folder()?;
+    let mut restored = undo::restore(&folder, Path::new("/"), true)?;
+    if !args.dry_run {
+        // Before anything is done, so that a reader can stop it.
+        for (entry, _) in &restored.entries {
+            output::note(&format!("to restore: {} (changed for {})", entry.undo, entry.what));
+        }
+        restored = undo::restore(&folder, Path::new("/"), false)?;
+    }
     let mut out = String::new();
     let mut failed = restored.damaged;
     for (entry, result) in &restored.entries {
@@ -29,6 +37,14 @@ pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
     }
     if restored.entries.is_empty() && restored.damaged == 0 {
         out.push_str("Nothing to restore\n");
+    }
+    if restored.elsewhere > 0 {
+        let _ = writeln!(
+            out,
+            "{} changes of other machines are in `{}` and left alone; `bigiron undo` there restores them",
+            restored.elsewhere,
+            restored.path.display()
+        );
     }
     if restored.damaged > 0 {
         let _ = writeln!(

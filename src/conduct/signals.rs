@@ -20,6 +20,13 @@ pub fn cancelled_by_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// Lets a write beyond the limit on a file's size (`ulimit -f`) fail, as on a full disk, instead of killing this process. Not ignored but handled:
+/// programs that are started have the signal's default again.
+pub fn survive_file_size_limit() -> anyhow::Result<()> {
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    Ok(())
+}
+
 /// Whether this process was started to ignore `signal`.
 fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -12,6 +12,7 @@ use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
 use super::event::{SessionEvent, TrialId};
 use bigiron_lab::host::Phase;
+use bigiron_model::printable::printable;
 use bigiron_model::record::Outcome;
 use bigiron_model::store::Folder;
 
@@ -43,7 +44,7 @@ impl Progress {
     pub fn show(&self, event: &SessionEvent) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let Shown { text, bars } = &mut *shown;
-        let lines = text.lines(event);
+        let lines: Vec<String> = text.lines(event).iter().map(|line| printable(line).into_owned()).collect();
         match bars {
             Some(bars) => bars.show(event, text, &lines),
             None => {
@@ -76,14 +77,15 @@ impl Bars {
             SessionEvent::SlotStart(trial) => {
                 let bar = self.all.add(ProgressBar::new_spinner());
                 bar.set_style(style("  {elapsed:>4}  {msg}"));
-                bar.set_message(format!("{}: starting", text.trial(trial)));
-                // Often enough for the seconds to move, too seldom to disturb measurements.
+                bar.set_message(printable(&format!("{}: starting", text.trial(trial))).into_owned());
+                // Often enough for the seconds to move, too seldom to disturb what is measured.
                 bar.enable_steady_tick(Duration::from_secs(1));
                 self.trials.insert(trial.slot, bar);
             }
             SessionEvent::Phase(trial, phase) => {
                 if let Some(bar) = self.trials.get(&trial.slot) {
-                    bar.set_message(format!("{}: {}", text.trial(trial), doing(phase)));
+                    // A guest names its own steps.
+                    bar.set_message(printable(&format!("{}: {}", text.trial(trial), doing(phase))).into_owned());
                 }
             }
             SessionEvent::SlotEnd { trial, .. } | SessionEvent::Void { trial, .. } => {

@@ -45,7 +45,7 @@ fn processes_in(dir: &Path) -> usize {
 }
 
 fn work_folders(test: &Test) -> usize {
-    let find = Command::new("find").arg(test.dir()).args(["-name", "work-*"]).output().unwrap();
+    let find = Command::new("find").arg(test.dir()).args(["-name", "bigiron-work-*"]).output().unwrap();
     find.stdout.iter().filter(|b| **b == b'\n').count()
 }
 

@@ -144,3 +144,18 @@ fn study_files_are_refused_with_file_and_line() {
     }
     Test::new().run(&["run", "none.toml"]).refused("Cannot read the study file `none.toml`");
 }
+
+#[test]
+fn a_password_in_a_url_is_refused_and_repeated_nowhere() {
+    let test = Test::new();
+    let url = "oltp.url=postgresql://me:SECRET@db.example/bench";
+    for args in [
+        &["compare", "running", "running", "oltp", "--on", "local", "--set", url][..],
+        &["oltp", "run", "--set", url.strip_prefix("oltp.").unwrap()],
+        &["oltp", "check", url.strip_prefix("oltp.url=").unwrap()],
+    ] {
+        let ran = test.run(args).refused("set PGPASSWORD");
+        assert!(!ran.stdout.contains("SECRET") && !ran.stderr.contains("SECRET"), "{}", ran.stderr);
+    }
+    assert!(test.entries(".").iter().all(|path| !path.join("plan.toml").exists()), "nothing is kept");
+}

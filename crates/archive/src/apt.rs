@@ -17,6 +17,7 @@ use super::catalog::{self, Package};
 use super::error::{KernelError, doing};
 use super::hash;
 use super::sources::{self, Source};
+use bigiron_model::folder_files::{self, Owner};
 use bigiron_sys as sys;
 
 /// Suites read in parallel: enough to hide the network's latency, few enough for a small machine.
@@ -95,16 +96,15 @@ impl Lists {
 impl Apt {
     /// Reads the machine's apt configuration and writes bigiron's, derived from it, to `dir`.
     pub fn open(dir: &Path) -> Result<Self, KernelError> {
-        fs::create_dir_all(dir.join("empty")).map_err(doing("Cannot create", dir))?;
-        let status = dir.join("status");
-        fs::write(&status, "").map_err(doing("Cannot write", &status))?;
+        fs::create_dir_all(dir).map_err(doing("Cannot create", dir))?;
+        // apt obeys what is in it.
+        folder_files::check_owner(dir, Owner::UserOrRoot).map_err(doing("Cannot use the folder", dir))?;
         let machine = config_dump()?;
         let paths = config_paths()?;
         let [list, parts, methods, keys @ ..] = &paths;
         let helper = Path::new(methods.trim_end_matches('/')).with_file_name("apt-helper");
-        let conf = dir.join("apt.conf");
-        let text = configuration(&machine, dir, keys);
-        replace(&conf, text.as_bytes())?;
+        // A proxy's password may be among the machine's settings.
+        replace(dir, "apt.conf", configuration(&machine, keys).as_bytes(), 0o600)?;
         let own = machine_sources(Path::new(list), Path::new(parts));
         if own.is_empty() {
             return Err(KernelError::NoDebianSource(format!("looked in {list} and {parts}")));
@@ -223,9 +223,8 @@ impl Apt {
     }
 
     fn remember(&self, source: &Source, listing: &Listing) -> Result<(), KernelError> {
-        let path = self.folder(source).join("listing.json");
         let text = serde_json::to_vec(listing).expect("a listing is plain data");
-        replace(&path, &text)
+        replace(&self.folder(source), "listing.json", &text, 0o644)
     }
 
     fn update(&self, source: &Source) -> Result<Listing, KernelError> {
@@ -251,11 +250,11 @@ impl Apt {
 
     /// Makes `folder` apt's state for these sources (deb822), and updates its lists from the archive.
     pub(super) fn refresh(&self, folder: &Path, sources: &str) -> Result<(), KernelError> {
+        fs::create_dir_all(folder).map_err(doing("Cannot create", folder))?;
         for sub in ["lists/partial", "cache/archives/partial"] {
-            let path = folder.join(sub);
-            fs::create_dir_all(&path).map_err(doing("Cannot create", &path))?;
+            folder_files::make_folders(folder, sub).map_err(doing("Cannot create", &folder.join(sub)))?;
         }
-        replace(&folder.join("suite.sources"), sources.as_bytes())?;
+        replace(folder, "suite.sources", sources.as_bytes(), 0o644)?;
         let mut patience = 20;
         loop {
             let mut command = self.apt_get(folder);
@@ -330,8 +329,8 @@ impl Apt {
     }
 }
 
-/// bigiron's configuration: how the machine reaches and trusts its archives, and nothing else.
-fn configuration(machine: &[(String, String)], dir: &Path, keys: &[String]) -> String {
+/// Our configuration: how the machine reaches and trusts its archives, and nothing else of it.
+fn configuration(machine: &[(String, String)], keys: &[String]) -> String {
     const OURS: [&str; 7] = [
         "Acquire::IndexTargets",
         "Acquire::Languages",
@@ -352,21 +351,20 @@ fn configuration(machine: &[(String, String)], dir: &Path, keys: &[String]) -> S
             text.push_str(&format!("{key} \"{value}\";\n"));
         }
     }
-    let empty = dir.join("empty");
-    let status = dir.join("status");
-    let paths = [
-        ("Dir::Etc::main", Path::new("/dev/null")),
-        ("Dir::Etc::parts", &empty),
-        ("Dir::Etc::sourceparts", &empty),
-        ("Dir::Etc::preferences", Path::new("/dev/null")),
-        ("Dir::Etc::preferencesparts", &empty),
-        ("Dir::State::status", &status),
-        ("Dir::Log", &empty),
-        ("Dir::Cache::pkgcache", Path::new("")),
-        ("Dir::Cache::srcpkgcache", Path::new("")),
-    ];
-    for (key, path) in paths {
-        text.push_str(&format!("{key} \"{}\";\n", path.display()));
+    // apt's own word for none at all. A folder, however empty, could be filled.
+    for key in [
+        "Dir::Etc::main",
+        "Dir::Etc::parts",
+        "Dir::Etc::sourceparts",
+        "Dir::Etc::preferences",
+        "Dir::Etc::preferencesparts",
+        "Dir::State::status",
+        "Dir::Log",
+    ] {
+        text.push_str(&format!("{key} \"/dev/null\";\n"));
+    }
+    for key in ["Dir::Cache::pkgcache", "Dir::Cache::srcpkgcache"] {
+        text.push_str(&format!("{key} \"\";\n"));
     }
     for (key, path) in KEYS.iter().zip(keys) {
         text.push_str(&format!("{key} \"{path}\";\n"));
@@ -478,16 +476,9 @@ pub(super) fn run(mut command: Command) -> Result<String, Failure> {
     }))
 }
 
-/// Writes a file so that it is either old or new, never partial.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), KernelError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = PathBuf::from(name);
-    let written = fs::write(&new, bytes).and_then(|()| fs::rename(&new, path));
-    written.map_err(|error| {
-        let _ = fs::remove_file(&new);
-        KernelError::io("Cannot write", path, error)
-    })
+/// Write a file so that it is either old or new, never half.
+fn replace(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<(), KernelError> {
+    folder_files::write_whole(folder, name, bytes, mode).map_err(doing("Cannot write", &folder.join(name)))
 }
 
 fn now() -> u64 {

@@ -31,6 +31,8 @@ pub enum KernelError {
     Deb { path: PathBuf, reason: String },
     #[error("`{}` is not a usable kernel image: {reason}; it must be a bzImage for x86-64", path.display())]
     Image { path: PathBuf, reason: String },
+    #[error("`{}` cannot be used: {reason}; name a file with a kernel's image or configuration", path.display())]
+    NoFile { path: PathBuf, reason: String },
     #[error("`{}` is not a usable build tree: {reason}", path.display())]
     BuildTree { path: PathBuf, reason: String },
     #[error("`{}` is not a usable kernel module: {reason}", path.display())]

@@ -3,11 +3,15 @@
 //! Field offsets are those in the kernel's Documentation/arch/x86/boot.rst. The release comes from the header and never from a file's name.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 use super::error::{KernelError, doing};
 
-/// The information in a bzImage.
+/// Far more than any kernel's image has.
+const LONGEST: u64 = 1 << 30;
+
+/// What a bzImage says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// The output of `uname -r`.
@@ -18,11 +22,28 @@ pub struct Image {
 
 /// Reads and checks the bzImage at `path`.
 pub fn read(path: &Path) -> Result<Image, KernelError> {
-    let bytes = fs::read(path).map_err(doing("Cannot read", path))?;
+    let bytes = read_file(path, LONGEST)?;
     parse(&bytes).map_err(|reason| KernelError::Image { path: path.to_path_buf(), reason })
 }
 
-/// Checks the bytes of a bzImage; the error says what they are instead.
+/// Read a file that the user names, which may be a device or a FIFO without an end.
+pub(super) fn read_file(path: &Path, longest: u64) -> Result<Vec<u8>, KernelError> {
+    let bad = |reason: String| KernelError::NoFile { path: path.to_path_buf(), reason };
+    let meta = fs::metadata(path).map_err(doing("Cannot read", path))?;
+    if !meta.is_file() {
+        return Err(bad("it is not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    // Files of /proc have no length.
+    let file = fs::File::open(path).map_err(doing("Cannot read", path))?;
+    file.take(longest + 1).read_to_end(&mut bytes).map_err(doing("Cannot read", path))?;
+    if bytes.len() as u64 > longest {
+        return Err(bad(format!("it is larger than {} MiB", longest >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Check the bytes of a bzImage; the error says what they are instead.
 pub fn parse(bytes: &[u8]) -> Result<Image, String> {
     if bytes.get(0x202..0x206) != Some(b"HdrS") || u16_at(bytes, 0x1fe) != Some(0xaa55) {
         return Err(what_instead(bytes));
@@ -147,6 +168,18 @@ mod tests {
         let image = parse(&bzimage("6.12.113+deb12-cloud-amd64")).unwrap();
         assert_eq!(image.release, "6.12.113+deb12-cloud-amd64");
         assert_eq!(image.banner, "6.12.113+deb12-cloud-amd64 (builder@host) #1 SMP");
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        for path in ["/dev/zero", "/proc/self"] {
+            let said = read(Path::new(path)).unwrap_err().to_string();
+            assert!(said.contains("not a regular file"), "{said}");
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4097).unwrap();
+        assert_eq!(read_file(file.path(), 4097).unwrap().len(), 4097);
+        assert!(read_file(file.path(), 4096).unwrap_err().to_string().contains("larger than"));
     }
 
     #[test]

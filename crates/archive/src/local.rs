@@ -241,13 +241,16 @@ fn copy(from: &Path, to: &Path) -> Result<(), KernelError> {
     fs::copy(from, to).map(drop).map_err(doing("Cannot copy", from))
 }
 
-/// A configuration may be /proc/config.gz, which is compressed.
+/// A configuration has some hundred KiB.
+const LONGEST_CONFIG: u64 = 1 << 24;
+
+/// A configuration may be /proc/config.gz.
 fn copy_config(from: &Path, to: &Path) -> Result<(), KernelError> {
-    let bytes = fs::read(from).map_err(doing("Cannot read", from))?;
+    let bytes = image::read_file(from, LONGEST_CONFIG)?;
     let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
         let mut text = Vec::new();
         flate2::read::MultiGzDecoder::new(&bytes[..])
-            .take(1 << 24)
+            .take(LONGEST_CONFIG)
             .read_to_end(&mut text)
             .map_err(doing("Cannot unpack", from))?;
         text

@@ -13,6 +13,7 @@
 
 use std::env;
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,6 +21,7 @@ use super::entry::{CachedKernel, Origin};
 use super::error::{KernelError, doing};
 use super::spec::{self, KernelSpec};
 use super::{Kernel, debian, hash, image, local, modinfo, modules};
+use bigiron_model::folder_files::{self, Access, Owner};
 use bigiron_model::identity::Identity;
 use bigiron_model::version;
 
@@ -61,9 +63,38 @@ impl Store {
     }
 
     /// A cache in a folder of the caller's choice. Nothing is created before something is stored.
+    ///
+    /// # Errors
+    /// Somebody else may have put something into the folder: what is in the cache runs as the user.
     pub fn at(dir: &Path) -> Result<Self, KernelError> {
         let dir = std::path::absolute(dir).map_err(doing("Cannot find", dir))?;
-        Ok(Self { dir })
+        let store = Self { dir };
+        store.check_owner()?;
+        Ok(store)
+    }
+
+    /// Whether nobody else can have filled the folder, or one of those in it; also true if there is none yet.
+    fn check_owner(&self) -> Result<(), KernelError> {
+        if !self.dir.is_dir() {
+            return Ok(());
+        }
+        for path in std::iter::once(self.dir.clone()).chain(folder(&self.dir)?) {
+            match folder_files::check_owner(&path, Owner::UserOrRoot) {
+                // One that another bigiron has just removed.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                checked => checked.map_err(doing("Cannot use the cache", &path))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the folder for what is being fetched, and the cache with it, for nobody else to write to whatever the umask allows.
+    fn make(&self) -> Result<PathBuf, KernelError> {
+        let tmp = self.dir.join("tmp");
+        let make = || std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&tmp);
+        make().map_err(doing("Cannot create", &tmp))?;
+        self.check_owner()?;
+        Ok(tmp)
     }
 
     pub fn dir(&self) -> &Path {
@@ -139,10 +170,7 @@ impl Store {
         fs::create_dir_all(&names).map_err(doing("Cannot create", &names))?;
         let path = names.join(name);
         let folder = entry.dir.file_name().expect("an entry has a folder").to_string_lossy();
-        let new = self.dir.join("tmp").join(name);
-        fs::write(&new, folder.as_bytes())
-            .and_then(|()| fs::rename(&new, &path))
-            .map_err(doing("Cannot write", &path))?;
+        folder_files::write_whole(&names, name, folder.as_bytes(), 0o644).map_err(doing("Cannot write", &path))?;
         self.named(name)
     }
 
@@ -227,10 +255,9 @@ impl Store {
 
     /// Waits for the lock for changing the store, and removes what a killed process left.
     pub fn lock(&self, note: &dyn Fn(&str)) -> Result<StoreLock, KernelError> {
-        let tmp = self.dir.join("tmp");
-        fs::create_dir_all(&tmp).map_err(doing("Cannot create", &tmp))?;
+        let tmp = self.make()?;
         let path = self.dir.join("lock");
-        let file = File::options().create(true).append(true).open(&path).map_err(doing("Cannot open", &path))?;
+        let file = folder_files::open(&self.dir, "lock", Access::Update, 0o644).map_err(doing("Cannot open", &path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -240,8 +267,8 @@ impl Store {
             Err(TryLockError::Error(error)) => return Err(KernelError::io("Cannot lock", &path, error)),
         }
         for left in folder(&tmp)? {
-            let removed = if left.is_dir() { fs::remove_dir_all(&left) } else { fs::remove_file(&left) };
-            removed.map_err(doing("Cannot remove", &left))?;
+            let name = left.file_name().expect("an entry of a folder has a name");
+            folder_files::remove_all(&tmp, name).map_err(doing("Cannot remove", &left))?;
         }
         Ok(StoreLock { _file: file })
     }
@@ -410,6 +437,30 @@ mod tests {
         assert_eq!((gone.len(), store.list().unwrap().len()), (1, 0));
         let said = store.remove("two").unwrap_err().to_string();
         assert!(said.contains("`bigiron kernel list`"), "{said}");
+    }
+
+    #[test]
+    fn a_cache_that_others_may_fill_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let (dir, store, spec) = place();
+        store.resolve(&spec, &quiet).unwrap();
+        let cache = dir.path().join("cache");
+        Store::at(&cache).unwrap();
+        for path in [cache.clone(), cache.join("kernels")] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+            for said in [Store::at(&cache).err().unwrap(), store.lock(&quiet).err().unwrap()] {
+                let said = said.to_string();
+                assert!(said.contains("other users may write to it") && said.contains("chmod go-w"), "{said}");
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED a cache of another user: only root can make one");
+            return;
+        }
+        std::os::unix::fs::chown(&cache, Some(65534), None).unwrap();
+        let said = Store::at(&cache).unwrap_err().to_string();
+        assert!(said.contains("belongs to user 65534"), "{said}");
     }
 
     #[test]

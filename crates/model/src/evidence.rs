@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::folder_files;
 use crate::store::error::StoreError;
 use crate::store::folder::{Folder, write_whole};
 use crate::values::Values;
@@ -16,7 +17,7 @@ pub const SCHEMA: u32 = 2;
 /// The oldest format that can be read.
 const OLDEST: u32 = 1;
 
-const EVIDENCE: &str = "evidence";
+pub(crate) const EVIDENCE: &str = "evidence";
 
 /// What one trial executed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,7 +80,7 @@ impl Folder {
 
     /// The evidence for one slot.
     pub fn evidence_of(&self, slot: u32) -> Option<Evidence> {
-        let bytes = fs::read(self.dir().join(EVIDENCE).join(name(slot))).ok()?;
+        let bytes = folder_files::read(self.dir(), Path::new(EVIDENCE).join(name(slot))).ok()?;
         let evidence: Evidence = serde_json::from_slice(&bytes).ok()?;
         let planned = self.plan().slots.get(slot as usize)?;
         let image = &self.plan().arms[planned.arm].kernel.image_sha256;
@@ -89,7 +90,8 @@ impl Folder {
 
     /// The stacks sampled in a slot's trial, as [`Evidence::stacks`].
     pub fn stacks_of(&self, slot: u32) -> Option<String> {
-        fs::read_to_string(self.dir().join(EVIDENCE).join(stacks_name(slot))).ok()
+        let bytes = folder_files::read(self.dir(), Path::new(EVIDENCE).join(stacks_name(slot))).ok()?;
+        String::from_utf8(bytes).ok()
     }
 
     /// Stores the evidence for a slot: readers see all of it or nothing.
@@ -122,21 +124,15 @@ impl Folder {
     }
 
     fn scratch(&self, name: &str) -> Result<Scratch, StoreError> {
-        let dir = self.evidence_dir()?.join(name);
-        // Left by a killed run.
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
-        Ok(Scratch(dir))
-    }
-
-    pub(super) fn evidence_path(&self) -> PathBuf {
-        self.dir().join(EVIDENCE)
+        let dir = self.evidence_dir()?;
+        // What a killed run has left.
+        let _ = folder_files::remove_all(&dir, name);
+        folder_files::make_folders(&dir, name).map(Scratch).map_err(|e| StoreError::io("create", &dir.join(name), e))
     }
 
     pub(super) fn evidence_dir(&self) -> Result<PathBuf, StoreError> {
-        let dir = self.evidence_path();
-        fs::create_dir_all(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
-        Ok(dir)
+        folder_files::make_folders(self.dir(), EVIDENCE)
+            .map_err(|e| StoreError::io("create", &self.dir().join(EVIDENCE), e))
     }
 }
 

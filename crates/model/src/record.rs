@@ -98,6 +98,8 @@ pub enum Failure {
     MountFailed,
     /// The agent, or the process that ran the workload, sent something that is not an event.
     BadEvent,
+    /// It wrote more than it may, to its console or of events.
+    Flooded,
 }
 
 impl Failure {
@@ -116,6 +118,7 @@ impl Failure {
             Failure::NeverQuiet => "never became quiet",
             Failure::MountFailed => "failed to mount a file system",
             Failure::BadEvent => "sent a malformed event",
+            Failure::Flooded => "wrote without end",
         }
     }
 }

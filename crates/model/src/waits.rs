@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::evidence::EVIDENCE;
+use crate::folder_files;
 use crate::store::error::StoreError;
 use crate::store::folder::{Folder, write_whole};
 use crate::values::Values;
@@ -143,7 +145,7 @@ impl Folder {
 
     /// The evidence of waiting for one slot.
     pub fn waiting_of(&self, slot: u32) -> Option<TrialWaits> {
-        let bytes = fs::read(self.evidence_path().join(name(slot))).ok()?;
+        let bytes = folder_files::read(self.dir(), Path::new(EVIDENCE).join(name(slot))).ok()?;
         let waiting: TrialWaits = serde_json::from_slice(&bytes).ok()?;
         let planned = self.plan().slots.get(slot as usize)?;
         let image = &self.plan().arms[planned.arm].kernel.image_sha256;

@@ -227,7 +227,9 @@ fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
     let url = &said.url;
     if said.sqlite {
         if url != "none" {
-            return Err(draft.get("url").cannot_be("`none` with the engine `sqlite`, which is not a server"));
+            // The text may hold a password, which is not repeated.
+            let right = "`oltp.url` can only be `none` with the engine `sqlite`, which is not a server";
+            return Err(Refusal::new(right).at(draft.get("url").place()));
         }
         return Ok(Engine::Sqlite { journal: said.journal });
     }
@@ -236,7 +238,7 @@ fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
         return Ok(Engine::Postgres { version, transport, settings: draft.settings()? });
     }
     if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
-        // The text may contain a password, so it is not repeated.
+        // As above.
         return Err(Refusal::new(format!("`oltp.url` can be {A_URL}")).at(draft.get("url").place()));
     }
     Ok(Engine::Url(url.clone()))

@@ -49,9 +49,9 @@ pub struct UncheckedConfig {
     pub limits: [Duration; 5],
 }
 
-pub const A_URL: &str = "`postgresql://USER[:PASSWORD]@HOST[:PORT]/DATABASE`, or `none`";
+pub const A_URL: &str = "`postgresql://USER@HOST[:PORT]/DATABASE`, or `none`";
 
-/// It may contain a password, which no error may repeat.
+/// A user may have written a password into it, which no refusal may repeat.
 fn url() -> Form<String> {
     text(A_URL, |url| Some(url.to_owned()))
 }

@@ -5,6 +5,7 @@
 use super::Report;
 use bigiron_judge::counters::ComparedCounter;
 use bigiron_judge::line::Line;
+use bigiron_model::printable::printable;
 
 /// The name of a column and the function that reads its value.
 type Column = (&'static str, fn(&Context<'_>) -> String);
@@ -107,7 +108,31 @@ fn word(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// RFC 4180.
+/// RFC 4180. A word that a spreadsheet would compute as a formula begins with an apostrophe, which makes it text there; a number does not.
 fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell.to_owned() }
+    let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']) && cell.parse::<f64>().is_err();
+    let cell = printable(&format!("{}{cell}", if is_formula { "'" } else { "" })).into_owned();
+    if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_is_a_formula_and_numbers_stay_numbers() {
+        for (cell, want) in [
+            ("=HYPERLINK(\"x\",\"y\")", "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\""),
+            ("+cmd|' /C calc'!A0", "'+cmd|' /C calc'!A0"),
+            ("-x", "'-x"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("a\u{1b}[2J", "a␛[2J"),
+            ("-3.5", "-3.5"),
+            ("-1e-7", "-1e-7"),
+            ("micro", "micro"),
+        ] {
+            assert_eq!(quoted(cell), want, "{cell:?}");
+        }
+    }
 }

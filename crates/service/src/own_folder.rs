@@ -8,6 +8,8 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bigiron_model::folder_files::{self, Access};
+
 use super::error::{ServerError, doing};
 
 const PREFIX: &str = "bigiron-server-";
@@ -105,7 +107,7 @@ fn clear(base: &Path, age: Duration) {
         let settled = || Some(fs::symlink_metadata(dir.join("lock")).ok()?.modified().ok()?.elapsed().ok()? >= age);
         if ours
             && settled() == Some(true)
-            && let Ok(lock) = File::open(dir.join("lock"))
+            && let Ok(lock) = folder_files::open(&dir, "lock", Access::Read, 0)
             && lock.try_lock().is_ok()
         {
             let _ = fs::remove_dir_all(&dir);
@@ -125,6 +127,11 @@ mod tests {
         fs::write(left.join("lock"), "").unwrap();
         let other = base.path().join("bigiron-server-without-lock");
         fs::create_dir(&other).unwrap();
+        // Somebody else's, in a folder that all may write to.
+        let trap = base.path().join("bigiron-server-trap");
+        fs::create_dir(&trap).unwrap();
+        let fifo = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, trap.join("lock"), rustix::fs::FileType::Fifo, fifo, 0).unwrap();
         let folder = OwnFolder::below(base.path()).unwrap();
         assert!(left.exists(), "too young to be removed");
         clear(base.path(), Duration::ZERO);

@@ -13,6 +13,7 @@ use super::elf::Libraries;
 use super::error::{ServerError, doing};
 use super::recipe::Recipe;
 use bigiron_archive::{LinkEntry, extract, hash};
+use bigiron_model::folder_files;
 
 /// The user and group of servers where bigiron may choose them: in its own user namespace, in a guest, and when bigiron is root. Neither Debian
 /// (60000–64999 on request of a package) nor systemd (60578–61183 unused) assigns a number in this range, so no other user of the machine can access
@@ -70,8 +71,9 @@ fn link(dir: &Path, at: &Path, item: &LinkEntry) -> Result<(), ServerError> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
     }
-    let parent = path.parent().expect("a path below the tree");
-    fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
+    // Not by a link of the package's: what leads where is judged by the path as it stands.
+    let parent = at.parent().expect("a path below the tree");
+    folder_files::make_folders(dir, parent).map_err(doing("Cannot create", &dir.join(parent)))?;
     let made = match item {
         LinkEntry::Same(to) => fs::hard_link(dir.join(to), &path),
         LinkEntry::Link(to) => {
@@ -88,9 +90,10 @@ fn link(dir: &Path, at: &Path, item: &LinkEntry) -> Result<(), ServerError> {
 fn relative(at: &Path, to: &Path) -> Option<PathBuf> {
     let depth = at.components().count() - 1;
     let Ok(inside) = to.strip_prefix("/") else {
-        // At most as many steps up as there are folders above the link keep it inside.
-        let up = to.components().filter(|c| *c == Component::ParentDir).count();
-        return (up <= depth).then(|| to.to_path_buf());
+        // As many steps up as there are folders above the link, and no more, keep it inside; behind a name, which may be a link, none does.
+        let up = to.components().take_while(|c| *c == Component::ParentDir).count();
+        let goes_on = to.components().skip(up).all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
+        return (up <= depth && goes_on).then(|| to.to_path_buf());
     };
     Some(std::iter::repeat_n("..", depth).collect::<PathBuf>().join(merged(inside)))
 }
@@ -221,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn links_of_links_stay_inside_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir_all(tree.join("usr/share/zoneinfo")).unwrap();
+        let to = |target: &str| LinkEntry::Link(target.into());
+        link(&tree, Path::new("usr/share/zoneinfo/top"), &to("../../..")).unwrap();
+        // As it stands it would have five folders above it, and it has one.
+        let at = Path::new("usr/share/zoneinfo/top/new/out");
+        let said = link(&tree, at, &to("../../../../../..")).unwrap_err().to_string();
+        assert!(said.contains("symbolic link"), "{said}");
+        assert!(!tree.join("new").exists());
+    }
+
+    #[test]
     fn links_stay_inside() {
         let to = |at: &str, to: &str| relative(Path::new(at), Path::new(to)).map(|p| p.to_str().unwrap().to_owned());
         assert_eq!(
@@ -230,6 +247,8 @@ mod tests {
         assert_eq!(to("usr/lib/a.so", "a.so.1").unwrap(), "a.so.1");
         assert_eq!(to("usr/lib/a.so", "../../etc/x").unwrap(), "../../etc/x");
         assert_eq!(to("usr/lib/a.so", "../../../etc/x"), None);
+        assert_eq!(to("usr/lib/a.so", "x/../../../etc/x"), None);
+        assert_eq!(to("usr/lib/a.so", "x/.."), None, "`x` may be a link to the top");
         assert_eq!(to("usr/share/zoneinfo/localtime", "/etc/localtime").unwrap(), "../../../etc/localtime");
     }
 }

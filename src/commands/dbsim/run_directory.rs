@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use bigiron_dbsim::job::{Draft, Job};
+use bigiron_model::folder_files::{self, Access};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 use bigiron_workload::Needs;
@@ -116,7 +117,9 @@ pub(super) fn left_over(parent: &Path) -> Vec<(PathBuf, u64)> {
 }
 
 fn is_free(lock: &Path) -> bool {
-    File::open(lock).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+    let (Some(dir), Some(name)) = (lock.parent(), lock.file_name()) else { return false };
+    folder_files::open(dir, name, Access::Read, 0)
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
 fn bytes(dir: &Path) -> u64 {

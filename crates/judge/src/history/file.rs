@@ -2,11 +2,12 @@
 //!
 //! Invariant: lines are only appended, whole or not at all, by one process at a time; a line that cannot be read is reported and left out.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::entry::HistoryEntry;
+use bigiron_model::folder_files::{self, Access};
 use bigiron_model::store::line;
 
 const FILE: &str = "history.jsonl";
@@ -53,7 +54,7 @@ impl History {
     /// The file exists and cannot be read.
     pub fn read(dir: &Path) -> Result<Self, HistoryError> {
         let path = dir.join(FILE);
-        match fs::read(&path) {
+        match folder_files::read(dir, FILE) {
             Ok(bytes) => Ok(parse(&bytes)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(History::default()),
             Err(cause) => Err(HistoryError::Io { doing: "read", path, cause }),
@@ -77,10 +78,10 @@ pub fn append(dir: &Path, entries: &[HistoryEntry]) -> Result<usize, HistoryErro
         move |cause| HistoryError::Io { doing, path, cause }
     };
     fs::create_dir_all(dir).map_err(io("create the folder of"))?;
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(io("open"))?;
-    // Held while lines are appended; the kernel releases it however the process ends.
+    let mut file = folder_files::open(dir, FILE, Access::Append, 0o666).map_err(io("open"))?;
+    // Held while a line is appended; the kernel lets go of it however that ends.
     file.lock().map_err(io("lock"))?;
-    let bytes = fs::read(&path).map_err(io("read"))?;
+    let bytes = folder_files::read(dir, FILE).map_err(io("read"))?;
     let known = parse(&bytes).entries;
     let new = entries.iter().filter(|e| !known.iter().any(|k| k.night == e.night && k.arm == e.arm));
     let mut text = Vec::new();

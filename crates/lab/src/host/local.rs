@@ -4,6 +4,7 @@
 //! all changes by its levers are undone before the next trial begins.
 
 mod descendants;
+mod work_folder;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ use bigiron_sys::mount;
 use bigiron_sys::network::{TrialLink, VethPair};
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
+use work_folder::WorkFolder;
 
 use worker::{Limit, WorkerEnd, ended, work};
 
@@ -416,11 +418,12 @@ fn fatal(e: anyhow::Error) -> HostError {
     HostError::Fatal(format!("{e:#}"))
 }
 
-/// A folder for one trial, removed when dropped. Other users may traverse it, because a server runs as another user.
-fn folder(below: &Path) -> Result<tempfile::TempDir, HostError> {
+/// A folder for one trial, gone when it is dropped. Others may pass through it: a server's user is not ours.
+fn folder(below: &Path) -> Result<WorkFolder, HostError> {
     let make = || {
         let below = std::path::absolute(below)?;
-        let dir = tempfile::Builder::new().prefix("work-").tempdir_in(below)?;
+        WorkFolder::clear(&below, WorkFolder::SETTLED);
+        let dir = WorkFolder::make(&below)?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711))?;
         Ok::<_, std::io::Error>(dir)
     };

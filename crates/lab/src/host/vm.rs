@@ -33,9 +33,10 @@ use arm::{PreparedArm, storage_of};
 use bigiron_archive::Kernel;
 use bigiron_image as image;
 use bigiron_model::clock::Clock;
+use bigiron_model::folder_files;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_model::purpose::Purpose;
-use bigiron_model::record::{Complaint, HostCost};
+use bigiron_model::record::{Complaint, Failure, HostCost};
 use bigiron_model::storage::DISK_CACHE_FACT;
 use bigiron_model::values::Values;
 use bigiron_probe::dmesg;
@@ -220,13 +221,21 @@ impl VmHost {
         let cpu_s = watch.cpu_seconds();
         files.remove_bulk(&process);
         let ended = ended?;
+        files.cut_console();
         let console = std::fs::read(&files.console).unwrap_or_default();
         let console = String::from_utf8_lossy(&console);
-        let failure = outcome::verdict(&ended, &received, &console, &process.errors())?;
+        let mut failure = outcome::verdict(&ended, &received, &console, &process.errors())?;
         for (name, text) in &received.artifacts {
-            // A name of the guest's must not lead elsewhere.
-            let path = trial.artifacts.join(name.replace('/', "_"));
-            std::fs::write(&path, text).map_err(|e| full(&e, &path))?;
+            match files.check_artifact(name) {
+                Ok(()) => folder_files::write_whole(trial.artifacts, name, text.as_bytes(), 0o666)
+                    .map_err(|e| full(&e, &trial.artifacts.join(name)))?,
+                Err(why) => {
+                    failure.get_or_insert((
+                        Failure::BadEvent,
+                        format!("The guest has an artefact without a usable name: {why}"),
+                    ));
+                }
+            }
         }
         let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
         let set_up = received.set_up();
@@ -378,15 +387,16 @@ fn see_to_its_end(
     phase: &dyn Fn(Phase),
     speaking: &mut dyn FnMut(&Process, bool),
 ) -> Result<VmEnd, HostError> {
+    let mut held = HeldLooks::default();
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(HostError::Cancelled);
         }
         // The exit status is read first: then everything written before the end is read completely.
         let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-        if let Some(line) = hear(watch, received, files, phase)? {
+        if let Some(end) = hear(watch, received, files, phase)? {
             process.kill();
-            return Ok(VmEnd::Malformed(line));
+            return Ok(end);
         }
         // By then the kernel has waited for many timers.
         if received.hello.is_some() {
@@ -395,6 +405,7 @@ fn see_to_its_end(
         if let Some(status) = status {
             return Ok(VmEnd::Exited(status));
         }
+        held.look(process, received)?;
         if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
             process.kill();
             return Ok(VmEnd::Hung(why));
@@ -403,20 +414,54 @@ fn see_to_its_end(
     }
 }
 
-/// Reads the guest's events since the last call. A line that is not an event is returned: the guest's fault, unless the disk is
-/// full.
+/// How often in a row a QEMU was found stopped: once may be the moment in which a user's shell lets all of a stopped job go on.
+#[derive(Default)]
+struct HeldLooks {
+    polls: u32,
+    held: u32,
+}
+
+impl HeldLooks {
+    /// Polls for a look: looking costs CPU time of the host.
+    const POLLS: u32 = 50;
+    const MOST: u32 = 2;
+
+    /// Looks at the process. One that somebody has stopped for longer is no guest that hangs: the trial is void.
+    fn look(&mut self, process: &mut Process, received: &ReceivedEvents) -> Result<(), HostError> {
+        self.polls += 1;
+        if !self.polls.is_multiple_of(Self::POLLS) {
+            return Ok(());
+        }
+        let Some(why) = process.held() else {
+            self.held = 0;
+            return Ok(());
+        };
+        self.held += 1;
+        if self.held < Self::MOST {
+            return Ok(());
+        }
+        process.kill();
+        Err(HostError::Void(format!("QEMU {why} {}", received.last_step())))
+    }
+}
+
+/// Takes what a guest has said since the last call. A guest that has to be ended for it is to blame, unless the disk is full.
 fn hear(
     watch: &mut Watch,
     received: &mut ReceivedEvents,
     files: &Files,
     phase: &dyn Fn(Phase),
-) -> Result<Option<String>, HostError> {
+) -> Result<Option<VmEnd>, HostError> {
     let said = watch.read().map_err(|e| HostError::Void(format!("The guest's events: {e}")))?;
+    // Before the room, which it may have taken.
+    if let Some(what) = watch.flooded() {
+        return Ok(Some(VmEnd::Flooded(what)));
+    }
     files.check_room()?;
     for said in said {
         match said {
             Ok(event) => received.take(event, phase),
-            Err(line) => return Ok(Some(line)),
+            Err(line) => return Ok(Some(VmEnd::Malformed(line))),
         }
     }
     Ok(None)

@@ -5,12 +5,11 @@
 
 use std::fmt;
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use bigiron_sys::kernel_file::{below, read, write};
-use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
 use bigiron_sys as sys;
@@ -28,13 +27,7 @@ pub enum Inverse {
     Write { path: PathBuf, value: String, shown: String },
     /// Kill all processes in a cgroup (v2) and below it, then remove it.
     RemoveCgroup { path: PathBuf },
-    /// Remove a file; for a swap file, [`Inverse::SwapOff`] was logged after this.
-    RemoveFile { path: PathBuf },
-    /// Remove a folder with its contents; nothing is mounted below it.
-    RemoveFolder { path: PathBuf },
-    /// Unmount the file system at `path`.
-    Unmount { path: PathBuf },
-    /// Stop swapping on a device or file.
+    /// Stop swapping on a device.
     SwapOff { path: PathBuf },
     /// Reset `/dev/zramN`, which existed before and was unused.
     ResetZram { index: u32 },
@@ -56,9 +49,37 @@ pub enum UndoResult {
 }
 
 impl Inverse {
-    /// Whether a reboot undoes it: a reboot resets state in the kernel's memory, but not files on disks.
-    pub fn is_undone_by_reboot(&self) -> bool {
-        !matches!(self, Inverse::RemoveFile { .. } | Inverse::RemoveFolder { .. })
+    /// Whether this touches nothing but the kernel's own files: settings below /sys and /proc/sys, cgroups, devices that are swapped on.
+    /// A ledger that asks for anything else is not bigiron's.
+    ///
+    /// # Errors
+    /// What else it would touch.
+    pub fn check(&self, root: &Path) -> Result<(), String> {
+        let (path, folders): (&Path, &[&str]) = match self {
+            Inverse::Write { path, .. } => (path, &["/sys", "/proc/sys"]),
+            Inverse::RemoveCgroup { path } => (path, &["/sys/fs/cgroup"]),
+            Inverse::SwapOff { path } => (path, &["/dev"]),
+            Inverse::ResetZram { .. } | Inverse::RemoveZram { .. } | Inverse::RemoveNewZram { .. } => return Ok(()),
+        };
+        let within = |path: &Path, root: &Path| {
+            folders.iter().any(|folder| path.starts_with(below(root, Path::new(folder))) && path != Path::new(folder))
+        };
+        let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        // By links too: those of the kernel lead from /sys to /sys.
+        let real = fs::canonicalize(root).and_then(|root| Ok((fs::canonicalize(below(&root, path))?, root)));
+        let leads_there = match real {
+            Ok((real, root)) => within(&real, &root),
+            // What is not there is not touched.
+            Err(_) => true,
+        };
+        if plain && within(path, Path::new("/")) && leads_there {
+            return Ok(());
+        }
+        Err(format!(
+            "`{}` is not below {}, where alone bigiron makes such changes",
+            path.display(),
+            folders.join(" or ")
+        ))
     }
 
     /// Undoes the change on the machine below `root`.
@@ -66,16 +87,10 @@ impl Inverse {
     /// # Errors
     /// What could not be undone, and why.
     pub fn run(&self, root: &Path) -> Result<UndoResult, String> {
+        self.check(root)?;
         match self {
             Inverse::Write { path, value, shown } => write_back(&below(root, path), path, value, shown),
             Inverse::RemoveCgroup { path } => remove_cgroup(&below(root, path)),
-            Inverse::RemoveFile { path } => gone(fs::remove_file(below(root, path)), path),
-            Inverse::RemoveFolder { path } => gone(fs::remove_dir_all(below(root, path)), path),
-            Inverse::Unmount { path } => patiently(|| match unmount(below(root, path), UnmountFlags::empty()) {
-                Ok(()) => Ok(UndoResult::Restored),
-                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(UndoResult::Already),
-                Err(e) => Err((e == rustix::io::Errno::BUSY, format!("{} is not unmounted: {e}", path.display()))),
-            }),
             Inverse::SwapOff { path } => match sys::swap::off(&below(root, path)) {
                 Ok(()) => Ok(UndoResult::Restored),
                 Err(e) if matches!(e.kind(), ErrorKind::InvalidInput | ErrorKind::NotFound) => Ok(UndoResult::Already),
@@ -104,9 +119,6 @@ impl fmt::Display for Inverse {
         match self {
             Inverse::Write { path, value, .. } => write!(f, "{} = {value}", path.display()),
             Inverse::RemoveCgroup { path } => write!(f, "remove the cgroup {}", path.display()),
-            Inverse::RemoveFile { path } => write!(f, "remove {}", path.display()),
-            Inverse::RemoveFolder { path } => write!(f, "remove the folder {}", path.display()),
-            Inverse::Unmount { path } => write!(f, "unmount {}", path.display()),
             Inverse::SwapOff { path } => write!(f, "stop swapping on {}", path.display()),
             Inverse::ResetZram { index } => write!(f, "empty /dev/zram{index}"),
             Inverse::RemoveZram { index } => write!(f, "remove /dev/zram{index}"),
@@ -143,15 +155,7 @@ fn write_back(at: &Path, path: &Path, value: &str, shown: &str) -> Result<UndoRe
     }
 }
 
-fn gone(removed: io::Result<()>, path: &Path) -> Result<UndoResult, String> {
-    match removed {
-        Ok(()) => Ok(UndoResult::Restored),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(UndoResult::Already),
-        Err(e) => Err(format!("{} is not removed: {e}", path.display())),
-    }
-}
-
-/// Retries until success, a permanent failure, or the time limit; a failure says whether to retry.
+/// Tries until it works, fails for good, or patience is over; a failure says whether to try again.
 fn patiently(attempt: impl Fn() -> Result<UndoResult, (bool, String)>) -> Result<UndoResult, String> {
     let begun = Instant::now();
     loop {

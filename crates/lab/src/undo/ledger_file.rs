@@ -4,21 +4,27 @@
 //! that never happened, unless the file was damaged; the two can be told apart because only the last line can be torn by a kill.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use bigiron_model::folder_files::{self, Access, Owner};
 use serde::{Deserialize, Serialize};
 
 use super::inverse::Inverse;
 
-/// A change of the machine, as logged before it was made.
+const FILE: &str = "undo.jsonl";
+
+/// A change of the machine, as it was written down before it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoEntry {
     pub id: u64,
     /// The process that made it.
     pub pid: u32,
+    /// The machine that was changed: a home folder may be shared. Empty in ledgers of builds that did not write it down, which is this one.
+    #[serde(default)]
+    pub machine: String,
     /// The kernel's id of the boot in which it was made.
     pub boot: String,
     /// The reason for the change, such as `block.scheduler=bfq`.
@@ -51,11 +57,13 @@ pub(super) struct Contents {
 }
 
 impl LedgerFile {
-    /// Opens or creates the ledger's file in `folder`.
+    /// Opens or makes the ledger's file in `folder`, which nobody else may have written: what is in it is done.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let path = folder.join("undo.jsonl");
-        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&path)?;
+        folder_files::check_owner(folder, Owner::User)?;
+        let path = folder.join(FILE);
+        let file = folder_files::open(folder, FILE, Access::Append, 0o600)?;
+        folder_files::check_owner(&path, Owner::User)?;
         file.sync_all()?;
         // A new file survives a crash of the machine only if its folder's entry is on the disk.
         File::open(folder)?.sync_all()?;
@@ -104,7 +112,9 @@ impl LedgerFile {
 
 /// Reads `folder`'s ledger without creating one.
 pub(super) fn peek(folder: &Path) -> Option<Contents> {
-    fs::read(folder.join("undo.jsonl")).ok().map(|bytes| parse(&bytes))
+    folder_files::check_owner(folder, Owner::User).ok()?;
+    folder_files::check_owner(&folder.join(FILE), Owner::User).ok()?;
+    folder_files::read(folder, FILE).ok().map(|bytes| parse(&bytes))
 }
 
 fn parse(bytes: &[u8]) -> Contents {
@@ -147,8 +157,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(id: u64) -> UndoEntry {
-        let undo = Inverse::RemoveFile { path: format!("/tmp/{id}").into() };
-        UndoEntry { id, pid: 1, boot: "b".to_owned(), what: "test".to_owned(), undo }
+        let undo = Inverse::RemoveCgroup { path: format!("/sys/fs/cgroup/{id}").into() };
+        UndoEntry { id, pid: 1, machine: "m".to_owned(), boot: "b".to_owned(), what: "test".to_owned(), undo }
     }
 
     #[test]

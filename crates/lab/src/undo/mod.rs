@@ -11,31 +11,29 @@
 //! let mut ledger = Ledger::open()?;
 //! let mark = ledger.mark();
 //! ledger.write("sysctl.vm.swappiness=10", "/proc/sys/vm/swappiness".as_ref(), "10")?;
-//! // Anything else: log its undo, then do it.
-//! ledger.note("a scratch folder", Inverse::RemoveFolder { path: "/tmp/scratch".into() })?;
-//! std::fs::create_dir("/tmp/scratch").unwrap();
+//! // Anything else: write down how to take it back, then do it.
+//! ledger.note("a group", Inverse::RemoveCgroup { path: "/sys/fs/cgroup/scratch".into() })?;
+//! std::fs::create_dir("/sys/fs/cgroup/scratch").unwrap();
 //! let troubles = ledger.undo_since(mark); // or at the latest when it is dropped
 //! # assert!(troubles.is_empty()); Ok(()) }
 //! ```
 
 pub(crate) mod inverse;
 mod ledger_file;
+mod lock;
 
-use std::fs::File;
 use std::io;
-use std::os::linux::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use bigiron_model::record::FileChange;
 use bigiron_sys::kernel_file;
-use rustix::fs::{FlockOperation, flock};
 
 pub use inverse::{Inverse, UndoResult};
 use ledger_file::LedgerFile;
 pub use ledger_file::UndoEntry;
+pub use lock::Holder;
+use lock::Lock;
 
 use kernel_file::below;
 
@@ -57,7 +55,11 @@ pub enum UndoError {
     Damaged { path: PathBuf, lines: usize },
     #[error("The ledger `{path}` is not writable, so nothing was changed: {cause}")]
     Io { path: PathBuf, cause: io::Error },
-    #[error("{path} cannot be read, so it could not be restored: {cause}")]
+    #[error("The ledger `{path}` is not used, and nothing is changed: {cause}")]
+    Untrusted { path: PathBuf, cause: io::Error },
+    #[error("The change for {what} could not be taken back later, so it is not made: {why}")]
+    Outside { what: String, why: String },
+    #[error("{path} cannot be read, so nothing could restore it: {cause}")]
     Unreadable { path: PathBuf, cause: io::Error },
     #[error("{path} cannot be set to `{value}`: {cause}")]
     Refused { path: PathBuf, value: String, cause: io::Error },
@@ -67,27 +69,9 @@ fn settings(n: usize) -> String {
     if n == 1 { "a setting".to_owned() } else { format!("{n} settings") }
 }
 
+/// Each change with what takes it back, so that a reader sees which files `bigiron undo` will write.
 fn list(entries: &[UndoEntry]) -> String {
-    let mut whats: Vec<&str> = Vec::new();
-    for entry in entries {
-        if !whats.contains(&entry.what.as_str()) {
-            whats.push(&entry.what);
-        }
-    }
-    whats.join(", ")
-}
-
-/// The holder of the lock, if /proc shows it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Holder(Option<u32>);
-
-impl std::fmt::Display for Holder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(pid) => write!(f, "process {pid}"),
-            None => f.write_str("of another user or container"),
-        }
-    }
+    entries.iter().map(|entry| format!("{} ({})", entry.what, entry.undo)).collect::<Vec<_>>().join(", ")
 }
 
 /// A change that could not be undone. It stays in the ledger.
@@ -110,6 +94,8 @@ pub struct Restored {
     pub entries: Vec<(UndoEntry, Option<Result<UndoResult, String>>)>,
     /// Unreadable lines: damage to the file. They stay.
     pub damaged: usize,
+    /// Changes of other machines that share the folder. They stay.
+    pub elsewhere: usize,
     pub path: PathBuf,
 }
 
@@ -121,20 +107,11 @@ pub struct LedgerMark(u64);
 pub struct Ledger {
     lock: Lock,
     root: PathBuf,
-    boot: String,
+    here: Here,
     next: u64,
 }
 
-/// The file, and the exclusive right to change the machine.
-struct Lock {
-    ledger_file: LedgerFile,
-    machine: Option<File>,
-}
-
-/// As for a study's folder: a killed process releases the lock only when the children that it was starting are gone too.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
-
-/// The ledger that a panic must undo: its folder, and the process that holds it.
+/// The ledger that a panic must take back: its file's folder, and the process that holds it.
 static HELD: Mutex<Option<(PathBuf, u32)>> = Mutex::new(None);
 
 /// `$XDG_STATE_HOME/bigiron`, else `~/.local/state/bigiron`.
@@ -153,71 +130,29 @@ pub fn folder() -> Result<PathBuf, UndoError> {
 /// Changes left by a killed bigiron, as far as visible without a lock; empty while another one is running.
 pub fn left_over() -> Vec<UndoEntry> {
     let Some(contents) = folder().ok().and_then(|folder| ledger_file::peek(&folder)) else { return Vec::new() };
-    contents.open.into_iter().filter(|e| !Path::new(&format!("/proc/{}", e.pid)).exists()).collect()
+    let here = Here::now();
+    let left = |e: &UndoEntry| here.has(e) && !Path::new(&format!("/proc/{}", e.pid)).exists();
+    contents.open.into_iter().filter(left).collect()
 }
 
-impl Lock {
-    /// Takes both locks: that of the ledger's file, and that of the machine, which holds against other ledgers.
-    fn take(folder: &Path, root: &Path) -> Result<Self, UndoError> {
-        Self::of_ledger(folder)?.and_machine(root)
-    }
-
-    /// Takes the ledger's lock alone: enough to see that there is nothing to undo.
-    fn of_ledger(folder: &Path) -> Result<Self, UndoError> {
-        let io = |cause| UndoError::Io { path: folder.join("undo.jsonl"), cause };
-        let ledger_file = LedgerFile::open(folder).map_err(io)?;
-        lock(ledger_file.file()).map_err(io)?.map_err(UndoError::Held)?;
-        Ok(Self { ledger_file, machine: None })
-    }
-
-    fn and_machine(mut self, root: &Path) -> Result<Self, UndoError> {
-        // A folder that every process sees, and whose lock leaves no trace.
-        let machine = File::open(below(root, Path::new("/sys/kernel"))).ok();
-        if let Some(machine) = &machine {
-            lock(machine).map_err(|cause| io_error(&self.ledger_file, cause))?.map_err(UndoError::Held)?;
-        }
-        self.machine = machine;
-        Ok(self)
-    }
+/// This machine, since its last boot.
+struct Here {
+    machine: String,
+    boot: String,
 }
 
-/// Closing the files would not be enough: a process forked meanwhile also holds them until it executes its program.
-impl Drop for Lock {
-    fn drop(&mut self) {
-        for file in std::iter::once(self.ledger_file.file()).chain(self.machine.as_ref()) {
-            let _ = flock(file, FlockOperation::Unlock);
-        }
+impl Here {
+    fn now() -> Self {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let machine = Some(read("/etc/machine-id")).filter(|id| !id.is_empty() && id != "uninitialized");
+        let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self { machine: machine.unwrap_or_else(name), boot: read("/proc/sys/kernel/random/boot_id") }
     }
-}
 
-/// Locks `file` for this process, or returns the holder.
-fn lock(file: &File) -> io::Result<Result<(), Holder>> {
-    let patience = Instant::now() + LOCK_PATIENCE;
-    loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Ok(())),
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < patience => thread::sleep(Duration::from_millis(20)),
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Err(Holder(holder(file)))),
-            Err(e) => return Err(e.into()),
-        }
+    /// Whether it was this machine that an entry's change was made on.
+    fn has(&self, entry: &UndoEntry) -> bool {
+        entry.machine.is_empty() || entry.machine == self.machine
     }
-}
-
-/// The process that has locked `file`, from /proc/locks.
-fn holder(file: &File) -> Option<u32> {
-    let inode = file.metadata().ok()?.st_ino().to_string();
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`
-    locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let at = words.iter().position(|w| *w == "FLOCK")?;
-        let same = words.get(at + 4)?.rsplit(':').next() == Some(inode.as_str());
-        same.then(|| words[at + 3].parse().ok()).flatten()
-    })
-}
-
-fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 impl Ledger {
@@ -247,15 +182,20 @@ impl Ledger {
         if contents.damaged > 0 {
             return Err(UndoError::Damaged { path: lock.ledger_file.path().to_owned(), lines: contents.damaged });
         }
-        let boot = boot_id();
-        // Changes that a reboot has undone do not matter.
-        let left: Vec<UndoEntry> =
-            contents.open.into_iter().filter(|e| e.boot == boot || !e.undo.is_undone_by_reboot()).collect();
+        let here = Here::now();
+        let (own, elsewhere): (Vec<_>, Vec<_>) = contents.open.into_iter().partition(|e| here.has(e));
+        // What a reboot has taken back is no reason to stop: the kernel kept all of it in memory.
+        let left: Vec<UndoEntry> = own.into_iter().filter(|e| e.boot == here.boot).collect();
         if !left.is_empty() {
             return Err(UndoError::LeftOver(left));
         }
-        lock.ledger_file.clear().map_err(|cause| io_error(&lock.ledger_file, cause))?;
-        Ok(Self { lock, root: root.to_owned(), boot, next: 0 })
+        // Begun anew, unless that would lose what another machine has to take back.
+        let mut next = contents.next;
+        if elsewhere.is_empty() {
+            lock.ledger_file.clear().map_err(|cause| io_error(&lock.ledger_file, cause))?;
+            next = 0;
+        }
+        Ok(Self { lock, root: root.to_owned(), here, next })
     }
 
     /// The present position in the ledger, for [`Ledger::undo_since`].
@@ -268,8 +208,9 @@ impl Ledger {
     /// # Errors
     /// If the entry could not be written; then nothing may be changed.
     pub fn note(&mut self, what: &str, undo: Inverse) -> Result<(), UndoError> {
-        let entry =
-            UndoEntry { id: self.next, pid: std::process::id(), boot: self.boot.clone(), what: what.to_owned(), undo };
+        undo.check(&self.root).map_err(|why| UndoError::Outside { what: what.to_owned(), why })?;
+        let (machine, boot) = (self.here.machine.clone(), self.here.boot.clone());
+        let entry = UndoEntry { id: self.next, pid: std::process::id(), machine, boot, what: what.to_owned(), undo };
         self.lock.ledger_file.announce(entry).map_err(|cause| io_error(&self.lock.ledger_file, cause))?;
         self.next += 1;
         Ok(())
@@ -285,7 +226,7 @@ impl Ledger {
 
     /// Undoes all changes since `mark`, the latest first. Changes that could not be undone are returned, and stay in the ledger.
     pub fn undo_since(&mut self, mark: LedgerMark) -> Vec<FailedUndo> {
-        replay(&self.lock.ledger_file, &self.root, &self.boot, mark.0)
+        replay(&self.lock.ledger_file, &self.root, &self.here, mark.0)
     }
 }
 
@@ -376,8 +317,8 @@ pub fn chosen(text: &str) -> &str {
     within('[', ']').or_else(|| within('(', ')')).filter(|word| !word.contains(char::is_whitespace)).unwrap_or(one_line)
 }
 
-/// Undoes everything from entry `from` on that is still in force, the latest first.
-fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<FailedUndo> {
+/// Takes back everything from entry `from` on that is not, the latest first.
+fn replay(ledger_file: &LedgerFile, root: &Path, here: &Here, from: u64) -> Vec<FailedUndo> {
     let contents = match ledger_file.read() {
         Ok(contents) => contents,
         Err(e) => {
@@ -386,24 +327,20 @@ fn replay(ledger_file: &LedgerFile, root: &Path, boot: &str, from: u64) -> Vec<F
         }
     };
     let mut troubles = Vec::new();
-    for entry in contents.open.iter().filter(|e| e.id >= from).rev() {
-        if let Err(why) = take_back(ledger_file, root, boot, entry) {
+    for entry in contents.open.iter().filter(|e| e.id >= from && here.has(e)).rev() {
+        if let Err(why) = take_back(ledger_file, root, here, entry) {
             troubles.push(FailedUndo { what: entry.what.clone(), why });
         }
     }
-    // The file is cleared only when nothing is open and nothing else could be lost.
-    if troubles.is_empty() && contents.damaged == 0 && contents.open.iter().all(|e| e.id >= from) {
+    // Begun anew only when nothing is open and nothing else could be lost.
+    if troubles.is_empty() && contents.damaged == 0 && contents.open.iter().all(|e| e.id >= from && here.has(e)) {
         let _ = ledger_file.clear();
     }
     troubles
 }
 
-fn take_back(ledger_file: &LedgerFile, root: &Path, boot: &str, entry: &UndoEntry) -> Result<UndoResult, String> {
-    let done = if entry.boot != boot && entry.undo.is_undone_by_reboot() {
-        UndoResult::Already
-    } else {
-        entry.undo.run(root)?
-    };
+fn take_back(ledger_file: &LedgerFile, root: &Path, here: &Here, entry: &UndoEntry) -> Result<UndoResult, String> {
+    let done = if entry.boot == here.boot { entry.undo.run(root)? } else { UndoResult::Already };
     ledger_file.mark_undone(entry.id).map_err(|e| format!("restored, but the ledger cannot be written: {e}"))?;
     Ok(done)
 }
@@ -418,15 +355,20 @@ pub fn restore(folder: &Path, root: &Path, dry_run: bool) -> Result<Restored, Un
     if !contents.open.is_empty() && !dry_run {
         lock = lock.and_machine(root)?;
     }
-    let boot = boot_id();
-    let mut restored =
-        Restored { entries: Vec::new(), damaged: contents.damaged, path: lock.ledger_file.path().to_owned() };
-    for entry in contents.open.into_iter().rev() {
-        let result = (!dry_run).then(|| take_back(&lock.ledger_file, root, &boot, &entry));
+    let here = Here::now();
+    let (own, elsewhere): (Vec<_>, Vec<_>) = contents.open.into_iter().partition(|e| here.has(e));
+    let mut restored = Restored {
+        entries: Vec::new(),
+        damaged: contents.damaged,
+        elsewhere: elsewhere.len(),
+        path: lock.ledger_file.path().to_owned(),
+    };
+    for entry in own.into_iter().rev() {
+        let result = (!dry_run).then(|| take_back(&lock.ledger_file, root, &here, &entry));
         restored.entries.push((entry, result));
     }
     let all = restored.entries.iter().all(|(_, result)| matches!(result, Some(Ok(_))));
-    if !dry_run && all && restored.damaged == 0 {
+    if !dry_run && all && restored.damaged == 0 && restored.elsewhere == 0 {
         lock.ledger_file.clear().map_err(|cause| io_error(&lock.ledger_file, cause))?;
     }
     Ok(restored)
@@ -443,7 +385,7 @@ fn undo_on_panic() {
             && *pid == std::process::id()
             && let Ok(ledger_file) = LedgerFile::open(folder)
         {
-            for trouble in replay(&ledger_file, Path::new("/"), &boot_id(), 0) {
+            for trouble in replay(&ledger_file, Path::new("/"), &Here::now(), 0) {
                 eprintln!("bigiron: not restored: {trouble}; `bigiron undo` tries again");
             }
         }

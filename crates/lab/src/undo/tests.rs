@@ -1,8 +1,9 @@
 //! The ledger on a machine made of files.
 
-use std::fs;
+use std::fs::{self, File};
 
 use proptest::prelude::*;
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use super::*;
@@ -117,19 +118,139 @@ fn what_cannot_be_restored_is_said_and_kept() {
 }
 
 #[test]
-fn a_reboot_restores_the_kernel_but_no_files() {
-    let (state, root) = machine(&[(SWAPPINESS, "60\n"), ("/tmp/swapfile", "x")]);
+fn a_reboot_restores_the_kernel() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
     let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
-    ledger.boot = "another boot".to_owned();
-    ledger.note("file", Inverse::RemoveFile { path: "/tmp/swapfile".into() }).unwrap();
+    ledger.here.boot = "another boot".to_owned();
     ledger.write("sysctl", Path::new(SWAPPINESS), "10").unwrap();
     kill(ledger);
     fs::write(below(root.path(), Path::new(SWAPPINESS)), "33\n").unwrap();
-    let Err(UndoError::LeftOver(left)) = Ledger::open_at(state.path(), root.path()) else { panic!() };
-    assert_eq!(left.len(), 1, "the file alone");
     restore(state.path(), root.path(), false).unwrap();
-    assert_eq!(says(&root, SWAPPINESS), "33\n", "settings of this boot are untouched");
-    assert!(!below(root.path(), Path::new("/tmp/swapfile")).exists());
+    assert_eq!(says(&root, SWAPPINESS), "33\n", "what this boot set is not touched");
+}
+
+#[test]
+fn a_ledger_that_others_may_have_written_is_not_used() {
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    let untrusted = |state: &TempDir, root: &TempDir, want: &str| {
+        for error in [
+            Ledger::open_at(state.path(), root.path()).err().expect("the ledger is not opened"),
+            restore(state.path(), root.path(), true).unwrap_err(),
+        ] {
+            assert!(matches!(error, UndoError::Untrusted { .. }), "{error}");
+            assert!(error.to_string().contains(want), "{error}");
+        }
+    };
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let file = state.path().join("undo.jsonl");
+    for path in [state.path(), &file] {
+        fs::write(&file, "").unwrap();
+        let before = fs::metadata(path).unwrap().permissions();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        untrusted(&state, &root, "`chmod go-w`");
+        fs::set_permissions(path, before).unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(path, Some(65534), None).unwrap();
+            untrusted(&state, &root, "belongs to user 65534");
+            chown(path, Some(0), None).unwrap();
+        }
+    }
+    let precious = root.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    fs::remove_file(&file).unwrap();
+    symlink(&precious, &file).unwrap();
+    untrusted(&state, &root, "symbolic link");
+    assert_eq!(fs::read(&precious).unwrap(), b"precious");
+}
+
+#[test]
+fn nothing_but_the_kernels_files_is_touched() {
+    use std::os::unix::fs::symlink;
+    let (state, root) = machine(&[(SWAPPINESS, "60\n"), ("/etc/passwd", "root\n"), ("/sys/fs/cgroup/x", "")]);
+    symlink(below(root.path(), Path::new("/etc")), below(root.path(), Path::new("/proc/sys/root"))).unwrap();
+    let write = |path: &str| Inverse::Write { path: path.into(), value: "evil".into(), shown: "evil\n".into() };
+    let planted = [
+        write("/etc/passwd"),
+        write("/sys/../etc/passwd"),
+        write("/proc/sys/root/passwd"),
+        write("/proc/self/root/etc/passwd"),
+        Inverse::RemoveCgroup { path: "/etc".into() },
+        Inverse::RemoveCgroup { path: "/sys/fs/cgroup/../../../etc".into() },
+        Inverse::SwapOff { path: "/etc/passwd".into() },
+    ];
+    let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+    for undo in &planted {
+        let refused = ledger.note("evil", undo.clone()).unwrap_err();
+        assert!(matches!(refused, UndoError::Outside { .. }), "{refused}");
+    }
+    // As by another hand.
+    for (id, undo) in (0..).zip(planted) {
+        let entry = UndoEntry {
+            id,
+            pid: 1,
+            machine: String::new(),
+            boot: ledger.here.boot.clone(),
+            what: "evil".to_owned(),
+            undo,
+        };
+        ledger.lock.ledger_file.announce(entry).unwrap();
+    }
+    kill(ledger);
+    let Err(UndoError::LeftOver(left)) = Ledger::open_at(state.path(), root.path()) else { panic!() };
+    assert!(UndoError::LeftOver(left).to_string().contains("/etc/passwd = evil"), "the paths are shown");
+    let done = restore(state.path(), root.path(), false).unwrap();
+    assert_eq!(done.entries.len(), 7);
+    for (entry, result) in done.entries {
+        let why = result.unwrap().unwrap_err();
+        assert!(why.contains("where alone bigiron makes such changes"), "{entry:?}: {why}");
+    }
+    assert_eq!(says(&root, "/etc/passwd"), "root\n");
+}
+
+#[test]
+fn what_another_machine_changed_is_left_for_it() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let mut there = Ledger::open_at(state.path(), root.path()).unwrap();
+    (there.here.machine, there.here.boot) = ("another machine".to_owned(), "its boot".to_owned());
+    there.write("there", Path::new(SWAPPINESS), "10").unwrap();
+    kill(there);
+    let ours = tempfile::tempdir().unwrap();
+    let path = below(ours.path(), Path::new(SWAPPINESS));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "70\n").unwrap();
+    // Changes of this machine come and go.
+    let mut here = Ledger::open_at(state.path(), ours.path()).unwrap();
+    here.write("here", Path::new(SWAPPINESS), "20").unwrap();
+    drop(here);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "70\n");
+    let done = restore(state.path(), ours.path(), false).unwrap();
+    assert_eq!((done.entries.len(), done.elsewhere), (0, 1));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "70\n");
+    // It finds its own, with its own identity.
+    let contents = ledger_file::peek(state.path()).unwrap();
+    assert_eq!(
+        contents.open.iter().map(|e| (e.what.as_str(), e.machine.as_str())).collect::<Vec<_>>(),
+        [("there", "another machine")]
+    );
+}
+
+#[test]
+fn nobody_else_can_hold_roots_lock() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED root's lock: this is not root");
+        return;
+    }
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    // What any user can lock.
+    let held = File::open(below(root.path(), Path::new("/sys/kernel"))).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    drop(Ledger::open_at(state.path(), root.path()).unwrap());
+    let folder = below(root.path(), Path::new("/run/bigiron"));
+    assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = Ledger::open_at(state.path(), root.path()).err().unwrap();
+    assert!(matches!(refused, UndoError::Untrusted { .. }), "{refused}");
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl Process {
         cpu_seconds(self.child.id())
     }
 
+    /// As [`held`].
+    pub fn held(&self) -> Option<&'static str> {
+        held(self.child.id())
+    }
+
     /// Whether its threads are seen to take turns; not before its guest has first waited for a timer.
     pub fn is_in_lockstep(&self) -> bool {
         lockstep::has(self.child.id())
@@ -66,6 +71,30 @@ impl Process {
     }
 }
 
+/// Why a process does not run for the host's sake: a signal stopped it, or a debugger, or its cgroup is frozen; `None` if it may run.
+pub fn held(pid: u32) -> Option<&'static str> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    match stat.rsplit_once(')')?.1.trim_start().chars().next() {
+        Some('T') => return Some("was stopped by a signal"),
+        Some('t') => return Some("was stopped by a debugger"),
+        _ => {}
+    }
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let frozen = |line: &str| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let (folder, file, word) = match controllers {
+            "" => ("/sys/fs/cgroup", "cgroup.events", "frozen 1"),
+            _ if controllers.split(',').any(|c| c == "freezer") => {
+                ("/sys/fs/cgroup/freezer", "freezer.state", "FROZEN")
+            }
+            _ => return None,
+        };
+        let said = std::fs::read_to_string(format!("{folder}{path}/{file}")).ok()?;
+        said.lines().any(|line| line == word).then_some(())
+    };
+    groups.lines().find_map(frozen).map(|()| "was in a frozen cgroup")
+}
+
 /// CPU seconds that a process has used so far (user and system, all threads); `None` once it has ended.
 pub(super) fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -80,5 +109,27 @@ impl Drop for Process {
         if self.status.is_none() {
             self.kill();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+
+    #[test]
+    fn a_stopped_process_is_told_from_one_that_waits() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert_eq!(held(child.id()), None);
+        kill_process(pid, Signal::STOP).unwrap();
+        // The signal is on its way.
+        while held(child.id()).is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(held(child.id()), Some("was stopped by a signal"));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(held(child.id()), None);
     }
 }

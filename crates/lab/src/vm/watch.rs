@@ -15,7 +15,12 @@ use crate::protocol::GuestEvent;
 /// CPU second of the limit; far more than a starved host needs to give it some CPU.
 pub const IDLE_FACTOR: u32 = 10;
 
-/// How a VM ended.
+/// What a guest may write to its console, and say in events: far more than any does (a console has some hundred KiB; events have most where a
+/// profile's samples and the kernel's symbols are among them), and little enough for the host's disk and memory.
+pub const CONSOLE_LIMIT: u64 = 64 << 20;
+const EVENTS_LIMIT: u64 = 512 << 20;
+
+/// How a VM came to its end.
 #[derive(Debug)]
 pub enum VmEnd {
     Exited(ExitStatus),
@@ -23,13 +28,14 @@ pub enum VmEnd {
     Hung(String),
     /// Killed by bigiron because it sent a line that is not an event; the line.
     Malformed(String),
+    /// Killed by us, since it wrote without end; what.
+    Flooded(String),
 }
 
 /// A guest being watched.
 pub struct Watch {
     events: Tail,
     console: PathBuf,
-    console_len: u64,
     hang_detector: HangDetector,
 }
 
@@ -39,26 +45,34 @@ impl Watch {
         Self {
             events: Tail::new(events),
             console: console.to_owned(),
-            console_len: 0,
             hang_detector: HangDetector::new(limit_s, Duration::from_secs(u64::from(limit_s) * u64::from(IDLE_FACTOR))),
         }
     }
 
-    /// What the guest has said since the last call, by [`GuestEvent::of_line`].
+    /// What the guest has said since the last call, by [`GuestEvent::of_line`]. What it writes to its console is no progress: a kernel that
+    /// hangs may complain for ever.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn read(&mut self) -> io::Result<Vec<Result<GuestEvent, String>>> {
         let lines = self.events.lines()?;
-        let console_len = std::fs::metadata(&self.console).map_or(0, |m| m.len());
-        if !lines.is_empty() || console_len != self.console_len {
-            self.console_len = console_len;
+        if !lines.is_empty() {
             self.seen();
         }
         Ok(lines.iter().map(|line| GuestEvent::of_line(line)).collect())
     }
 
-    /// A sign of progress that is neither an event nor on the console.
+    /// Which of its files the guest has filled beyond what it may; `None` if none.
+    pub fn flooded(&self) -> Option<String> {
+        let console = std::fs::metadata(&self.console).map_or(0, |m| m.len());
+        let beyond = |what: &str, length: u64, limit: u64| {
+            (length > limit).then(|| format!("The guest wrote more than {} MiB {what}", limit >> 20))
+        };
+        beyond("to its console", console, CONSOLE_LIMIT)
+            .or_else(|| beyond("of events", self.events.length, EVENTS_LIMIT))
+    }
+
+    /// A sign of progress that is no event.
     pub fn seen(&mut self) {
         self.hang_detector.progressed();
     }
@@ -79,11 +93,13 @@ struct Tail {
     path: PathBuf,
     file: Option<File>,
     partial: Vec<u8>,
+    /// Bytes read so far.
+    length: u64,
 }
 
 impl Tail {
     fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: None, partial: Vec::new() }
+        Self { path: path.to_owned(), file: None, partial: Vec::new(), length: 0 }
     }
 
     fn lines(&mut self) -> io::Result<Vec<Vec<u8>>> {
@@ -96,7 +112,9 @@ impl Tail {
             }
         }
         let Some(file) = &mut self.file else { return Ok(Vec::new()) };
-        file.read_to_end(&mut self.partial)?;
+        // No more than a byte beyond the limit: all of it goes into memory.
+        let most = (EVENTS_LIMIT + 1).saturating_sub(self.length);
+        self.length += file.take(most).read_to_end(&mut self.partial)? as u64;
         let Some(end) = self.partial.iter().rposition(|b| *b == b'\n') else { return Ok(Vec::new()) };
         let rest = self.partial.split_off(end + 1);
         let whole = std::mem::replace(&mut self.partial, rest);
@@ -138,9 +156,10 @@ mod tests {
         let console = dir.path().join("console");
         let mut watch = Watch::new(&dir.path().join("events"), &console, 10);
         assert_eq!(watch.hung(Some(9.0), String::new()), None);
-        std::fs::write(&console, "a line").unwrap();
+        std::fs::write(dir.path().join("events"), "{\"event\":\"ready\"}\n").unwrap();
         watch.read().unwrap();
         assert_eq!(watch.hung(Some(18.5), String::new()), None, "progress at 9 s");
+        std::fs::write(&console, "a line").unwrap();
         watch.read().unwrap();
         let why = watch.hung(Some(19.5), "in `micro`".to_owned()).expect("10.5 s without progress");
         assert!(why.contains("in `micro`"), "{why}");

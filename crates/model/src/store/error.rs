@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::folder_files;
 use crate::size;
 
 /// An error of the store. A `cause` is part of its message, and therefore not a `source`, which would be printed twice.
@@ -45,6 +46,17 @@ impl StoreError {
             return StoreError::Full { doing: doing.to_owned(), path: path.to_owned(), free, cause };
         }
         StoreError::Io { doing: doing.to_owned(), path: path.to_owned(), cause }
+    }
+
+    /// Refuses a study's folder `name` below `dir` that is a symbolic link: its study would be written to elsewhere.
+    ///
+    /// # Errors
+    /// It is one.
+    pub fn refuse_link(dir: &Path, name: &str) -> Result<(), Self> {
+        match folder_files::refuse_links(dir, &[name]) {
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+            refused => refused.map_err(|e| Self::io("open the study", &dir.join(name), e)),
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -14,12 +14,13 @@ use serde::Deserialize;
 use super::error::StoreError;
 use super::line::{self, sha256_hex};
 use super::writer::{self, LOCK, Writer};
+use crate::folder_files;
 use crate::plan::{Plan, SCHEMA};
 use crate::record::{Outcome, Record};
 
 const PLAN: &str = "plan.toml";
 pub(super) const RECORDS: &str = "records.jsonl";
-const ARTIFACTS: &str = "artifacts";
+pub(super) const ARTIFACTS: &str = "artifacts";
 
 /// First lines of `plan.toml`; the last one ends with the checksum of all following bytes.
 const PREAMBLE: &str =
@@ -85,7 +86,7 @@ impl Folder {
     /// There is no plan, it has another format, it was edited, or it contradicts itself.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join(PLAN);
-        let bytes = match fs::read(&path) {
+        let bytes = match folder_files::read(dir, PLAN) {
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(StoreError::NoStudy { dir: dir.to_owned() });
             }
@@ -108,7 +109,7 @@ impl Folder {
     /// Reads every record. A line that cannot be read or does not belong to the plan is reported and skipped.
     pub fn records(&self) -> Result<Records, StoreError> {
         let path = self.dir.join(RECORDS);
-        match fs::read(&path) {
+        match folder_files::read(&self.dir, RECORDS) {
             Ok(bytes) => Ok(read_records(&self.plan, &bytes)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(Records::default()),
             Err(e) => Err(StoreError::io("read", &path, e)),
@@ -128,6 +129,18 @@ impl Folder {
         format!("{ARTIFACTS}/{slot:04}-{arm}-{attempt}")
     }
 
+    /// The bytes of one of a trial's artefacts, by its name in the record; nothing outside `artifacts/` is one.
+    ///
+    /// # Errors
+    /// It is no artefact, or cannot be read.
+    pub fn artifact(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        let read = match Path::new(name).strip_prefix(ARTIFACTS) {
+            Ok(_) => folder_files::read(&self.dir, name),
+            Err(_) => Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not below `artifacts`")),
+        };
+        read.map_err(|e| StoreError::io("read", &self.dir.join(name), e))
+    }
+
     /// Writes `report.html`, `report.txt` and the like: readers see the old file or the new one, never a part.
     pub fn write_report(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, StoreError> {
         write_whole(&self.dir, name, bytes)
@@ -137,18 +150,7 @@ impl Folder {
 /// Writes a file under a temporary name, syncs it, and gives it its name.
 pub fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, StoreError> {
     let path = dir.join(name);
-    let temporary = dir.join(format!(".{name}.{}.tmp", std::process::id()));
-    let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
-        File::open(dir)?.sync_all()
-    };
-    write().map_err(|e| {
-        let _ = fs::remove_file(&temporary);
-        StoreError::io("write", &path, e)
-    })?;
+    folder_files::write_whole(dir, name, bytes, 0o666).map_err(|e| StoreError::io("write", &path, e))?;
     Ok(path)
 }
 
@@ -204,6 +206,10 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
     let names: BTreeSet<_> = plan.arms.iter().map(|a| &a.name).collect();
     if names.len() != plan.arms.len() {
         return Err("two arms have the same name".to_owned());
+    }
+    // Readers go through all pairs of the design.
+    if plan.design.pairs as usize > plan.slots.len() {
+        return Err(format!("its design has {} pairs, and its schedule {} slots", plan.design.pairs, plan.slots.len()));
     }
     for (index, slot) in plan.slots.iter().enumerate() {
         if slot.slot as usize != index {

@@ -54,6 +54,92 @@ fn what_is_written_is_read_back() {
 }
 
 #[test]
+fn a_received_folder_with_links_is_refused_and_nothing_outside_is_touched() {
+    let (dir, folder, _) = filled(3);
+    let outside = dir.path().join("outside");
+    fs::create_dir_all(outside.join(Folder::artifacts_name(3, "a", 0).strip_prefix("artifacts/").unwrap())).unwrap();
+    fs::write(outside.join("precious"), "precious").unwrap();
+    // A torn line, which would be moved aside.
+    let mut bytes = fs::read(log(&folder)).unwrap();
+    bytes.truncate(bytes.len() - 10);
+    fs::write(log(&folder), bytes).unwrap();
+    let snapshot = || {
+        let names: Vec<_> = fs::read_dir(&outside).unwrap().map(|e| e.unwrap().file_name()).collect();
+        (names, fs::read(outside.join("precious")).unwrap())
+    };
+    let before = snapshot();
+    for (name, target) in [
+        ("records.torn", outside.join("precious")),
+        ("lock", outside.join("precious")),
+        ("lock", outside.join("new")),
+        ("artifacts", outside.clone()),
+        ("evidence", outside.clone()),
+        ("records.jsonl", outside.join("precious")),
+    ] {
+        let path = folder.dir().join(name);
+        let kept = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
+        let _ = fs::remove_dir(&path);
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        let said = folder.writer().and_then(|w| w.artifacts(3, "a", 0)).unwrap_err().to_string();
+        assert!(said.contains(name) && said.contains("is a symbolic link"), "{said}");
+        assert_eq!(snapshot(), before, "{name}");
+        fs::remove_file(&path).unwrap();
+        kept.map_or(Ok(()), |bytes| fs::write(&path, bytes)).unwrap();
+    }
+    // Those that are not there when the writer begins.
+    let writer = folder.writer().unwrap();
+    std::os::unix::fs::symlink(&outside, folder.dir().join("artifacts")).unwrap();
+    writer.artifacts(3, "a", 0).unwrap_err();
+    std::os::unix::fs::symlink(&outside, folder.dir().join("evidence")).unwrap();
+    folder.evidence_scratch(0).unwrap_err();
+    assert_eq!(snapshot(), before);
+}
+
+#[test]
+fn a_plan_with_more_pairs_than_slots_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut plan = sample();
+    plan.design.pairs = u32::MAX;
+    let said = Folder::create(dir.path(), &plan).unwrap_err().to_string();
+    assert!(said.contains("4294967295 pairs, and its schedule 16 slots"), "{said}");
+}
+
+#[test]
+fn a_fifo_in_the_folder_hangs_nobody() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let (_dir, folder, _) = filled(3);
+    for name in ["lock", "records.jsonl", "records.torn"] {
+        let path = folder.dir().join(name);
+        let kept = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        match name {
+            // What is torn is kept if it can be.
+            "records.torn" => drop(folder.writer().unwrap()),
+            _ => drop(folder.writer().unwrap_err()),
+        }
+        fs::remove_file(&path).unwrap();
+        kept.map_or(Ok(()), |bytes| fs::write(&path, bytes)).unwrap();
+    }
+}
+
+#[test]
+fn nothing_outside_the_artefacts_is_read_as_one() {
+    let (dir, folder, _) = filled(1);
+    fs::create_dir_all(folder.dir().join("artifacts/0000-a-0")).unwrap();
+    fs::write(folder.dir().join("artifacts/0000-a-0/console.log"), "text").unwrap();
+    fs::write(dir.path().join("console"), "secret").unwrap();
+    std::os::unix::fs::symlink(dir.path().join("console"), folder.dir().join("artifacts/console")).unwrap();
+    assert_eq!(folder.artifact("artifacts/0000-a-0/console.log").unwrap(), b"text");
+    let absolute = dir.path().join("console");
+    for name in ["../console", "artifacts/../../console", "artifacts/console", absolute.to_str().unwrap(), "plan.toml"]
+    {
+        folder.artifact(name).unwrap_err();
+    }
+}
+
+#[test]
 fn numbers_come_back_exactly() {
     let plan = sample();
     for bits in [0x3FF0_0000_0000_0001u64, 0x7FEF_FFFF_FFFF_FFFF, 1, 0x4197_D784_0000_0001, 0x3FB9_9999_9999_999A] {

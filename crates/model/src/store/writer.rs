@@ -3,8 +3,8 @@
 //! Invariant: `records.jsonl` only ever grows by whole lines. A line that could not be written completely is removed, and the torn line of a killed
 //! process is moved aside before the next line, never joined to it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use rustix::fs::FallocateFlags;
 
 use super::error::StoreError;
-use super::folder::{Folder, RECORDS, whole};
+use super::folder::{ARTIFACTS, Folder, RECORDS, whole};
 use super::line;
+use crate::evidence::EVIDENCE;
+use crate::folder_files::{self, Access};
 use crate::record::Record;
 
 /// Locked by the bigiron that works in a folder; the kernel releases it when that process ends, however it ends.
@@ -43,24 +45,23 @@ pub struct Writer {
 
 impl Writer {
     pub(super) fn new(dir: &Path) -> Result<Self, StoreError> {
+        // A folder may have been received from somebody else.
+        folder_files::refuse_links(dir, &[LOCK, RECORDS, TORN, ARTIFACTS, EVIDENCE])
+            .map_err(|e| StoreError::io("resume the study in", dir, e))?;
         let lock = lock(dir)?;
         let path = dir.join(RECORDS);
         let io = |doing: &'static str, path: &Path| {
             let path = path.to_owned();
             move |e| StoreError::io(doing, &path, e)
         };
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(io("open", &path))?;
+        let mut file = folder_files::open(dir, RECORDS, Access::Append, 0o666).map_err(io("open", &path))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(io("read", &path))?;
         let len = whole(&bytes);
         let torn = &bytes[len..];
         if !torn.is_empty() {
-            // Keeping it is useful but not essential: the disk may be full, and the trial will be run again anyway.
-            let _ = OpenOptions::new()
-                .append(true)
-                .create(true)
-                .open(dir.join(TORN))
+            // Worth keeping, not worth failing for: the disk may be full, and the trial will be run again anyway.
+            let _ = folder_files::open(dir, TORN, Access::Append, 0o666)
                 .and_then(|mut f| f.write_all(torn).and_then(|()| f.write_all(b"\n")));
             file.set_len(len as u64).map_err(io("remove the torn line from", &path))?;
         }
@@ -106,10 +107,10 @@ impl Writer {
 
     /// Makes an empty directory for a trial's artefacts, removing what an unfinished trial left under that name.
     pub fn artifacts(&self, slot: u32, arm: &str, attempt: u32) -> Result<PathBuf, StoreError> {
-        let dir = self.dir.join(Folder::artifacts_name(slot, arm, attempt));
-        clear(&dir)?;
-        fs::create_dir_all(&dir).map_err(|e| StoreError::io("create", &dir, e))?;
-        Ok(dir)
+        let name = Folder::artifacts_name(slot, arm, attempt);
+        let dir = self.dir.join(&name);
+        self.clear(&dir)?;
+        folder_files::make_folders(&self.dir, &name).map_err(|e| StoreError::io("create", &dir, e))
     }
 
     /// The artefacts that a trial left in its directory, as sorted paths relative to the folder. An empty directory is removed.
@@ -128,7 +129,7 @@ impl Writer {
             }
         }
         if files.is_empty() {
-            clear(dir)?;
+            self.clear(dir)?;
         }
         files.sort();
         Ok(files)
@@ -136,7 +137,13 @@ impl Writer {
 
     /// Removes the artefacts of a trial that made no record.
     pub fn discard(&self, dir: &Path) -> Result<(), StoreError> {
-        clear(dir)
+        self.clear(dir)
+    }
+
+    /// Removes a directory of this folder.
+    fn clear(&self, dir: &Path) -> Result<(), StoreError> {
+        let within = dir.strip_prefix(&self.dir).unwrap_or(dir);
+        folder_files::remove_all(&self.dir, within).map_err(|e| StoreError::io("remove", dir, e))
     }
 
     fn error(&self, e: io::Error) -> StoreError {
@@ -153,23 +160,11 @@ impl Drop for Writer {
     }
 }
 
-fn clear(dir: &Path) -> Result<(), StoreError> {
-    match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(StoreError::io("remove", dir, e)),
-        _ => Ok(()),
-    }
-}
-
-/// Takes the folder's lock, or reports the holder.
+/// Takes the folder's lock, or says who has it.
 pub(super) fn lock(dir: &Path) -> Result<File, StoreError> {
     let path = dir.join(LOCK);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|e| StoreError::io("open", &path, e))?;
+    let mut file =
+        folder_files::open(dir, LOCK, Access::Update, 0o666).map_err(|e| StoreError::io("open", &path, e))?;
     let patience = Instant::now() + LOCK_PATIENCE;
     let locked = loop {
         match file.try_lock() {

@@ -15,6 +15,7 @@ pub mod error;
 pub mod frontend;
 pub mod message;
 pub mod oid;
+mod passfile;
 mod socket;
 mod startup;
 #[cfg(test)]

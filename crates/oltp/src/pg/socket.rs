@@ -3,7 +3,7 @@
 //! Invariant: a send never raises SIGPIPE, and neither direction allocates on an unencrypted socket.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -89,6 +89,19 @@ impl Socket {
                 return Ok(());
             }
             tls.pull(Raw(&self.socket)).map_err(late)?;
+        }
+    }
+
+    /// Whether what is sent leaves this machine unencrypted; also true if nothing tells.
+    pub(super) fn is_exposed(&self) -> bool {
+        if self.is_encrypted() {
+            return false;
+        }
+        match rustix::net::getpeername(&self.socket).map(|peer| peer.and_then(|peer| SocketAddr::try_from(peer).ok())) {
+            Ok(Some(peer)) => !peer.ip().to_canonical().is_loopback(),
+            // A Unix socket has no such address.
+            Ok(None) => false,
+            Err(_) => true,
         }
     }
 

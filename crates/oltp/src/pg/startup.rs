@@ -1,7 +1,6 @@
 //! From a socket to a session: start-up message and authentication.
 //!
-//! Invariant: a password leaves only in the form that the server requested, and a server that must prove that it knows it (SCRAM)
-//! has done so.
+//! Invariant: a password leaves only in the form that the server asked for, in a form that others could use only encrypted or by the user's word, and a server that was to prove that it knows it (SCRAM) has.
 
 use std::borrow::Cow;
 
@@ -13,6 +12,7 @@ use super::buffered_socket::{BufferedSocket, Filled, LARGEST_MESSAGE};
 use super::connection::{CancelKey, ServerInfo};
 use super::error::{PgError, ServerError};
 use super::message::Message;
+use super::passfile;
 use super::socket::{Deadline, Socket};
 use super::tls::Tls;
 use super::url::{Password, SslMode, Url};
@@ -20,7 +20,7 @@ use super::url::{Password, SslMode, Url};
 /// Longer messages during start-up come from a server of another kind (as in libpq).
 const LONGEST_STARTUP_MESSAGE: usize = 30_000;
 const NO_PASSWORD: &str =
-    "it requires a password, but none was given; write postgresql://user:PASSWORD@host/database or set PGPASSWORD";
+    "it asks for a password, and there is none; set PGPASSWORD, or write it to ~/.pgpass or another password file";
 
 /// Connects and logs in.
 pub(super) fn open(url: &Url) -> Result<(BufferedSocket, ServerInfo), PgError> {
@@ -137,12 +137,14 @@ impl Startup<'_> {
                     }
                 }
                 Message::Authentication(3, _) => {
+                    self.allow_exposed("the password itself")?;
                     let password = self.password()?;
                     written(frontend::password_message(password.reveal().as_bytes(), &mut out))?;
                 }
                 Message::Authentication(5, salt) => {
                     let salt =
                         salt.try_into().map_err(|_| PgError::Protocol("a salt that is not 4 bytes".to_owned()))?;
+                    self.allow_exposed("an MD5 hash of the password, which is as good as the password,")?;
                     let password = self.password()?;
                     let hash = md5_hash(url.user.as_bytes(), password.reveal().as_bytes(), salt);
                     written(frontend::password_message(hash.as_bytes(), &mut out))?;
@@ -228,15 +230,27 @@ impl Startup<'_> {
         PgError::Connect { host: place(self.url), cause: cause(self.url, &std::io::ErrorKind::TimedOut.into()) }
     }
 
-    fn password(&self) -> Result<Cow<'_, Password>, PgError> {
-        match &self.url.password {
-            Some(password) => Ok(Cow::Borrowed(password)),
-            None => std::env::var("PGPASSWORD")
-                .ok()
-                .filter(|p| !p.is_empty())
-                .map(|p| Cow::Owned(Password::new(&p)))
-                .ok_or_else(|| self.not_in(NO_PASSWORD.to_owned())),
+    /// Refuses to send `what` over a network unless it is encrypted, or the URL says that it need not be.
+    fn allow_exposed(&self, what: &str) -> Result<(), PgError> {
+        if self.url.is_plain_by_word || !self.link.wire().is_exposed() {
+            return Ok(());
         }
+        Err(self.not_in(format!(
+            "it asks for {what} over an unencrypted connection; write sslmode=verify-full or require in the URL, \
+             have pg_hba.conf ask for scram-sha-256, or write sslmode=disable to send it all the same"
+        )))
+    }
+
+    fn password(&self) -> Result<Cow<'_, Password>, PgError> {
+        if let Some(password) = &self.url.password {
+            return Ok(Cow::Borrowed(password));
+        }
+        if let Some(set) = std::env::var("PGPASSWORD").ok().filter(|p| !p.is_empty()) {
+            return Ok(Cow::Owned(Password::new(&set)));
+        }
+        let found = passfile::path(self.url).map_or(Ok(None), |path| passfile::find(&path, self.url));
+        let found = found.map_err(|why| self.not_in(why))?;
+        found.map(Cow::Owned).ok_or_else(|| self.not_in(NO_PASSWORD.to_owned()))
     }
 
     fn not_in(&self, cause: String) -> PgError {

@@ -87,6 +87,48 @@ fn the_password_goes_in_the_form_that_is_asked_for() {
     assert_eq!(server.join(), (b'p', b"md57be85917c335edc86a4df3dbd99e295c\0".to_vec()));
 }
 
+/// An address of this machine that is not the loopback's.
+fn own_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    // Nothing is sent: the kernel only looks for the route.
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback() && !ip.is_unspecified())
+}
+
+#[test]
+fn a_password_goes_unencrypted_over_a_network_only_by_the_users_word() {
+    use std::io::Read as _;
+    let Some(address) = own_address() else {
+        let _ = writeln!(std::io::stderr(), "SKIPPED passwords over a network: this machine has none");
+        return;
+    };
+    for (kind, salt) in [(3, &[][..]), (5, &[1, 2, 3, 4])] {
+        for (at, word, goes) in
+            [(address, "", false), (address, "?sslmode=disable", true), ([127, 0, 0, 1].into(), "", true)]
+        {
+            let listener = std::net::TcpListener::bind((at, 0)).unwrap();
+            let url = format!("postgresql://alice@{at}:{}/shop{word}", listener.local_addr().unwrap().port());
+            let answer = authentication(kind, salt);
+            let server = std::thread::spawn(move || {
+                let mut client = listener.accept().unwrap().0;
+                let mut length = [0; 4];
+                client.read_exact(&mut length).unwrap();
+                client.read_exact(&mut vec![0; u32::from_be_bytes(length) as usize - 4]).unwrap();
+                client.write_all(&answer).unwrap();
+                let mut tag = Vec::new();
+                client.take(1).read_to_end(&mut tag).unwrap();
+                tag
+            });
+            let error = Connection::connect(&with_password(&Url::parse(&url).unwrap(), "tiger")).err().unwrap();
+            assert_eq!(server.join().unwrap() == b"p", goes, "{url}: {error}");
+            if !goes {
+                let said = error.to_string();
+                assert!(said.contains("sslmode=verify-full") && !said.contains("tiger"), "{said}");
+            }
+        }
+    }
+}
+
 fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
     let mut pads = [[0x36_u8; 64], [0x5c; 64]];
     for pad in &mut pads {

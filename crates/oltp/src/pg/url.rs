@@ -1,6 +1,7 @@
-//! The address of a server: `postgresql://user:password@host:port/database?parameter=value`, as libpq reads it.
+//! Where a server is: `postgresql://user@host:port/database?parameter=value`, as libpq reads it.
 //!
-//! Invariant: neither `Display` nor `Debug` shows the password.
+//! Invariant: a URL as text has no password: it would be in plans, reports and the list of processes. Neither `Display` nor `Debug` nor an
+//! error shows one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ const DEFAULT_PORT: u16 = 5432;
 /// A server just started on a loaded machine, or in a VM without KVM, is slow to accept connections.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const PARAMETERS: &[&str] =
-    &["host", "port", "user", "password", "dbname", "sslmode", "sslrootcert", "connect_timeout", "application_name"];
+    &["host", "port", "user", "passfile", "dbname", "sslmode", "sslrootcert", "connect_timeout", "application_name"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
@@ -58,13 +59,17 @@ impl fmt::Debug for Password {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
     pub user: String,
-    /// Without one, the environment's `PGPASSWORD` is used.
+    /// That of a server of bigiron's own. Without one, the environment's `PGPASSWORD` is used, then the password file.
     pub password: Option<Password>,
+    /// The password file; without it, `PGPASSFILE` or `~/.pgpass`.
+    pub passfile: Option<PathBuf>,
     pub host: Host,
     pub port: u16,
     pub database: String,
     pub sslmode: SslMode,
-    /// Certificates (PEM) of the trusted authorities; without it, the system's.
+    /// Whether the URL itself says `sslmode=disable`: then a password may go unencrypted, too.
+    pub is_plain_by_word: bool,
+    /// Certificates (PEM) of the authorities that are believed; without it, the system's.
     pub sslrootcert: Option<PathBuf>,
     /// For connection and log-in together; `None` waits forever.
     pub connect_timeout: Option<Duration>,
@@ -75,7 +80,11 @@ pub struct Url {
 pub enum UrlError {
     #[error("A server's URL starts with postgresql://, e.g. postgresql://user@host:5432/database")]
     Scheme,
-    #[error("The URL has no user; write postgresql://USER@host/database")]
+    #[error(
+        "A password in a URL would be kept in plans and reports and shown by `ps`; leave it out, and set PGPASSWORD, or write it to ~/.pgpass or a file that `?passfile=/FILE` or PGPASSFILE names. (An `@` that belongs to no password is written %40.)"
+    )]
+    Password,
+    #[error("The URL names no user; write postgresql://USER@host/database")]
     NoUser,
     #[error(
         "The URL has no host; write postgresql://user@HOST/database, or postgresql://user@/database?host=/FOLDER for a Unix socket in that folder"
@@ -87,9 +96,7 @@ pub enum UrlError {
     Port(String),
     #[error("`{0}` has a % that is not followed by two hexadecimal digits; write a % itself as %25")]
     Percent(String),
-    #[error("The password has a % that is not followed by two hexadecimal digits; write a % itself as %25")]
-    PercentInPassword,
-    #[error("`{0}` contains a zero byte, which no server accepts")]
+    #[error("`{0}` holds a zero byte, which no server accepts")]
     Zero(&'static str),
     #[error("`[{0}` is not an IPv6 address in brackets, as in postgresql://user@[::1]:5432/database")]
     Bracket(String),
@@ -117,10 +124,12 @@ impl Url {
         Url {
             user: user.to_owned(),
             password: None,
+            passfile: None,
             host,
             port,
             database: database.to_owned(),
             sslmode: SslMode::Disable,
+            is_plain_by_word: false,
             sslrootcert: None,
             connect_timeout: Some(DEFAULT_CONNECT_TIMEOUT),
             application_name: "bigiron".to_owned(),
@@ -137,17 +146,15 @@ impl Url {
     pub fn parse(text: &str) -> Result<Url, UrlError> {
         let rest =
             text.strip_prefix("postgresql://").or_else(|| text.strip_prefix("postgres://")).ok_or(UrlError::Scheme)?;
+        // Before anything is taken apart: a password may have any character, and no error may repeat a part of one.
+        if rest.split_once('@').is_some_and(|(login, _)| login.contains(':')) {
+            return Err(UrlError::Password);
+        }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        // The last @, so that an unencoded one in a password does no harm.
-        let (login, place) = authority.rsplit_once('@').map_or((None, authority), |(l, p)| (Some(l), p));
+        let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(u, p)| (Some(u), p));
 
-        let mut found = UrlParts::default();
-        if let Some(login) = login {
-            let (user, password) = login.split_once(':').map_or((login, None), |(u, p)| (u, Some(p)));
-            found.user = Some(decode(user)?);
-            found.password = password.map(decode_password).transpose()?;
-        }
+        let mut found = UrlParts { user: user.map(decode).transpose()?, ..UrlParts::default() };
         found.place(place)?;
         if !database.is_empty() {
             found.database = Some(decode(database)?);
@@ -164,7 +171,7 @@ impl Url {
 #[derive(Default)]
 struct UrlParts {
     user: Option<String>,
-    password: Option<String>,
+    passfile: Option<PathBuf>,
     host: Option<String>,
     port: Option<u16>,
     database: Option<String>,
@@ -200,9 +207,8 @@ impl UrlParts {
     }
 
     fn parameter(&mut self, name: &str, value: &str) -> Result<(), UrlError> {
-        if name == "password" {
-            self.password = Some(decode_password(value)?);
-            return Ok(());
+        if ["password", "sslpassword"].contains(&name) {
+            return Err(UrlError::Password);
         }
         let value = decode(value)?;
         match name {
@@ -212,6 +218,7 @@ impl UrlParts {
             "user" => self.user = Some(value),
             "dbname" => self.database = Some(value).filter(|v| !v.is_empty()),
             "sslmode" => self.sslmode = Some(parse_sslmode(&value)?),
+            "passfile" => self.passfile = Some(PathBuf::from(value)),
             "sslrootcert" => self.sslrootcert = Some(PathBuf::from(value)),
             "connect_timeout" => {
                 self.connect_timeout = Some(value.parse().map_err(|_| UrlError::Timeout(value))?);
@@ -231,7 +238,8 @@ impl UrlParts {
         let host = if host.starts_with('/') { Host::Unix(PathBuf::from(host)) } else { Host::Tcp(host) };
         let database = self.database.unwrap_or_else(|| user.clone());
         let mut url = Url::new(&user, host, self.port.unwrap_or(DEFAULT_PORT), &database);
-        url.password = self.password.map(Password);
+        url.passfile = self.passfile;
+        url.is_plain_by_word = self.sslmode == Some(SslMode::Disable);
         url.sslmode = self.sslmode.unwrap_or(SslMode::Disable);
         url.sslrootcert = self.sslrootcert;
         if let Some(seconds) = self.connect_timeout {
@@ -249,9 +257,6 @@ impl UrlParts {
             if text.contains('\0') {
                 return Err(UrlError::Zero(what));
             }
-        }
-        if url.password.as_ref().is_some_and(|p| p.0.contains('\0')) {
-            return Err(UrlError::Zero("password"));
         }
         Ok(url)
     }
@@ -277,11 +282,6 @@ fn parse_sslmode(text: &str) -> Result<SslMode, UrlError> {
 
 fn decode(text: &str) -> Result<String, UrlError> {
     percent_decode(text).ok_or_else(|| UrlError::Percent(text.to_owned()))
-}
-
-/// Like [`decode`], with an error that does not repeat the password.
-fn decode_password(text: &str) -> Result<String, UrlError> {
-    percent_decode(text).ok_or(UrlError::PercentInPassword)
 }
 
 fn percent_decode(text: &str) -> Option<String> {
@@ -331,7 +331,7 @@ impl fmt::Display for Url {
             Host::Tcp(host) => {
                 let host = if host.contains(':') { format!("[{host}]") } else { percent_encode(host, false) };
                 write!(f, "postgresql://{user}@{host}:{}/{database}", self.port)?;
-                if self.sslmode != SslMode::Disable {
+                if self.sslmode != SslMode::Disable || self.is_plain_by_word {
                     write!(f, "?sslmode={}", self.sslmode)?;
                 }
                 Ok(())
@@ -352,9 +352,9 @@ mod tests {
 
     #[test]
     fn every_part_is_read() {
-        let url = Url::parse("postgresql://us%40er:p%2Fa%3As%25s@db.example:6000/te%20st?sslmode=verify-full&connect_timeout=7&application_name=x&sslrootcert=/ca.pem").unwrap();
+        let url = Url::parse("postgresql://us%40er@db.example:6000/te%20st?sslmode=verify-full&connect_timeout=7&application_name=x&sslrootcert=/ca.pem&passfile=/p").unwrap();
         assert_eq!((url.user.as_str(), url.database.as_str(), url.port), ("us@er", "te st", 6000));
-        assert_eq!(url.password.as_ref().unwrap().reveal(), "p/a:s%s");
+        assert_eq!((url.password, url.passfile), (None, Some(PathBuf::from("/p"))));
         assert_eq!(url.host, Host::Tcp("db.example".to_owned()));
         assert_eq!((url.sslmode, url.connect_timeout), (SslMode::VerifyFull, Some(Duration::from_secs(7))));
         assert_eq!((url.application_name.as_str(), url.sslrootcert), ("x", Some(PathBuf::from("/ca.pem"))));
@@ -365,8 +365,11 @@ mod tests {
         let url = Url::parse("postgres://me@localhost").unwrap();
         assert_eq!(url, Url::tcp("me", "localhost", 5432, "me"));
         assert_eq!(url.sslmode, SslMode::Disable);
+        let plain = Url::parse("postgresql://me@h/d?sslmode=disable").unwrap();
+        assert!(plain.is_plain_by_word && !url.is_plain_by_word);
+        assert_eq!(Url::parse(&plain.to_string()).unwrap(), plain);
         assert_eq!(Url::parse("postgresql://me@localhost/?connect_timeout=0").unwrap().connect_timeout, None);
-        assert_eq!(Url::parse("postgresql://localhost?user=me&dbname=db&password=x").unwrap().database, "db");
+        assert_eq!(Url::parse("postgresql://localhost?user=me&dbname=db").unwrap().database, "db");
     }
 
     #[test]
@@ -384,6 +387,27 @@ mod tests {
     }
 
     #[test]
+    fn a_password_is_refused_and_never_repeated() {
+        for text in [
+            "postgresql://u:SECRET@h/d",
+            "postgresql://u:SEC%zzRET@h/d",
+            "postgresql://u:%00SECRET@h/d",
+            "postgresql://u:x/SECRET@h/d",
+            "postgresql://u:x?SECRET@h/d",
+            "postgresql://u:x@SECRET@h/d",
+            "postgresql://u:a,SECRET@h/d",
+            "postgres://u@h/d?password=SECRET",
+            "postgres://u@h/d?pass%77ord=SECRET",
+            "postgres://u@h/d?sslpassword=SECRET",
+        ] {
+            let error = Url::parse(text).unwrap_err();
+            assert_eq!(error, UrlError::Password, "{text}");
+            let said = error.to_string();
+            assert!(said.contains("PGPASSWORD") && said.contains("~/.pgpass") && !said.contains("SECRET"), "{said}");
+        }
+    }
+
+    #[test]
     fn errors_say_what_would_be_right() {
         let several = |text: &str| UrlError::SeveralHosts(text.to_owned());
         for (text, error) in [
@@ -397,8 +421,6 @@ mod tests {
             ("postgresql://u@h:0/d", UrlError::Port("0".to_owned())),
             ("postgresql://u@h:70000/d", UrlError::Port("70000".to_owned())),
             ("postgresql://u@h/d%2", UrlError::Percent("d%2".to_owned())),
-            ("postgresql://u:p%zz@h/d", UrlError::PercentInPassword),
-            ("postgresql://u:p%00@h/d", UrlError::Zero("password")),
             ("postgresql://u@[::1/d", UrlError::Bracket("::1".to_owned())),
             ("postgresql://u@h/d?connect_timeout=1s", UrlError::Timeout("1s".to_owned())),
             ("postgresql://u@/d?host=/s&sslmode=require", UrlError::SslOnUnix),

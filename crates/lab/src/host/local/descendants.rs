@@ -7,6 +7,8 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::vm::process::held;
+
 /// A process of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Member {
@@ -78,7 +80,12 @@ impl Descendants {
         self.cpu_ticks as f64 / rustix::param::clock_ticks_per_second() as f64
     }
 
-    /// Number of processes still running.
+    /// Why one of them does not run for the machine's sake, as [`held`].
+    pub(super) fn held(&self) -> Option<&'static str> {
+        self.still().find_map(|member| held(member.pid.unsigned_abs()))
+    }
+
+    /// How many of them still run.
     pub(super) fn running(&self) -> usize {
         self.still().count()
     }

@@ -60,6 +60,10 @@ pub(super) fn work(
         converse(task, &mut process, limit.map(SilenceWatch::new), cancel, &mut received, phase).map_err(fatal)?;
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),
+        ConversationEnd::Held(why) => {
+            process.kill_all();
+            return Err(HostError::Void(format!("A process of the trial {why} {}", received.last_step())));
+        }
         ConversationEnd::Hung(why) => WorkerEnd::Hung(format!("{why}{}", process.killed())),
         ConversationEnd::Malformed(line) => {
             WorkerEnd::Malformed(format!("`{line}` {}{}", received.last_step(), process.killed()))
@@ -84,6 +88,8 @@ enum ConversationEnd {
     /// The process has ended.
     Out(ExitStatus),
     Hung(String),
+    /// By somebody, or a frozen cgroup.
+    Held(&'static str),
     /// It has said this line, which is no event.
     Malformed(String),
     Cancelled,
@@ -143,7 +149,7 @@ fn converse(
         }
         if status.is_none() {
             if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
-                return Ok(ConversationEnd::Hung(why));
+                return Ok(hung_or_held(process.pid(), why));
             }
             // Before the poll, so that what it said until its end is read whole.
             status = process.ended()?;
@@ -181,11 +187,16 @@ fn converse(
             return Ok(ConversationEnd::Cancelled);
         }
         if let Some(why) = silence.as_mut().and_then(|silence| silence.hung(process.pid(), received)) {
-            return Ok(ConversationEnd::Hung(why));
+            return Ok(hung_or_held(process.pid(), why));
         }
         std::thread::sleep(Duration::from_millis(1));
         status = process.ended()?;
     }
+}
+
+/// A trial of which a process was stopped does not hang.
+fn hung_or_held(pid: Pid, why: String) -> ConversationEnd {
+    Descendants::of(pid).held().map_or(ConversationEnd::Hung(why), ConversationEnd::Held)
 }
 
 pub(super) fn ended(status: ExitStatus) -> String {

@@ -14,7 +14,7 @@ use anyhow::{Context as _, ensure};
 use bigiron_stats::order::{ChaCha12Rng, Rng as _, rng};
 
 use super::files::Files;
-use super::{DiskContent, POLL, VmHost, full, hear, outcome};
+use super::{DiskContent, HeldLooks, POLL, VmHost, full, hear, outcome};
 use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
 use crate::lever::{self, vm::MachineShape};
@@ -31,6 +31,9 @@ use bigiron_model::record::Failure;
 const ACKNOWLEDGED: &str = "/acknowledged";
 /// Interval at which a guest that is about to be killed is checked.
 const WATCHING: Duration = Duration::from_millis(2);
+
+/// Bytes that a guest may acknowledge in a cycle: 16 million acknowledgements, of which a cycle of minutes has a hundredth.
+const ACKS_LIMIT: u64 = 512 << 20;
 
 /// When a power cycle ends.
 pub enum PowerCycleEnd<'a> {
@@ -164,19 +167,24 @@ impl<'a> CrashMachine<'a> {
     ) -> Result<(PowerCycle, bool), HostError> {
         let mut watch = Watch::new(&files.events, &files.console, self.plan.design.hang_cpu_seconds);
         let (mut received, mut told, mut due) = (ReceivedEvents::default(), 0, None);
+        let mut held = HeldLooks::default();
         let ended = loop {
             if cancel.load(Ordering::Relaxed) {
                 return Err(HostError::Cancelled);
             }
             let status = process.ended().map_err(|e| HostError::Void(format!("QEMU cannot be waited for: {e}")))?;
-            if let Some(line) = hear(&mut watch, &mut received, files, phase)? {
+            if let Some(end) = hear(&mut watch, &mut received, files, phase)? {
                 process.kill();
-                break VmEnd::Malformed(line);
+                break end;
             }
             if let Some(status) = status {
                 break VmEnd::Exited(status);
             }
             let length = fs::metadata(acks).map_or(0, |m| m.len());
+            if length > ACKS_LIMIT {
+                process.kill();
+                break VmEnd::Flooded(format!("The guest acknowledged more than {} MiB", ACKS_LIMIT >> 20));
+            }
             if length != told {
                 told = length;
                 watch.seen();
@@ -190,6 +198,7 @@ impl<'a> CrashMachine<'a> {
                 process.kill();
                 return Ok((PowerCycle { proved: received.proved, failure: None, fate: None }, true));
             }
+            held.look(&mut process, &received)?;
             if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
                 process.kill();
                 break VmEnd::Hung(why);

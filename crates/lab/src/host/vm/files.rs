@@ -9,6 +9,8 @@ use crate::protocol;
 use crate::protocol::GuestJob;
 use crate::vm::initramfs::Archive;
 use crate::vm::process::Process;
+use crate::vm::watch::CONSOLE_LIMIT;
+use bigiron_model::folder_files;
 
 /// Minimum room for a running trial. QEMU does not report failed writes: a guest would seem to fall silent, or to hang at its
 /// disk, which is not its kernel's fault.
@@ -36,6 +38,20 @@ impl Files {
         }
     }
 
+    /// Whether a guest may name an artefact so: one file here, and none of the host's own.
+    pub(super) fn check_artifact(&self, name: &str) -> Result<(), String> {
+        folder_files::plain_name(name)?;
+        // The temporary name is a little longer.
+        if name.len() > 200 {
+            return Err(format!("`{name:.40}…` is longer than 200 bytes"));
+        }
+        let path = self.dir.join(name);
+        match [&self.initramfs, &self.console, &self.events, &self.errors].contains(&&path) {
+            true => Err(format!("`{name}` is a file of the host's")),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn disk(&self, serial: &str) -> PathBuf {
         self.dir.join(format!("{serial}.disk"))
     }
@@ -58,6 +74,14 @@ impl Files {
             "No space left in `{}`; at least 1 MiB must stay free while a guest runs",
             self.dir.display()
         )))
+    }
+
+    /// Takes off what the guest wrote to its console beyond the limit, in the moment until it was ended.
+    pub(super) fn cut_console(&self) {
+        let Ok(file) = File::options().write(true).open(&self.console) else { return };
+        if file.metadata().is_ok_and(|m| m.len() > CONSOLE_LIMIT) {
+            let _ = file.set_len(CONSOLE_LIMIT);
+        }
     }
 
     pub(super) fn remove_bulk(&self, process: &Process) {

@@ -35,6 +35,10 @@ pub(super) fn verdict(
             let message = format!("The guest said `{line}` {}, which is not an event", received.last_step());
             return Ok(Some((Failure::BadEvent, with_tail(&message, console))));
         }
+        VmEnd::Flooded(what) => {
+            let message = format!("{what} {}, and was ended", received.last_step());
+            return Ok(Some((Failure::Flooded, with_tail(&message, console))));
+        }
         VmEnd::Exited(status) => *status,
     };
     if received.done && status.code() == Some(protocol::EXIT_DONE_STATUS) {
@@ -145,6 +149,7 @@ mod tests {
         let garbage = || VmEnd::Malformed("garbage".to_owned());
         assert_eq!(failure(&garbage(), &[hello()], ""), Some(Failure::BadEvent));
         assert_eq!(failure(&garbage(), &[], PANIC), Some(Failure::Panic));
+        assert_eq!(failure(&VmEnd::Flooded("It wrote".to_owned()), &[hello()], ""), Some(Failure::Flooded));
         assert_eq!(failure(&exited(0), &[hello()], ""), Some(Failure::EarlyExit));
         assert_eq!(failure(&exited(0), &[], "Decompressing Linux"), Some(Failure::NoAgent));
     }

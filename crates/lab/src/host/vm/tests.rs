@@ -4,7 +4,6 @@ use super::arm::PreparedArm;
 use super::images::ArmImages;
 use super::*;
 use crate::vm::qemu::Version;
-use bigiron_model::record::Failure;
 use bigiron_model::store::testing;
 
 /// A host whose QEMU is a script of the shell, which has `$events` and `$console`, the files of the guest's events and of its console.
@@ -94,4 +93,43 @@ fn what_the_kernel_said_on_its_console_is_kept_though_its_log_has_lost_it() {
     let result = trial(died).0.unwrap();
     assert_eq!(result.failure.map(|(failure, _)| failure), Some(Failure::Panic));
     assert_eq!(result.complaints.iter().map(|c| c.class.as_str()).collect::<Vec<_>>(), ["oops"]);
+}
+
+#[test]
+fn an_artefact_without_a_usable_name_is_the_guests_failure() {
+    let long = "x".repeat(300);
+    for name in ["", "..", "../../outside", "a\\u0000b", "console.log", "qemu.log", &long] {
+        let event = format!(r#"{{"event":"artifact","name":"{name}","text":"evil"}}"#).replace('\\', "\\\\");
+        let script = format!(r#"printf '{event}\n{{"event":"done"}}\n' >$events; exit 67"#);
+        let (result, left) = trial(&script);
+        let (failure, message) = result.unwrap().failure.expect("it has failed");
+        assert_eq!(failure, Failure::BadEvent, "{name}");
+        assert!(message.contains("without a usable name"), "{message}");
+        assert_eq!(left, ["events.ndjson"], "{name}");
+    }
+    let (result, mut left) =
+        trial(r#"printf '{"event":"artifact","name":"a.txt","text":"good"}\n{"event":"done"}\n' >$events; exit 67"#);
+    assert_eq!(result.unwrap().failure, None);
+    left.sort();
+    assert_eq!(left, ["a.txt", "events.ndjson"]);
+}
+
+#[test]
+fn a_guest_that_floods_its_console_has_failed_and_its_console_is_kept() {
+    let console = "console=$(echo \"$*\" | sed 's/.*id=console,path=\\([^ ]*\\).*/\\1/')";
+    // In one piece and without an end: a real one does not wait to be looked at.
+    let (result, left) = trial(&format!("{console}; truncate -s 70M $console; exec sleep 600"));
+    let (failure, message) = result.unwrap().failure.expect("it has failed");
+    assert_eq!(failure, Failure::Flooded);
+    assert!(message.starts_with("The guest wrote more than 64 MiB to its console"), "{message:.200}");
+    assert_eq!(left, ["console.log"]);
+    let (result, _) = trial("truncate -s 600M $events; exec sleep 600");
+    assert_eq!(result.unwrap().failure.expect("it has failed").0, Failure::Flooded);
+}
+
+#[test]
+fn a_qemu_that_somebody_stopped_is_void() {
+    let (result, _) = trial("printf '{\"event\":\"ready\"}\\n' >$events; kill -STOP $$; exec sleep 600");
+    let Err(HostError::Void(why)) = result else { panic!("{:?}", result.map(|r| r.failure)) };
+    assert_eq!(why, "QEMU was stopped by a signal before the first workload");
 }
