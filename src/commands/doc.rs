@@ -66,6 +66,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("reference", "history", include_str!("../../docs/reference/history.md")),
     ("reference", "local", include_str!("../../docs/reference/local.md")),
     ("reference", "undo", include_str!("../../docs/reference/undo.md")),
+    ("reference", "security", include_str!("../../docs/reference/security.md")),
     ("reference", "sim", include_str!("../../docs/reference/sim.md")),
     ("reference", "architecture", include_str!("../../docs/reference/architecture.md")),
     ("reference", "adding-a-server", include_str!("../../docs/reference/adding-a-server.md")),

@@ -4,13 +4,14 @@
 //! names.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::rows::{Budget, LeftOut, Row};
 use bigiron_model::clock::Clock;
+use bigiron_model::folder_files;
 use bigiron_model::identity::Identity;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::record::Outcome;
@@ -115,7 +116,8 @@ impl Night {
     /// Reads the description of the night in `dir`; `None` if it holds none.
     pub fn open(dir: &Path) -> Result<Option<Night>, NightError> {
         let path = dir.join(FILE);
-        let text = match fs::read_to_string(&path) {
+        let read = folder_files::read(dir, FILE).and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        let text = match read {
             Ok(text) => text,
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
             Err(e) => return Err(StoreError::io("read", &path, e).into()),
@@ -125,6 +127,20 @@ impl Night {
         if night.schema != SCHEMA {
             let why = format!("it has format {}, this bigiron reads format {SCHEMA}", night.schema);
             return Err(NightError::Unreadable { path, why });
+        }
+        // They are opened, written to, and linked to from the report.
+        let rows = night.groups.iter().flat_map(|g| &g.rows);
+        for folder in night.groups.iter().map(|g| g.folder.clone()).chain(rows.map(Group::alone)) {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+            folder_files::plain_name(&folder)
+                .and_then(|()| match folder.chars().all(plain) {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "the folder `{}` has other characters than bigiron gives one",
+                        folder.escape_debug()
+                    )),
+                })
+                .map_err(|why| NightError::Unreadable { path: path.clone(), why })?;
         }
         Ok(Some(night))
     }
@@ -184,6 +200,7 @@ impl Group {
 
     /// The study of `folder` below `dir`, if it was started.
     pub fn study(dir: &Path, folder: &str) -> Result<Option<Folder>, StoreError> {
+        StoreError::refuse_link(dir, folder)?;
         match Folder::open(&dir.join(folder)) {
             Ok(study) => Ok(Some(study)),
             Err(StoreError::NoStudy { .. }) => Ok(None),

@@ -107,6 +107,8 @@ fn texts(root: &Path) -> BTreeMap<PathBuf, String> {
 
 const FILES: &[(&str, &str)] = &[
     ("sys/kernel/here", ""),
+    // The lock is no setting.
+    ("run/bigiron/undo.lock", ""),
     ("sys/block/vda/queue/nr_requests", "256\n"),
     ("sys/block/vda/queue/read_ahead_kb", "128\n"),
     ("sys/block/vda/queue/wbt_lat_usec", "75000\n"),

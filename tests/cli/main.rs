@@ -16,5 +16,6 @@ mod multiuser;
 mod nightly;
 mod oltp;
 mod refusals;
+mod security;
 mod studies;
 mod test_script;

@@ -11,6 +11,10 @@ pub fn of_bytes(bytes: &[u8]) -> String {
 }
 
 pub fn of_file(path: &Path) -> io::Result<String> {
+    // A device or a FIFO may have no end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 17];

@@ -176,6 +176,7 @@ mod tests {
             let said = read(Path::new(path)).unwrap_err().to_string();
             assert!(said.contains("not a regular file"), "{said}");
         }
+        crate::hash::of_file(Path::new("/dev/zero")).unwrap_err();
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(4097).unwrap();
         assert_eq!(read_file(file.path(), 4097).unwrap().len(), 4097);

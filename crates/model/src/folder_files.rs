@@ -30,7 +30,8 @@ pub enum Access {
 pub enum Owner {
     /// The user of this process.
     User,
-    /// The user of this process, or root.
+    /// The user of this process, or root. Their own groups may write: where the umask allows it, all that they make is so. A group is a user's
+    /// own if it has the user's number, as useradd gives it.
     UserOrRoot,
 }
 
@@ -154,7 +155,8 @@ pub fn check_owner(path: &Path, owner: Owner) -> io::Result<()> {
         ));
     }
     let mode = meta.permissions().mode() & 0o7777;
-    if mode & 0o022 != 0 {
+    let others = if owner == Owner::UserOrRoot && meta.gid() == meta.uid() { 0o002 } else { 0o022 };
+    if mode & others != 0 {
         return deny(format!(
             "other users may write to it (mode {mode:04o}): what is in it is not trusted; look at what is in it, then `chmod go-w` it"
         ));
@@ -296,10 +298,23 @@ mod tests {
         let (_dir, folder, _) = place();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
         check_owner(&folder, Owner::User).unwrap();
-        for mode in [0o720, 0o702, 0o777] {
+        let refused = |mode: u32, owner: Owner| {
             fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
-            let said = check_owner(&folder, Owner::UserOrRoot).unwrap_err().to_string();
+            let said = check_owner(&folder, owner).unwrap_err().to_string();
             assert!(said.contains("`chmod go-w`"), "{said}");
+        };
+        for mode in [0o720, 0o702, 0o777] {
+            refused(mode, Owner::User);
+        }
+        refused(0o702, Owner::UserOrRoot);
+        let user = rustix::process::geteuid();
+        // As a umask of 002 leaves it.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o775)).unwrap();
+        let own = fs::metadata(&folder).unwrap().gid() == user.as_raw();
+        assert_eq!(check_owner(&folder, Owner::UserOrRoot).is_ok(), own);
+        if user.is_root() {
+            std::os::unix::fs::chown(&folder, None, Some(65534)).unwrap();
+            refused(0o775, Owner::UserOrRoot);
         }
     }
 

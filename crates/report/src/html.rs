@@ -21,6 +21,7 @@ use super::svg::Axis;
 use super::text::{letter, margins, trouble_lines, uneven};
 use super::{Report, scope};
 use bigiron_judge::State;
+use bigiron_model::printable::printable;
 use bigiron_model::setting;
 
 const CSS: &str = include_str!("report.css");
@@ -51,8 +52,9 @@ pub fn page(title: &str, style: &str, kicker: &Markup, body: &Markup) -> String 
             }
         }
     };
-    // XML cannot carry control characters, which kernel messages may contain.
-    page.into_string().replace(|c: char| c.is_control() && c != '\n', " ") + "\n"
+    // XML cannot carry control characters, which kernels' messages may have.
+    let page = page.into_string().replace(|c: char| c.is_control() && c != '\n', " ") + "\n";
+    printable(&page).into_owned()
 }
 
 /// The whole report as one page.

@@ -354,7 +354,7 @@ fn trials_are_listed_with_every_attempt() {
     assert!(list.lines().any(|l| l.contains("not yet run")));
 
     let one = trial(&plan, &records[3], Some("line\u{1b}[2J one\nlast"));
-    assert!(one.contains("No progress for 60 CPU seconds") && one.contains("line[2J one") && one.contains("  last"));
+    assert!(one.contains("No progress for 60 CPU seconds") && one.contains("line␛[2J one") && one.contains("  last"));
     let good = trial(&plan, &records[0], None);
     assert!(good.contains("Metrics (exact clock)") && good.contains("dbsim throughput ↑"));
     let mut no_clock = plan;

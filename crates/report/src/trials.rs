@@ -8,6 +8,7 @@ use super::table::{Line, table, wrap};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::Better;
 use bigiron_model::plan::Plan;
+use bigiron_model::printable::printable;
 use bigiron_model::record::{Outcome, Record};
 
 /// Every slot with the outcomes of all its attempts, in order. Slots that have not run are listed as such.
@@ -123,7 +124,7 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
     if let Some(tail) = console_tail.filter(|t| !t.trim().is_empty()) {
         out.push_str("\nEnd of the console\n");
         for line in tail.lines() {
-            let _ = writeln!(out, "  {}", plain(line));
+            let _ = writeln!(out, "  {}", printable(line));
         }
     }
     out
@@ -144,9 +145,4 @@ fn metrics(out: &mut String, plan: &Plan, record: &Record) {
         })
         .collect();
     out.push_str(&table(&[false, true, false], &lines));
-}
-
-/// A console line without the control characters that would affect the reader's terminal.
-fn plain(line: &str) -> String {
-    line.chars().filter(|c| !c.is_control() || *c == '\t').collect()
 }
