@@ -202,6 +202,10 @@ impl Bisection {
         if read.schema != SCHEMA {
             return Err(unreadable(format!("it has format {}, this bigiron reads format {SCHEMA}", read.schema)));
         }
+        // They name files.
+        for key in read.candidates.iter().filter_map(Candidate::build) {
+            folder_files::plain_name(key).map_err(&unreadable)?;
+        }
         if read.candidates.len() < 2 {
             return Err(unreadable("it names fewer than two arms".to_owned()));
         }

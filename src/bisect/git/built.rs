@@ -2,12 +2,12 @@
 //!
 //! Invariant: a record appears whole or not at all, so that a commit is either known to be built, known not to build, or not yet tried.
 
-use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::bisect::folder::{self, BisectError};
+use bigiron_model::folder_files;
 use bigiron_model::identity::Identity;
 use bigiron_model::store::StoreError;
 
@@ -58,7 +58,7 @@ impl Built {
     /// Writes the record to the bisection's folder `dir`.
     pub fn write(&self, dir: &Path) -> Result<(), BisectError> {
         let folder = dir.join(FOLDER);
-        fs::create_dir_all(&folder).map_err(|e| StoreError::io("create the folder", &folder, e))?;
+        folder_files::make_folders(dir, FOLDER).map_err(|e| StoreError::io("create the folder", &folder, e))?;
         folder::write(&folder, &Self::file(&self.commit), self)
     }
 
@@ -70,6 +70,8 @@ impl Built {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -90,5 +92,28 @@ mod tests {
         assert_eq!(Built::read(dir.path(), commit).unwrap(), Some(built));
         fs::write(dir.path().join("builds/0123456789ab.toml"), "commit = 1").unwrap();
         assert!(Built::read(dir.path(), commit).unwrap_err().to_string().contains("0123456789ab.toml"));
+    }
+
+    #[test]
+    fn a_received_folder_leads_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let outside = dir.path().join("outside");
+        let bisection = dir.path().join("bisection");
+        fs::create_dir(&outside).unwrap();
+        fs::create_dir(&bisection).unwrap();
+        let of = |commit: &str| Built {
+            commit: commit.to_owned(),
+            outcome: BuildOutcome::Built,
+            why: None,
+            seconds: 1.5,
+            image_bytes: None,
+            log: None,
+            kernel: None,
+        };
+        of("../../../evil").write(&bisection).unwrap_err();
+        fs::remove_dir_all(bisection.join(FOLDER)).unwrap();
+        std::os::unix::fs::symlink(&outside, bisection.join(FOLDER)).unwrap();
+        of("0123456789ab").write(&bisection).unwrap_err();
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     }
 }

@@ -27,6 +27,7 @@ use super::step::{BuildStep, configure, made, reason};
 use super::{Recipe, SourceTree, complaint, git, short};
 use bigiron_archive::error::doing;
 use bigiron_archive::{Kernel, KernelError, KernelSpec, Store, hash};
+use bigiron_model::folder_files::{self, Access};
 use bigiron_model::refusal::Refusal;
 
 /// Room for sources and build output, as a multiple of the sources' bytes.
@@ -236,7 +237,7 @@ impl Workspace {
         }
         let build = self.at("build");
         fs::create_dir_all(&build)?;
-        let file = File::create(log).with_context(|| format!("Cannot write `{}`", log.display()))?;
+        let file = new_log(log).with_context(|| format!("Cannot write `{}`", log.display()))?;
         let marker = self.at("building");
         File::create(&marker)?.sync_all()?;
         // Each program that make starts holds the lock as long as it lives.
@@ -324,6 +325,13 @@ fn discard(path: &Path) -> io::Result<()> {
     }
 }
 
+/// An empty log in the place of an earlier one, or of a link that came with a bisection's folder.
+fn new_log(path: &Path) -> io::Result<File> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return File::create_new(path) };
+    folder_files::remove_all(folder, name)?;
+    folder_files::open(folder, name, Access::New, 0o666)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
@@ -342,6 +350,16 @@ bzImage: $(O)/object\n\tmkdir -p $(O)/arch/x86/boot\n\tcp $< $(O)/arch/x86/boot/
 $(O)/object: image\n\
 \t@if [ -f broken ]; then echo 'x.c:1:2: error: no such thing' >&2; exit 1; fi\n\
 \tcp $< $@\n\techo made >> $(O)/made\n";
+
+    #[test]
+    fn a_log_is_written_through_no_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, outside) = (dir.path().join("0123.log"), dir.path().join("outside"));
+        fs::write(&outside, "precious").unwrap();
+        std::os::unix::fs::symlink(&outside, &log).unwrap();
+        new_log(&log).unwrap().write_all(b"made").unwrap();
+        assert_eq!((fs::read(&log).unwrap(), fs::read(&outside).unwrap()), (b"made".to_vec(), b"precious".to_vec()));
+    }
 
     struct TestBuild {
         repo: Repo,

@@ -28,6 +28,7 @@ use crate::study::arm::ArmText;
 use crate::study::resolved::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::store::Store;
 use bigiron_model::clock::Clock;
+use bigiron_model::folder_files;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::folder::write_whole;
@@ -198,7 +199,7 @@ fn read(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
 
 fn keep(dir: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let folder = dir.join(built::FOLDER);
-    fs::create_dir_all(&folder).with_context(|| format!("Cannot create `{}`", folder.display()))?;
+    folder_files::make_folders(dir, built::FOLDER).with_context(|| format!("Cannot create `{}`", folder.display()))?;
     write_whole(&folder, &format!("{name}.config"), text.as_bytes())?;
     Ok(())
 }

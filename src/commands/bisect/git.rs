@@ -29,6 +29,7 @@ use bigiron_archive::store::Store;
 use bigiron_archive::{KernelError, modules};
 use bigiron_image as image;
 use bigiron_model::clock::Clock;
+use bigiron_model::folder_files;
 use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
@@ -259,7 +260,7 @@ impl Builder {
         let candidate = &work.bisection.candidates[index];
         let key = candidate.build().context("A candidate is not buildable")?;
         let log = Built::log(key);
-        fs::create_dir_all(work.dir.join(built::FOLDER))?;
+        folder_files::make_folders(&work.dir, built::FOLDER)?;
         let subject = candidate.subject().filter(|subject| !subject.is_empty());
         output::note(&format!("Building {}{}", candidate.name, subject.map_or_else(String::new, |s| format!(": {s}"))));
         let path = work.dir.join(&log);
