@@ -68,7 +68,7 @@ fn fails(more: &[&str], reason: &str) -> Ran {
 struct Somebody {
     url: Url,
     _cluster: Cluster,
-    _place: OwnFolder,
+    place: OwnFolder,
 }
 
 impl Somebody {
@@ -79,31 +79,36 @@ impl Somebody {
         let sizing = Sizing { memory_bytes: 512 << 20, data_bytes: 64 << 20, connections: 8 };
         let settings = Settings::new(&sizing, &[("fsync".to_owned(), "off".to_owned())]).unwrap();
         let cluster = cluster::start(&server, place.dir(), &settings, Listen::Tcp).unwrap();
-        Self { url: cluster::url(&cluster, Transport::Tcp).unwrap(), _cluster: cluster, _place: place }
+        Self { url: cluster::url(&cluster, Transport::Tcp).unwrap(), _cluster: cluster, place }
     }
 
     /// The URL as it is typed.
     fn text(&self) -> String {
-        self.with("")
+        self.with("postgres", "")
     }
 
-    fn with(&self, more: &str) -> String {
+    /// With a password file; `more` spoils the password.
+    fn with(&self, database: &str, more: &str) -> String {
+        use std::os::unix::fs::PermissionsExt as _;
         let password = self.url.password.as_ref().map_or("", Password::reveal);
-        format!("postgresql://postgres:{password}{more}@127.0.0.1:{}/postgres", self.url.port)
+        let path = self.place.dir().join(format!("passfile{more}"));
+        fs::write(&path, format!("127.0.0.1:{}:*:postgres:{password}{more}\n", self.url.port)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        format!("postgresql://postgres@127.0.0.1:{}/{database}?passfile={}", self.url.port, path.display())
     }
 }
 
 #[test]
 fn a_server_that_cannot_be_had_is_named() {
     let server = Somebody::start();
-    let wrong = server.with("no");
+    let wrong = server.with("postgres", "no");
     let ran = fails(&[&format!("url={wrong}")], "does not let user `postgres` in");
     let password = server.url.password.as_ref().unwrap().reveal();
     assert!(!ran.stdout.contains(password) && !ran.stderr.contains(password), "{} {}", ran.stdout, ran.stderr);
     fails(&["url=postgresql://u@127.0.0.1:1/d"], "Cannot connect to 127.0.0.1");
     fails(&["url=postgresql://u@bigiron.invalid/d"], "Cannot connect to bigiron.invalid");
     test().run(&small(&["url=mysql://u@h/d"])).refused("postgresql://");
-    fails(&[&format!("url={}nothing", server.text())], "does not exist");
+    fails(&[&format!("url={}", server.with("nothing", ""))], "does not exist");
 }
 
 #[test]
