@@ -13,6 +13,7 @@
 
 use std::env;
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -75,17 +76,10 @@ impl Store {
 
     /// Whether nobody else can have filled the folder, or one of those in it; also true if there is none yet.
     fn check_owner(&self) -> Result<(), KernelError> {
-        if !self.dir.is_dir() {
-            return Ok(());
+        match folder_files::check_entries(&self.dir, Owner::UserOrRoot) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            checked => checked.map_err(doing("Cannot use the cache", &self.dir)),
         }
-        for path in std::iter::once(self.dir.clone()).chain(folder(&self.dir)?) {
-            match folder_files::check_owner(&path, Owner::UserOrRoot) {
-                // One that another bigiron has just removed.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                checked => checked.map_err(doing("Cannot use the cache", &path))?,
-            }
-        }
-        Ok(())
     }
 
     /// Makes the folder for what is being fetched, and the cache with it, for nobody else to write to whatever the umask allows.
@@ -360,7 +354,7 @@ fn check_modules(dir: &Path, release: &str) -> Result<usize, KernelError> {
 fn folder(dir: &Path) -> Result<Vec<PathBuf>, KernelError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(KernelError::io("Cannot read", dir, error)),
     };
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();

@@ -164,6 +164,24 @@ pub fn check_owner(path: &Path, owner: Owner) -> io::Result<()> {
     Ok(())
 }
 
+/// As [`check_owner`], of a folder and of what lies directly in it: somebody may have filled it before it was closed to others.
+///
+/// # Errors
+/// As [`check_owner`].
+pub fn check_entries(folder: &Path, owner: Owner) -> io::Result<()> {
+    check_owner(folder, owner)?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        match check_owner(&path, owner) {
+            // Removed meanwhile, or a link that leads nowhere.
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(io::Error::new(e.kind(), format!("of `{}` in it: {e}", path.display()))),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
 /// Whether `name` names a file in a folder and nothing else: no path, and nothing that a terminal obeys.
 ///
 /// # Errors
