@@ -126,7 +126,7 @@ fn a_small_job_runs_and_leaves_nothing() {
 fn a_run_is_kept_verified_and_its_damage_seen() {
     let test = Test::new();
     let ran = test.run(&with(&["dbsim", "run", "orasim-2004", "--keep"], SMALL)).status(0);
-    assert!(ran.stdout.contains("Who waits") && ran.stdout.contains("log file sync"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("Waits for") && ran.stdout.contains("log file sync"), "{}", ran.stdout);
     let dir = ran.stderr.trim().strip_prefix("Kept: ").unwrap().to_owned();
     test.run(&["dbsim", "verify", &dir]).status(0).stdout_has("Valid");
     // A kept run is nobody's leftover.

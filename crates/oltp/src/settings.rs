@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn names_that_the_run_owns_are_refused_and_unknown_ones_are_the_servers() {
-        assert!(check_name("port").unwrap_err().contains("own business"));
+        assert!(check_name("port").unwrap_err().contains("sets `port` itself"));
         for name in ["vacuum_cost_delay", "enable_partitionwise_join", "pg_stat_statements.max", "io_method"] {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }

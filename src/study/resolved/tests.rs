@@ -281,7 +281,7 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     refused(&many, &OLD, "does not fit into this machine");
     let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
     refused(&journal("nvme,fs.type=btrfs"), &OLD, "not for btrfs: `ext3`, `ext4` or `xfs` can");
-    refused(&journal("host-file"), &OLD, "let the host's time into the clock `exact`; `nvme`, `ssd`, ");
+    refused(&journal("host-file"), &OLD, "let the host's time into the clock `exact`; use `nvme`, `ssd`, ");
     refused(&journal("ssd,vm.disks=16"), &OLD, "with `vm.disks=16` the data is on raw disks");
     let chat = Question { workloads: vec!["chat".into()], ..Question::default() };
     refused(&with("debian:6.12,fs.journal=nvme", chat), &OLD, "no workload of this study has a disk");

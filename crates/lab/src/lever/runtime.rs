@@ -185,7 +185,7 @@ mod tests {
             ("block.read-ahead", "1000", "whole KiB"),
             ("sysctl.vm..swappiness", "1", "a sysctl"),
             ("file./etc/passwd", "x", "/sys/"),
-            ("file./sys/../etc/passwd", "x", "without `..`"),
+            ("file./sys/../etc/passwd", "x", "not contain `..`"),
             ("cpu.pin", "0-x", "a list of CPUs"),
             ("memory.limit", "0", "at least"),
             ("mm.swap", "disk", "zram:SIZE"),

@@ -152,7 +152,7 @@ mod tests {
             ("[a]\nsize=1m\nrw=randread\n", "x.fio:3: Job `a`: By default fio visits each place once"),
             ("[a]\nsize=1m\nruntime=5\n", "x.fio:3: Job `a`: With only one of `runtime` and `time_based`"),
             ("[a]\nsize=1m\nstonewall\n", "x.fio:3: `stonewall`: All processes of a dbsim job run at the same time"),
-            ("[a]\nsize=1m\nioengine=sync\n", "take `psync`"),
+            ("[a]\nsize=1m\nioengine=sync\n", "use `psync`"),
             ("[a]\nsize=1m\nfsync=1\n", "write `fdatasync=N`"),
             ("[a]\nsize=1m\niodepth=4\n", "has no effect with a blocking engine"),
             ("[a]\nsize=1m\nfilename=/dev/sdb\n", "must allow the loss of its contents"),
