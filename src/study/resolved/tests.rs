@@ -141,10 +141,10 @@ fn storage_is_what_the_clock_can_have() {
     assert_eq!(storage(&Question { clock: Some(Clock::None), ..two() }, &OLD), "host-file");
     assert_eq!(storage(&with(Some(Clock::Wall), "ram"), &KVM), "ram");
     assert_eq!(storage(&with(Some(Clock::Wall), "hdd"), &KVM), "hdd");
-    let refusal = refused(&with(Some(Clock::Exact), "host-file"), &KVM, "let the host's time into the clock `exact`");
+    let refusal = refused(&with(Some(Clock::Exact), "host-file"), &KVM, "depend on the host's time");
     let models = "With the clock `exact` storage is `nvme`, `ssd`, `hdd`, `hdd-15k` or `ram`";
     assert_eq!(refusal.hint.unwrap(), models);
-    let refusal = refused(&with(None, "host-file"), &OLD, "let the host's time into the clock `exact`");
+    let refusal = refused(&with(None, "host-file"), &OLD, "depend on the host's time");
     assert!(refusal.hint.unwrap().contains("default clock"));
 }
 
@@ -277,11 +277,11 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     resolve(&with("debian:6.12,vm.disks=16,vm.block-size=4096", on("ssd")), &OLD).unwrap();
     // 1,000 disks of 12 MiB, and what the kernel keeps for each.
     let many = with("debian:6.12,vm.disks=1000", dbsim());
-    refused(&Question { memory_bytes: Some(1 << 30), ..many.clone() }, &OLD, "1G of memory are too little");
+    refused(&Question { memory_bytes: Some(1 << 30), ..many.clone() }, &OLD, "1G of memory is too little");
     refused(&many, &OLD, "does not fit into this machine");
     let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
     refused(&journal("nvme,fs.type=btrfs"), &OLD, "not for btrfs: `ext3`, `ext4` or `xfs` can");
-    refused(&journal("host-file"), &OLD, "let the host's time into the clock `exact`; use `nvme`, `ssd`, ");
+    refused(&journal("host-file"), &OLD, "depend on the host's time; use `nvme`, `ssd`, ");
     refused(&journal("ssd,vm.disks=16"), &OLD, "with `vm.disks=16` the data is on raw disks");
     let chat = Question { workloads: vec!["chat".into()], ..Question::default() };
     refused(&with("debian:6.12,fs.journal=nvme", chat), &OLD, "no workload of this study has a disk");
