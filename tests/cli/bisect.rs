@@ -190,7 +190,7 @@ fn what_cannot_be_bisected_is_refused_before_anything_boots() {
     of(&["--kernels", &list, "micro:tps"]).refused("`micro` has no metric `tps`; it has `geomean`");
     of(&["--kernels", &list, "mirco:fork"]).refused("`mirco` is not a workload; did you mean `micro`?");
     of(&["--kernels", &list, "micro", "--clock", "none"]).refused("measures nothing");
-    of(&["--kernels", &list, "micro", "--error", "0.7"]).refused("--error: 0.7 is no such probability");
+    of(&["--kernels", &list, "micro", "--error", "0.7"]).refused("--error: 0.7 is out of range");
     of(&["--kernels", &list, "micro", "--pairs-per-step", "3"]).refused("--pairs-per-step: 3 pairs cannot be balanced");
     of(&["--kernels", &list, "micro", "--pairs", "6"]).refused("6 pairs are too few for any verdict");
     of(&["--kernels", "debian:6.1", "micro"]).refused("Fewer than two kernels");

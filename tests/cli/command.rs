@@ -219,7 +219,7 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
         (&["--", "./bench"], "there is no program `./bench`"),
         (&["command"], "has no program; write it after `--`"),
         (&["--set", "command.dir=nowhere", "--", "true"], "there is no folder `nowhere`"),
-        (&["--set", "command.repeats=0", "--", "true"], "`command.repeats` is from 1 to 10000"),
+        (&["--set", "command.repeats=0", "--", "true"], "`command.repeats` must be from 1 to 10000"),
         (&["--set", "command.limit=soon", "--", "true"], "`command.limit` must be a time such as"),
         (&["--set", "command.rn=true"], "did you mean `command.run`?"),
         (

@@ -46,7 +46,7 @@ fn every_shipped_job_is_listed_printed_and_explained() {
 fn a_job_is_explained_in_words() {
     let ran = Test::new().run(&["dbsim", "check", "orasim-2004", "--set", "process.foreground.count=64"]).status(0);
     for want in [
-        "64 × foreground (foreground): does transactions",
+        "64 × foreground (foreground): executes transactions",
         "a commit waits until log-writer has made its redo durable",
         "10 data files of 12M, 2 journals of 4M",
         "redo: when its write returns (journals opened O_DSYNC)",
@@ -201,7 +201,7 @@ fn a_fio_job_becomes_a_job_or_is_refused() {
     let test = test.file("r.toml", &job);
     test.run(&["dbsim", "check", "r.toml"])
         .status(0)
-        .stdout_has("2 × readers (requests): reads of 8K anywhere in 1 data files by libaio, 8 in flight");
+        .stdout_has("2 × readers (requests): reads of 8K anywhere in 1 data files with libaio, 8 in flight");
     test.run(&["dbsim", "import-fio", "bad.fio"]).refused("bad.fio:3: `zonemode`: No dbsim job can express it");
 }
 

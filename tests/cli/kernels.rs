@@ -36,6 +36,6 @@ fn what_is_no_kernel_is_not_added() {
     test.run(&["kernel", "add", "micro", "--image", "bzImage"]).refused("`micro` is a workload");
     test.run(&["kernel", "add", "running", "--image", "bzImage"]).refused("cannot be a kernel's name");
     test.run(&["kernel", "add", "mine"]).refused("required");
-    test.run(&["kernel", "remove", "other"]).refused("`bigiron kernel list` shows those that are");
+    test.run(&["kernel", "remove", "other"]).refused("see `bigiron kernel list`");
     assert_eq!(test.run(&["kernel", "list"]).status(0).stdout, "");
 }

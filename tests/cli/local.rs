@@ -117,8 +117,8 @@ fn what_belongs_to_guests_is_refused() {
     };
     refused(&["running", "debian:6.12", "dbsim"], "every arm is `running`");
     refused(&["running", "running", "dbsim", "--clock", "exact"], "the only clock is `wall`");
-    refused(&["running", "running", "dbsim", "--cpus", "2"], "CPUs of its own");
-    refused(&["running", "running", "dbsim", "--storage", "nvme"], "storage of its own");
+    refused(&["running", "running", "dbsim", "--cpus", "2"], "already has CPUs");
+    refused(&["running", "running", "dbsim", "--storage", "nvme"], "already has storage");
     refused(&["running", "running,boot.mitigations=off", "dbsim"], "Lever `boot.mitigations` acts on a guest");
     assert!(test.entries("bigiron-results").is_empty());
 }

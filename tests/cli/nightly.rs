@@ -135,7 +135,7 @@ fn the_history_shows_where_a_metric_changed() {
     let page = test.run(&["history", "micro.fork-exit", "--history", "h", "--format", "html"]).status(0).stdout;
     assert!(page.contains("<svg") && page.contains("class=\"change\"") && page.contains("7.2"));
     test.run(&["history", "micro.frok-exit", "--history", "h"]).refused("did you mean `micro.fork-exit`?");
-    test.run(&["history", "--history", "h", "--significance", "2"]).refused("is no level");
+    test.run(&["history", "--history", "h", "--significance", "2"]).refused("is out of range");
 }
 
 #[test]

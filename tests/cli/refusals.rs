@@ -46,7 +46,7 @@ fn designs_that_can_decide_nothing() {
         compare(&test, &all)
     };
     exact(&["--pairs", "7"]).refused("7 pairs cannot be balanced");
-    exact(&["--pairs", "6"]).refused("6 pairs are too few for any verdict; ask for 8 or more");
+    exact(&["--pairs", "6"]).refused("6 pairs are too few for any verdict; use 8 or more");
     exact(&["--cpus", "0"]).refused("from 1 to 255 CPUs, not 0");
     exact(&["--cpus", "256"]).refused("from 1 to 255 CPUs, not 256");
     exact(&["--memory", "900T"]).refused("does not fit into this machine");
@@ -75,7 +75,7 @@ fn levers_that_cannot_be_set() {
         ("mine,boot.nosmt,boot.nosmt", "is set twice"),
         ("mine,fault.inject=crash", "it can be `panic`, `hang`, `kill-agent` or `kill-init`"),
         ("mine,micro.colour=red", "Unknown lever `micro.colour`"),
-        (&format!("mine,boot.mitigations={}", "x".repeat(2048)), "of the command line, where there is room for 1856"),
+        (&format!("mine,boot.mitigations={}", "x".repeat(2048)), "of the command line, but only 1856 are available"),
     ] {
         compare(&test, &["mine", arm, "micro", "--clock", "exact"]).refused(want);
     }
@@ -96,8 +96,8 @@ fn machines_that_lack_something() {
 fn folders_that_cannot_be_used() {
     let test = machine("7.2.22").file("full/notes.txt", "mine").file("file", "");
     let out = |dir: &str| compare(&test, &["mine", "mine", "micro", "--clock", "exact", "--out", dir]);
-    out("/proc/bigiron").refused("cannot be written");
-    out("file/below").refused("cannot be written");
+    out("/proc/bigiron").refused("is not writable");
+    out("file/below").refused("is not writable");
     out("full").refused("is not empty and holds no study");
     assert_eq!(test.entries("full").len(), 1);
 }

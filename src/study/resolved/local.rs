@@ -32,7 +32,7 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
     ];
     for (place, what, is_given) in given {
         if is_given {
-            return refuse(place, format!("With `--on local` the machine already has {what}; leave it out"));
+            return refuse(place, format!("With `--on local` the machine already has {what}; leave this out"));
         }
     }
     let of_arms =

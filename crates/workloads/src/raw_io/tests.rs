@@ -43,7 +43,7 @@ fn what_is_read_and_does_not_belong_there_ends_the_run() {
         bytes.rotate_left(4096);
         std::fs::write(&path, bytes).unwrap();
         let error = prepared.run(cx).unwrap_err().to_string();
-        assert!(error.contains("of the disk was read and holds something else"), "{error}");
+        assert!(error.contains("of the disk holds wrong data"), "{error}");
     });
 }
 

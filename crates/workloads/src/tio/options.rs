@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for (name, value, right) in [
-            ("threads", "4,2", "that grow"),
+            ("threads", "4,2", "rising numbers"),
             ("threads", "0", "1 to 256"),
             ("block", "1000", "a multiple of 4K"),
             ("size", "16K", "a block for each of 8 threads"),
