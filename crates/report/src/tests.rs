@@ -193,7 +193,7 @@ fn sentences_say_what_happened() {
     );
     said(
         &|p, _| p.failed_check = Some(FailedCheck { kernel: "6.12.9".into(), reasons: vec!["too noisy".into()] }),
-        "suite: the machine failed its last A/A check (too noisy), so nothing is said of debian:6.12 and debian:6.1; once `bigiron selftest` \
+        "suite: the machine failed its last A/A check (too noisy), so debian:6.12 and debian:6.1 are not compared; once `bigiron selftest` \
          passes, a new study is valid: invalid\n",
     );
     said(

@@ -131,17 +131,17 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
     let rest = causes.causes.len() - shown;
     if causes.causes.is_empty() {
         let noise = causes.sampled.as_ref().map_or(String::new(), |sampled| noise(&sampled.not_told_apart));
-        return format!("No function's difference is told apart from sampling noise; {noise}.");
+        return format!("No function's difference exceeds sampling noise: {noise}.");
     }
     let few = if explained < 0.5 { ", less than half" } else { "" };
     let more = match rest {
         0 => String::new(),
         rest => format!("; {rest} more, of either sign, explain the other {}", share(1.0 - explained)),
     };
-    let are = if shown == 1 { "1 cause is".to_owned() } else { format!("{shown} causes are") };
-    let mut text = format!("{few}{are} {} of the difference{more}.", share(explained));
+    let explain = if shown == 1 { "1 cause explains".to_owned() } else { format!("{shown} causes explain") };
+    let mut text = format!("{explain} {} of the difference{few}{more}.", share(explained));
     if let Some(rest) = causes.sampled.as_ref().map(|s| &s.not_told_apart).filter(|rest| rest.functions > 0) {
-        text.push_str(&format!(" Not told apart from sampling noise: {}.", noise(rest)));
+        text.push_str(&format!(" Within sampling noise: {}.", noise(rest)));
     }
     if causes.gone > 0.0 && causes.new > 0.0 {
         let (gone, new) = (ns(causes.gone), ns(causes.new));
@@ -360,14 +360,14 @@ mod tests {
     fn a_primary_of_the_commands_own_is_explained_by_the_whole_run_as_far_as_that_goes() {
         for (kind, unit) in [(Kind::Throughput, Unit::OperationsPerSecond), (Kind::Cost, Unit::Ns)] {
             let text = of_command(kind, unit);
-            assert!(text.contains("command own by wall: 10,000 → 10,900 ns for one operation, +900.0 "), "{text}");
+            assert!(text.contains("command own by wall: 10,000 → 10,900 ns per operation, +900.0 "), "{text}");
             assert!(text.contains("`own` is explained by the whole run, the window of `wall`."), "{text}");
             assert!(text.contains("100 % +900.0 5,000 5,900 do_fault"), "{text}");
         }
         let text = of_command(Kind::Amount, Unit::Bytes);
         assert!(text.contains("command own by wall: "), "{text}");
         assert!(
-            text.contains("`own` is neither a time nor a rate of the run; what changed in the whole run, "),
+            text.contains("`own` is neither a time nor a rate of the run; the changes in the whole run, "),
             "{text}"
         );
     }

@@ -58,7 +58,7 @@ fn a_wrong_line_is_refused_with_what_would_be_right() {
         ("Mkdir clients NT_STATUS_OK", "write it in quotation marks"),
         ("Mkdir \"\\clients NT_STATUS_OK", "A quotation mark is not closed"),
         ("Mkdir \"\\etc\" NT_STATUS_OK", "outside the clients' directories"),
-        ("Mkdir \"\\clients\\client1\\..\\x\" NT_STATUS_OK", "no `.` and `..`"),
+        ("Mkdir \"\\clients\\client1\\..\\x\" NT_STATUS_OK", "must not contain `.` and `..`"),
         ("Mkdir \"\\clients\\client2\" NT_STATUS_OK", "belongs to another client"),
         ("NTCreateX \"\\clients\\client1\\a\" 0x40 0x9 7 NT_STATUS_OK", "9 is not a disposition"),
     ] {

@@ -191,7 +191,7 @@ fn programs_of_one_thread_alone_move_the_break() {
     let disk = TestDirectory::lay_out(dir.path(), 0, []).unwrap();
     let error = (find("brk_test").unwrap().run)(&mut small(&disk, 0)).unwrap_err();
     assert!(
-        format!("{error:#}").starts_with("Cannot move the program break: Only a process of one thread"),
+        format!("{error:#}").starts_with("Cannot move the program break: Only a single-threaded process"),
         "{error:#}"
     );
     drop(end);
