@@ -115,8 +115,11 @@ fn an_interrupted_study_of_panics_ends_at_once_resumes_and_outlives_a_killed_qem
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(3), "{said}");
     assert!(said.contains("Resuming: ") && said.contains("void: QEMU was killed by signal 9"), "{said}");
-    let report =
-        test.run(&["report", OUT]).status(0).stdout_has("panicked in 8 of 8 boots").stdout_has("because of the host, run again");
+    let report = test
+        .run(&["report", OUT])
+        .status(0)
+        .stdout_has("panicked in 8 of 8 boots")
+        .stdout_has("because of the host, run again");
     // Without a clock nothing that is a time may be seen anywhere.
     for unit in [" ns", " µs", " ms", "tx/s"] {
         assert!(!report.stdout.contains(unit), "`{unit}` in {}", report.stdout);
