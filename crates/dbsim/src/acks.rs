@@ -1,6 +1,6 @@
 //! Acknowledgements that leave the machine: every group commit is sent to a stream before any process learns that it is durable.
 //!
-//! Invariant: a foreground's acknowledged commits are already in the stream, so whoever receives the stream up to some byte knows
+//! Invariant: a foreground's acknowledged commits are already in the stream, so a reader of the stream up to some byte knows
 //! everything that was acknowledged up to then. The stream ends at a frame boundary or within a torn last frame, which does not
 //! count.
 

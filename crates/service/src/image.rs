@@ -2,7 +2,7 @@
 //!
 //! Invariant: an image appears whole (by a rename) or not at all, and never changes afterwards; trials write to copies.
 //!
-//! Files in an image belong to the same users, whoever makes it: an ordinary user runs mkfs in a user namespace in which they are the wanted owner.
+//! The owners of files in an image do not depend on the user who makes it: an ordinary user runs mkfs in a user namespace in which they are the wanted owner.
 //! Only where user namespaces are unavailable do files keep the number of the user who made them; then a server runs under that number, and for a
 //! read-only root it does not matter.
 

@@ -1,7 +1,7 @@
 //! Wakes all waiters for the same condition with one system call.
 //!
 //! Invariant: a sleeper is never forgotten, and a call needs no system call if nobody sleeps. Only the first sleeper since the last call and the
-//! caller change the word, so many waiters do not contend for its cache line.
+//! caller change the word, and waiters, however many, do not contend for its cache line.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};

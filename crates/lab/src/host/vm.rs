@@ -6,6 +6,7 @@ mod arm;
 pub mod crash;
 mod evidence;
 mod files;
+mod held_looks;
 mod images;
 mod kernel;
 mod outcome;
@@ -42,6 +43,7 @@ use bigiron_model::values::Values;
 use bigiron_probe::dmesg;
 use bigiron_workload::registry::Registry;
 use files::Files;
+use held_looks::HeldLooks;
 use kernel::Start;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
@@ -411,37 +413,6 @@ fn see_to_its_end(
             return Ok(VmEnd::Hung(why));
         }
         std::thread::sleep(POLL);
-    }
-}
-
-/// How often in a row a QEMU was found stopped: once may be the moment in which a user's shell lets all of a stopped job go on.
-#[derive(Default)]
-struct HeldLooks {
-    polls: u32,
-    held: u32,
-}
-
-impl HeldLooks {
-    /// Polls for a look: looking costs CPU time of the host.
-    const POLLS: u32 = 50;
-    const MOST: u32 = 2;
-
-    /// Looks at the process. One that somebody has stopped for longer is no guest that hangs: the trial is void.
-    fn look(&mut self, process: &mut Process, received: &ReceivedEvents) -> Result<(), HostError> {
-        self.polls += 1;
-        if !self.polls.is_multiple_of(Self::POLLS) {
-            return Ok(());
-        }
-        let Some(why) = process.held() else {
-            self.held = 0;
-            return Ok(());
-        };
-        self.held += 1;
-        if self.held < Self::MOST {
-            return Ok(());
-        }
-        process.kill();
-        Err(HostError::Void(format!("QEMU {why} {}", received.last_step())))
     }
 }
 
