@@ -20,12 +20,12 @@ all: build
 
 build:
 	scripts/setup build
-	cargo build --release --locked
+	scripts/build
 
 # Boots two real Debian kernels in pairs in a VM; prints the verdict and the path of the HTML report.
 demo:
 	scripts/setup run
-	cargo build --release --locked
+	scripts/build
 	$(BIN) compare debian:6.1 debian:6.12 micro dbsim --clock exact --seed 7 --out $(DEMO_DIR)
 
 # Everything: lints, unit and property tests, the smoke run of the simulation, and tests that boot kernels.

@@ -49,15 +49,6 @@ pub enum Command {
     Doc(Doc),
     Dbsim(Dbsim),
     Oltp(Oltp),
-    /// A process of a workload
-    #[command(hide = true)]
-    Worker {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
-    /// The agent inside a guest
-    #[command(hide = true)]
-    Guest,
 }
 
 /// Compare kernels or settings; the first arm is the baseline

@@ -3,6 +3,7 @@
 //! The library behind the executable: the command line, studies, sessions, nights, bisections, and the registry of workloads.
 //! Each lower layer is its own crate (`docs/reference/architecture.md`).
 
+pub mod agent;
 pub mod bisect;
 pub mod cli;
 pub mod commands;
@@ -11,3 +12,4 @@ pub mod night;
 pub mod registry;
 pub mod session;
 pub mod study;
+pub mod worker;

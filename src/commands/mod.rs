@@ -18,7 +18,6 @@ mod run;
 mod selftest;
 mod show;
 mod undo;
-mod worker;
 
 use std::process::ExitCode;
 
@@ -63,8 +62,6 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
         Command::Oltp(args) => oltp::run(args.action),
-        Command::Worker { args } => return ExitCode::from(worker::run(&args) as u8),
-        Command::Guest => bigiron_lab::guest::main(crate::registry::WORKLOADS),
     };
     match done {
         Ok(code) => ExitCode::from(code),

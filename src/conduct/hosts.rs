@@ -1,8 +1,6 @@
 //! Where a study's trials run: the arms' kernels, the host, and the number of parallel trials.
 
-use std::path::Path;
-
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use sha2::{Digest, Sha256};
 
 use bigiron_archive::Kernel;
@@ -11,6 +9,7 @@ use bigiron_lab::host::local;
 use bigiron_lab::host::local::LocalHost;
 use bigiron_lab::host::sim::{Script, SimHost};
 use bigiron_lab::host::vm::VmHost;
+use bigiron_lab::vm::agent;
 use bigiron_lab::vm::qemu::Accelerator;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
@@ -140,7 +139,6 @@ pub fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment<'_>) -
         Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
         Clock::None => Accelerator::Tcg,
     };
-    // Not current_exe(): its file may have been replaced since, and the guests need the running executable.
-    let agent = Path::new("/proc/self/exe");
-    VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, agent)
+    let agent = agent::executable().context("Cannot read the agent in this executable")?;
+    VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, &agent)
 }

@@ -74,9 +74,9 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     };
     let slot =
         Slot { slot: 0, pair: 0, position: 0, arm: 0, workload_seed: 1, boot_seed: 2, jitter: 3, order: vec![0] };
-    let agent = std::path::Path::new(env!("CARGO_BIN_EXE_bigiron"));
+    let agent = std::fs::read(env!("CARGO_BIN_EXE_bigiron-agent")).unwrap();
     let accelerator = Accelerator::Tcg;
-    let host = VmHost::new(WORKLOADS, &plan, &[kernel], &cache(), qemu, accelerator, agent).unwrap();
+    let host = VmHost::new(WORKLOADS, &plan, &[kernel], &cache(), qemu, accelerator, &agent).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let cancel = AtomicBool::new(false);
     let trial = Trial {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::fs::Permissions;
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
@@ -60,7 +63,7 @@ impl Test {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bigiron"));
+        let mut command = Command::new(executable());
         command
             .args(args)
             .current_dir(self.dir())
@@ -146,4 +149,22 @@ impl Ran {
         assert!(ran.stdout.is_empty(), "stdout: {}", ran.stdout);
         ran
     }
+}
+
+/// bigiron as `scripts/build` makes it: with the agent appended, without which each guest would get the larger executable.
+pub fn executable() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let agent = fs::read(env!("CARGO_BIN_EXE_bigiron-agent")).unwrap();
+        let mut bytes = fs::read(env!("CARGO_BIN_EXE_bigiron")).unwrap();
+        bytes.extend_from_slice(&agent);
+        bytes.extend(format!("{:016x}BIGIRON-AGENT-01", agent.len()).into_bytes());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bigiron");
+        // Other tests may be running the file that is there.
+        let new = path.with_extension("new");
+        fs::write(&new, bytes).unwrap();
+        fs::set_permissions(&new, Permissions::from_mode(0o755)).unwrap();
+        fs::rename(new, &path).unwrap();
+        path
+    })
 }

@@ -4,7 +4,7 @@ use bigiron::cli::{Cli, Command};
 use bigiron::study::arguments;
 use clap::{CommandFactory, Parser};
 
-use crate::builder::Test;
+use crate::builder::{Test, executable};
 
 #[test]
 fn the_parser_is_consistent() {
@@ -126,7 +126,7 @@ fn every_documented_command_parses() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     use std::process::{Command, Stdio};
-    let mut child = Command::new(env!("CARGO_BIN_EXE_bigiron"))
+    let mut child = Command::new(executable())
         .args(["doc", "micro"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
-use crate::builder::Test;
+use crate::builder::{Test, executable};
 
 const STUDY: &str = "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n\n[design]\npairs = 8\nseed = 7\n\
      clock = \"exact\"\n\n[machine]\nhost = \"sim\"\n\n[sim]\nnoise = 0.002\n";
@@ -94,7 +94,7 @@ fn a_nights_folders_are_names() {
 fn a_limit_on_file_sizes_is_an_error_and_kills_nothing() {
     let test = Test::new().file("s.toml", STUDY);
     // In blocks of 512 bytes: room for the plan, not for all records.
-    let script = format!("ulimit -f 40; exec {} run s.toml --out out --jobs 1", env!("CARGO_BIN_EXE_bigiron"));
+    let script = format!("ulimit -f 40; exec {} run s.toml --out out --jobs 1", executable().display());
     let mut command = Command::new("sh");
     command.args(["-c", &script]).current_dir(test.dir()).env("BIGIRON_CACHE", test.dir().join("cache"));
     let ran = command.stdin(Stdio::null()).output().unwrap();

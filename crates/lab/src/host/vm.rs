@@ -76,7 +76,7 @@ impl VmHost {
     /// Nothing boots yet.
     ///
     /// # Errors
-    /// A module that the kernel does not have, a file system that cannot be made, an unreadable agent.
+    /// A module that the kernel does not have, a file system that cannot be made.
     pub fn new(
         registry: Registry,
         plan: &Plan,
@@ -84,17 +84,15 @@ impl VmHost {
         cache: &Path,
         qemu: Qemu,
         accelerator: Accelerator,
-        agent: &Path,
+        agent: &[u8],
     ) -> anyhow::Result<Self> {
-        let agent = std::fs::read(agent).with_context(|| format!("Cannot read the agent {}", agent.display()))?;
         let arms = plan
             .arms
             .iter()
             .zip(kernels.iter().zip(kernel::forms(kernels, plan.clock)?))
             .map(|(arm, kernel)| {
                 let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
-                arm::prepare(&workloads, plan, arm, kernel, cache, &agent)
-                    .with_context(|| format!("Arm `{}`", arm.name))
+                arm::prepare(&workloads, plan, arm, kernel, cache, agent).with_context(|| format!("Arm `{}`", arm.name))
             })
             .collect::<anyhow::Result<_>>()?;
         let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));

@@ -1,5 +1,6 @@
 //! The VM: QEMU, its clocks, its disks, its initramfs.
 
+pub mod agent;
 pub mod disk;
 pub mod hang_detector;
 pub mod initramfs;

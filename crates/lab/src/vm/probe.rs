@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use super::agent;
 use super::initramfs::Archive;
 use super::process::Process;
 use super::qemu::{Accelerator, Config, Qemu};
@@ -169,7 +170,7 @@ fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<
     archive
         .directory("/dev", 0o755)
         .character_device("/dev/console", 0o600, 5, 1)
-        .file("/init", 0o755, &std::fs::read("/proc/self/exe").context("Cannot read this executable")?)
+        .file("/init", 0o755, &agent::executable().context("Cannot read this executable")?)
         .file(protocol::JOB_PATH, 0o644, &serde_json::to_vec(&job)?);
     std::fs::write(file("initramfs"), archive.finish())?;
     let config = Config {

@@ -11,6 +11,7 @@ mod buffered_socket;
 pub mod channel;
 pub mod connection;
 pub mod copy;
+pub mod encryption;
 pub mod error;
 pub mod frontend;
 pub mod message;

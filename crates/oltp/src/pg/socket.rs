@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::tls::Tls;
+use super::encryption::Encryption;
 use super::url::{Host, Url};
 
 pub(super) struct Socket {
     socket: OwnedFd,
-    tls: Option<Box<Tls>>,
+    tls: Option<Box<dyn Encryption>>,
 }
 
 /// The socket as TLS sees it.
@@ -76,19 +76,19 @@ impl Socket {
     ///
     /// # Errors
     /// Those of the socket, `TimedOut`, and `InvalidData` if the server's identity cannot be verified.
-    pub(super) fn encrypt(&mut self, mut tls: Tls, deadline: Deadline) -> io::Result<()> {
+    pub(super) fn encrypt(&mut self, mut tls: Box<dyn Encryption>, deadline: Deadline) -> io::Result<()> {
         let late =
             |e: io::Error| if e.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { e };
         loop {
             self.set_time_limit(deadline.left()?)?;
-            if !tls.flush(Raw(&self.socket))? {
+            if !tls.flush(&mut Raw(&self.socket))? {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             if !tls.is_handshaking() {
-                self.tls = Some(Box::new(tls));
+                self.tls = Some(tls);
                 return Ok(());
             }
-            tls.pull(Raw(&self.socket)).map_err(late)?;
+            tls.pull(&mut Raw(&self.socket)).map_err(late)?;
         }
     }
 
@@ -118,7 +118,7 @@ impl Socket {
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => Raw(&self.socket).write(bytes),
-            Some(tls) => tls.send(Raw(&self.socket), bytes),
+            Some(tls) => tls.send(&mut Raw(&self.socket), bytes),
         }
     }
 
@@ -126,7 +126,7 @@ impl Socket {
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             None => Ok(true),
-            Some(tls) => tls.flush(Raw(&self.socket)),
+            Some(tls) => tls.flush(&mut Raw(&self.socket)),
         }
     }
 
@@ -134,7 +134,7 @@ impl Socket {
     pub(super) fn receive(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => Raw(&self.socket).read(bytes),
-            Some(tls) => tls.receive(Raw(&self.socket), bytes),
+            Some(tls) => tls.receive(&mut Raw(&self.socket), bytes),
         }
     }
 }

@@ -10,11 +10,11 @@ use postgres_protocol::message::frontend;
 
 use super::buffered_socket::{BufferedSocket, Filled, LARGEST_MESSAGE};
 use super::connection::{CancelKey, ServerInfo};
+use super::encryption;
 use super::error::{PgError, ServerError};
 use super::message::Message;
 use super::passfile;
 use super::socket::{Deadline, Socket};
-use super::tls::Tls;
 use super::url::{Password, SslMode, Url};
 
 /// Longer messages during start-up come from a server of another kind (as in libpq).
@@ -53,7 +53,7 @@ pub(super) fn connect(url: &Url, deadline: Deadline) -> Result<Socket, PgError> 
     if url.sslmode == SslMode::Disable {
         return Ok(wire);
     }
-    let tls = Tls::new(url).map_err(refused)?;
+    let tls = encryption::begin(url).map_err(refused)?;
     let mut out = BytesMut::new();
     frontend::ssl_request(&mut out);
     wire.set_time_limit(deadline.left().map_err(cannot)?).map_err(cannot)?;

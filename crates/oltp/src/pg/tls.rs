@@ -3,7 +3,7 @@
 //! Invariant: `verify-ca` and `verify-full` send nothing to a server whose certificate was not signed by a trusted authority;
 //! `require` encrypts without verification, as in libpq.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
+use super::encryption::{Encryption, Raw};
 use super::url::{Host, SslMode, Url};
 
 /// Where distributions keep the authorities' certificates: Debian and derivatives, Fedora and derivatives, Alpine and openSUSE.
@@ -66,23 +67,19 @@ impl Tls {
         let connection = ClientConnection::new(Arc::new(config), name).map_err(|e| e.to_string())?;
         Ok(Tls { connection, plaintext: 0 })
     }
+}
 
-    pub(super) fn is_handshaking(&self) -> bool {
+impl Encryption for Tls {
+    fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Whether a receive would return data without the socket.
-    pub(super) fn has_plaintext(&self) -> bool {
+    fn has_plaintext(&self) -> bool {
         self.plaintext > 0
     }
 
-    /// Reads once from the socket, and decrypts complete records.
-    ///
-    /// # Errors
-    /// Those of the socket; `UnexpectedEof` at its end; `InvalidData` with rustls's message if the other side aborts or cannot be
-    /// verified.
-    pub(super) fn pull(&mut self, mut socket: impl Read + Write) -> io::Result<()> {
-        if self.connection.read_tls(&mut socket)? == 0 {
+    fn pull(&mut self, socket: &mut dyn Raw) -> io::Result<()> {
+        if self.connection.read_tls(socket)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match self.connection.process_new_packets() {
@@ -98,10 +95,9 @@ impl Tls {
         }
     }
 
-    /// Sends encrypted data; returns whether all of it has left.
-    pub(super) fn flush(&mut self, mut socket: impl Write) -> io::Result<bool> {
+    fn flush(&mut self, socket: &mut dyn Raw) -> io::Result<bool> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(&mut socket) {
+            match self.connection.write_tls(socket) {
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(e) => return Err(e),
@@ -110,9 +106,8 @@ impl Tls {
         Ok(true)
     }
 
-    /// Number of `bytes` accepted; the last of them may still wait for [`Self::flush`].
-    pub(super) fn send(&mut self, mut socket: impl Write, bytes: &[u8]) -> io::Result<usize> {
-        if !self.flush(&mut socket)? {
+    fn send(&mut self, socket: &mut dyn Raw, bytes: &[u8]) -> io::Result<usize> {
+        if !self.flush(socket)? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let count = self.connection.writer().write(bytes)?;
@@ -120,8 +115,7 @@ impl Tls {
         Ok(count)
     }
 
-    /// 0 is the end.
-    pub(super) fn receive(&mut self, mut socket: impl Read + Write, bytes: &mut [u8]) -> io::Result<usize> {
+    fn receive(&mut self, socket: &mut dyn Raw, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.reader().read(bytes) {
                 Ok(count) => {
@@ -131,7 +125,7 @@ impl Tls {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) => return Err(e),
             }
-            match self.pull(&mut socket) {
+            match self.pull(socket) {
                 Ok(()) => {}
                 // Servers that die send no closing message.
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
