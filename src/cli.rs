@@ -140,6 +140,9 @@ pub struct ResultOptions {
     /// Folder of the study [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Begin a new study in a folder of its own, even if the question has been answered
+    #[arg(long)]
+    pub fresh: bool,
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub jobs: Option<usize>,

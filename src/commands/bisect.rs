@@ -113,6 +113,7 @@ impl<'a> BisectionRun<'a> {
             file: None,
             script: self.script.clone(),
             out: Some(&out),
+            fresh: false,
             jobs: self.common.jobs,
             why: Some(why),
             locks: Some(0),

@@ -25,6 +25,7 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
         file: None,
         script: None,
         out: args.outcome.out.as_deref(),
+        fresh: args.outcome.fresh,
         jobs: args.outcome.jobs,
         why: args.outcome.why,
         locks: args.outcome.locks,

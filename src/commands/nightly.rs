@@ -326,6 +326,7 @@ impl NightRun<'_> {
             file: None,
             script: self.script.clone(),
             out: Some(&out),
+            fresh: false,
             jobs: self.args.jobs,
             why: Some(0),
             locks: None,

@@ -29,6 +29,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         file: Some(&args.study),
         script,
         out: args.outcome.out.as_deref(),
+        fresh: args.outcome.fresh,
         jobs: args.outcome.jobs,
         why: args.outcome.why,
         locks: args.outcome.locks,

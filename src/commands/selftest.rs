@@ -57,6 +57,7 @@ fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool
         file: None,
         script: None,
         out,
+        fresh: false,
         jobs,
         why: Some(0),
         locks: None,

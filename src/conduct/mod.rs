@@ -2,7 +2,9 @@
 
 pub mod environment;
 pub mod hosts;
+mod inputs;
 pub mod noise_card;
+mod other_question;
 mod reruns;
 pub mod signals;
 pub mod study_folder;
@@ -55,6 +57,8 @@ pub struct StudyRequest<'a> {
     /// What the host `sim` plays.
     pub script: Option<Script>,
     pub out: Option<&'a Path>,
+    /// Begin a new study, although one of the question exists.
+    pub fresh: bool,
     pub jobs: Option<usize>,
     /// Pairs to rerun with profiling where lines differ; `None`: the default.
     pub why: Option<u32>,
@@ -102,8 +106,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         observer.note(&format!("Clock exact, since guests do not run under KVM here: {why}"));
     }
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
-    let (folder, kernels) = match study_folder::find(&resolved, request.out)? {
+    let (folder, kernels) = match study_folder::find(&resolved, request.out, request.fresh)? {
         StudyFolder::Finished(folder) => {
+            inputs::check(&folder, &resolved, &environment, request.part.as_ref())?;
             // A study alone has not yet started anything that needs an orderly end: a signal simply ends the process.
             let never = Arc::default();
             let stop = request.part.map_or(&never, |part| part.cancel);
@@ -115,8 +120,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
                 return finish(folder, judged, Vec::new(), stop, observer);
             }
             observer.note(&format!("`{here}` already answers this question; rerunning pairs where the arms differ"));
-            let looked = same_programs(&folder, &environment)
-                .and_then(|()| hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment))
+            let looked = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)
                 .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| {
                     let cancel = signals::cancelled_by_signals()?;
@@ -125,7 +129,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             return finish(folder, judged, reruns::unless_interrupted(looked)?, stop, observer);
         }
         StudyFolder::Unfinished(folder) => {
-            same_programs(&folder, &environment)?;
+            inputs::check(&folder, &resolved, &environment, request.part.as_ref())?;
             observer.note(&format!("Resuming the study in `{}`", folder.dir().display()));
             let kernels = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)?;
             (folder, kernels)
@@ -260,13 +264,4 @@ fn configs(plan: &Plan) -> BTreeMap<String, String> {
         .filter(|arm| arm.kernel.config_sha256.is_some())
         .filter_map(|arm| Some((arm.name.clone(), fs::read_to_string(store.get(&arm.kernel).ok()?.config?).ok()?)))
         .collect()
-}
-
-/// Refuses to continue a study that other programs started.
-fn same_programs(folder: &Folder, environment: &Environment) -> anyhow::Result<()> {
-    let plan = folder.plan();
-    environment
-        .provenance(plan.machine.host)?
-        .check("study", folder.dir(), plan.provenance.as_ref())
-        .map_err(Into::into)
 }

@@ -119,6 +119,7 @@ mod tests {
             file: None,
             script: None,
             out: None,
+            fresh: false,
             jobs: None,
             why,
             locks: None,

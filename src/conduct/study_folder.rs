@@ -6,11 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::other_question;
 use crate::study::resolved::ResolvedQuestion;
 use bigiron_model::plan::Plan;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::{Folder, SlotTally};
+
+/// Number of differences from a folder's study that a message names.
+const DIFFERENCES: usize = 4;
 
 /// The default folder of studies.
 pub const RESULTS: &str = "bigiron-results";
@@ -22,22 +26,22 @@ pub enum StudyFolder {
     Finished(Folder),
 }
 
-/// Finds the folder: the one given, or the first default folder in which the question is not answered yet.
-pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>) -> anyhow::Result<StudyFolder> {
-    if let Some(dir) = out {
+/// Finds the folder: the one given, or the first default folder in which the question is not answered yet. A `fresh` study gets a folder beside those
+/// that have one.
+pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>, fresh: bool) -> anyhow::Result<StudyFolder> {
+    if let (Some(dir), false) = (out, fresh) {
         if !has_plan(dir) {
             return Ok(StudyFolder::New(NewFolder::new(dir)?));
         }
         let folder = Folder::open(dir)?;
         if folder.plan().question_sha256 != resolved.sha256() {
-            return Err(another(dir, folder.plan()).into());
+            return Err(another(dir, folder.plan(), resolved).into());
         }
         return Ok(if finished(&folder)? { StudyFolder::Finished(folder) } else { StudyFolder::Unfinished(folder) });
     }
-    let name = resolved.folder_name();
+    let first = out.map_or_else(|| Path::new(RESULTS).join(resolved.folder_name()), Path::to_owned);
     for number in 1.. {
-        let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
-        let dir = Path::new(RESULTS).join(name);
+        let dir = if number == 1 { first.clone() } else { beside(&first, number) };
         if !has_plan(&dir) {
             if is_taken(&dir) {
                 continue;
@@ -45,11 +49,18 @@ pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>) -> anyhow::Result<S
             return Ok(StudyFolder::New(NewFolder::new(&dir)?));
         }
         let folder = Folder::open(&dir)?;
-        if folder.plan().question_sha256 == resolved.sha256() && !finished(&folder)? {
+        if !fresh && folder.plan().question_sha256 == resolved.sha256() && !finished(&folder)? {
             return Ok(StudyFolder::Unfinished(folder));
         }
     }
     unreachable!("the numbers are unbounded")
+}
+
+/// `DIR-2` for `DIR`.
+fn beside(first: &Path, number: u32) -> PathBuf {
+    let mut name = first.file_name().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    first.with_file_name(name)
 }
 
 fn has_plan(dir: &Path) -> bool {
@@ -65,21 +76,16 @@ pub fn finished(folder: &Folder) -> anyhow::Result<bool> {
     Ok(SlotTally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
 }
 
-fn another(dir: &Path, plan: &Plan) -> Refusal {
-    let arms: Vec<&str> = plan.arms.iter().map(|a| a.name.as_str()).collect();
-    let workloads: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
-    Refusal::new(format!(
-        "`{}` holds another study: {} with {}, {} pairs, clock {}",
-        dir.display(),
-        arms.join(" against "),
-        workloads.join(" and "),
-        plan.design.pairs,
-        plan.clock
-    ))
-    .hint(format!(
-        "Name another folder; that study resumes with `{} --out {}`",
+fn another(dir: &Path, plan: &Plan, resolved: &ResolvedQuestion) -> Refusal {
+    let mut differences = other_question::differences(plan, resolved);
+    let more = differences.len().saturating_sub(DIFFERENCES);
+    differences.truncate(DIFFERENCES);
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let dir = dir.display().to_string();
+    Refusal::new(format!("`{dir}` holds another study: {}{more}", differences.join("; "))).hint(format!(
+        "Name another folder, or add `--fresh` for one beside it; that study resumes with `{} --out {}`",
         plan.repeat,
-        quote(&dir.display().to_string())
+        quote(&dir)
     ))
 }
 

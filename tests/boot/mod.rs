@@ -8,6 +8,7 @@ mod loads;
 mod machine;
 mod multiuser;
 mod oltp;
+mod replaced;
 mod studies;
 mod survival;
 

@@ -233,3 +233,19 @@ fn what_cannot_be_run_is_refused_before_anything_runs() {
     test.run(&["run", "study.toml"]).refused("study.toml:10: Metric `t`: `took (` is not a regular expression");
     assert!(test.entries("study").is_empty() && test.entries("bigiron-results").is_empty());
 }
+
+#[test]
+fn a_program_that_has_changed_is_not_answered_for() {
+    let test = Test::new().file("prog.sh", "#!/bin/sh\ntrue\n");
+    let again = || compare(&test, &["running", "running"], &["--", "sh", "./prog.sh"]);
+    again().status(0);
+    again().status(0).stderr_has("already answers this question");
+    let test = &test;
+    fs::write(test.dir().join("prog.sh"), "#!/bin/sh\nfalse || true\n").unwrap();
+    again().refused("What the study in `study` compares has changed since it began: `command.file ./prog.sh`: ");
+    test.run(&["report", "study"]).status(0);
+    let fresh = compare(test, &["running", "running"], &["--fresh", "--", "sh", "./prog.sh"]).status(0);
+    assert!(fresh.stderr.contains("study-2"), "{}", fresh.stderr);
+    // The old study is still there, and the new one is the answer to nothing but its own question.
+    assert_ne!(test.records("study"), test.records("study-2"));
+}

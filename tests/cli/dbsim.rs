@@ -226,4 +226,8 @@ fn a_study_takes_a_job_and_its_keys() {
     run(&study("dbsim.job = \"good.toml\"", ",dbsim.process.a.count=3")).status(0);
     let plan = std::fs::read_to_string(test.dir().join("out/plan.toml")).unwrap();
     assert!(plan.contains("steps = [") && plan.contains("process.a.count"), "{plan}");
+    let job = std::fs::read_to_string(test.dir().join("good.toml")).unwrap();
+    std::fs::write(test.dir().join("good.toml"), job.replace("read 2", "read 3")).unwrap();
+    let changed = run(&study("dbsim.job = \"good.toml\"", ",dbsim.process.a.count=3"));
+    changed.refused("`out` holds another study: dbsim.job: its text has changed");
 }

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::ensure;
-
 use bigiron_model::host::HostKind;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_workload::{Configured, ImageContext, Images};
@@ -49,13 +47,22 @@ pub(super) fn of(all: &Foundation, workload: &str) -> BTreeMap<String, String> {
     all.iter().filter_map(part).collect()
 }
 
-fn check(workload: &str, planned: &Foundation, found: &Foundation) -> anyhow::Result<()> {
-    for (name, value) in planned {
+/// A part of the foundation that is not what the plan says.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("`{name}`: {then} → {now}")]
+pub struct Changed {
+    name: String,
+    then: String,
+    now: String,
+}
+
+fn check(workload: &str, planned: &Foundation, found: &Foundation) -> Result<(), Changed> {
+    for (name, then) in planned {
         let now = found.get(name).map_or("nothing", String::as_str);
-        ensure!(
-            now == value,
-            "The study was started with `{workload}.{name}` {value}; it is {now} now, and their trials are not comparable: start a new study with `--out DIR`"
-        );
+        if now != then {
+            let name = format!("{workload}.{name}");
+            return Err(Changed { name, then: then.clone(), now: now.to_owned() });
+        }
     }
     Ok(())
 }
@@ -80,7 +87,7 @@ mod tests {
         check("oltp", &planned, &foundation(&[("server", "15.18"), ("image", "1")])).unwrap();
         check("oltp", &foundation(&[]), &planned).unwrap();
         let changed = check("oltp", &planned, &foundation(&[("server", "15.19")])).unwrap_err().to_string();
-        assert!(changed.contains("`oltp.server` 15.18; it is 15.19 now"), "{changed}");
+        assert_eq!(changed, "`oltp.server`: 15.18 → 15.19");
         assert!(check("oltp", &planned, &foundation(&[])).is_err());
     }
 }

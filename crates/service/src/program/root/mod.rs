@@ -6,6 +6,7 @@
 
 pub mod enter;
 pub mod kits;
+mod named;
 mod selection;
 
 use std::collections::BTreeMap;
@@ -57,21 +58,22 @@ pub struct ProgramNeeds<'a> {
 /// # Errors
 /// The content is too large, or there is no room or no mkfs.
 pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
+    let foundation = named::hashes(wanted).context("Cannot read the files that the command names")?;
     if cx.filesystem.is_none() {
-        return Ok(Images::default());
+        return Ok(Images { foundation, images: Vec::new() });
     }
     let store = Store::open()?;
     let shelf = store.dir().join("command/roots");
     let place = |key: &str| shelf.join(format!("{key}.img"));
     if let Some(key) = cx.foundation.get(ROOT).filter(|key| place(key).is_file()) {
-        return Ok(images(place(key), key));
+        return Ok(images(place(key), key, foundation));
     }
     // Arms that differ only in their kernels start from one image, even if a file changes in the meantime.
     static SEEN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
     let asked = format!("{} {:?} {:?} {:?}", wanted.whose, wanted.words, wanted.dir, wanted.roots);
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(key) = seen.get(&asked).filter(|key| place(key).is_file()) {
-        return Ok(images(place(key), key));
+        return Ok(images(place(key), key, foundation));
     }
     let selection = kits::select(wanted);
     let bytes = selection.bytes();
@@ -109,7 +111,7 @@ pub fn of(wanted: &ProgramNeeds<'_>, cx: &ImageContext<'_>) -> Result<Images> {
         new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
     }
     seen.insert(asked, key.clone());
-    Ok(images(kept, &key))
+    Ok(images(kept, &key, foundation))
 }
 
 /// Images kept in addition to the one in use; those of a working folder that changes would fill the cache.
@@ -129,11 +131,12 @@ fn prune(shelf: &Path) {
     }
 }
 
-fn images(path: PathBuf, key: &str) -> Images {
+fn images(path: PathBuf, key: &str, mut foundation: BTreeMap<String, String>) -> Images {
     // Its modification time is the time of its last use.
     let _ = File::options().append(true).open(&path).and_then(|f| f.set_modified(SystemTime::now()));
     let image = Image { name: ROOT, path, filesystem: FILESYSTEM, role: ImageRole::Tree };
-    Images { images: vec![image], foundation: [(ROOT.to_owned(), key.to_owned())].into() }
+    foundation.insert(ROOT.to_owned(), key.to_owned());
+    Images { images: vec![image], foundation }
 }
 
 fn key(selection: &Selection) -> Result<String> {

@@ -1,0 +1,113 @@
+//! What a study's question names, compared with what it named when the study began: programs, kernels, and the foundations of the workloads.
+//!
+//! Invariant: a study whose inputs have changed is neither shown as the answer nor continued. Job and option files need no comparison: their text is
+//! part of the question.
+
+use bigiron_archive::spec::KernelSpec;
+use bigiron_lab::host::{foundation, local};
+use bigiron_model::host::HostKind;
+use bigiron_model::identity::Identity;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use bigiron_model::store::Folder;
+
+use super::SearchContext;
+use super::environment::Environment;
+use crate::study::resolved::ResolvedQuestion;
+
+/// Digits of a hash that messages show.
+const DIGITS: usize = 12;
+
+/// Refuses a study whose inputs have changed; each change is named.
+pub(super) fn check(
+    folder: &Folder,
+    resolved: &ResolvedQuestion,
+    environment: &Environment<'_>,
+    part: Option<&SearchContext<'_>>,
+) -> anyhow::Result<()> {
+    let plan = folder.plan();
+    environment.provenance(plan.machine.host)?.check("study", folder.dir(), plan.provenance.as_ref())?;
+    let mut changes = Vec::new();
+    if part.is_none() {
+        for arm in &plan.arms {
+            if let Some(now) = kernel_now(plan.machine.host, &arm.kernel, environment)? {
+                changes.extend(difference(&arm.kernel, &now));
+            }
+        }
+    }
+    changes.dedup();
+    if !changes.is_empty() {
+        return Err(changed(folder, &changes.join("; ")).into());
+    }
+    if plan.machine.host != HostKind::Sim {
+        for (arm, asked) in plan.arms.iter().zip(&resolved.arms) {
+            foundation::find(&asked.parsed.workloads, plan, arm).map_err(|error| {
+                match error.downcast::<foundation::Changed>() {
+                    Ok(change) => changed(folder, &change.to_string()).into(),
+                    Err(other) => other,
+                }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The kernel that the arm's words name now; `None` where they name a version, which the plan has already chosen.
+fn kernel_now(host: HostKind, planned: &Identity, environment: &Environment<'_>) -> anyhow::Result<Option<Identity>> {
+    Ok(match host {
+        HostKind::Vm => match KernelSpec::parse(&planned.spec) {
+            Ok(KernelSpec::Debian { .. }) => None,
+            _ => Some(environment.kernel(&planned.spec)?.identity),
+        },
+        HostKind::Local => Some(local::identity()),
+        HostKind::Sim => None,
+    })
+}
+
+fn difference(then: &Identity, now: &Identity) -> Option<String> {
+    let short = |hash: &str| hash.get(..DIGITS).unwrap_or(hash).to_owned();
+    let optional = |text: &Option<String>| text.as_deref().map_or("none".to_owned(), short);
+    let mut parts = Vec::new();
+    if then.release != now.release {
+        parts.push(format!("release {} → {}", then.release, now.release));
+    }
+    if then.image_sha256 != now.image_sha256 {
+        parts.push(format!("image {} → {}", short(&then.image_sha256), short(&now.image_sha256)));
+    }
+    if then.config_sha256 != now.config_sha256 {
+        parts.push(format!("configuration {} → {}", optional(&then.config_sha256), optional(&now.config_sha256)));
+    }
+    (!parts.is_empty()).then(|| format!("`{}`: {}", then.spec, parts.join(", ")))
+}
+
+fn changed(folder: &Folder, changes: &str) -> Refusal {
+    let dir = folder.dir().display().to_string();
+    Refusal::new(format!("What the study in `{dir}` compares has changed since it began: {changes}")).hint(format!(
+        "`--fresh` starts a new study beside it; `bigiron report {}` shows what it has measured",
+        quote(&dir)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_change_of_a_kernel_is_named() {
+        let then = Identity {
+            spec: "./bz".to_owned(),
+            release: "6.1.0".to_owned(),
+            package: None,
+            image_sha256: "a1".repeat(32),
+            config_sha256: None,
+        };
+        assert_eq!(difference(&then, &then), None);
+        let image = Identity { image_sha256: "c3".repeat(32), ..then.clone() };
+        assert_eq!(difference(&then, &image).unwrap(), "`./bz`: image a1a1a1a1a1a1 → c3c3c3c3c3c3");
+        let all = Identity { release: "6.1.1".to_owned(), config_sha256: Some("d4".repeat(32)), ..image };
+        assert_eq!(
+            difference(&then, &all).unwrap(),
+            "`./bz`: release 6.1.0 → 6.1.1, image a1a1a1a1a1a1 → c3c3c3c3c3c3, configuration none → d4d4d4d4d4d4"
+        );
+    }
+}
