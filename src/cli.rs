@@ -25,7 +25,7 @@ pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
                   For comparing kernels and settings; not for comparing hardware or database products.",
     after_help = "First steps:\n  bigiron doctor\n  bigiron compare debian:6.1 debian:6.12\n\n\
                   Exit status: 0 done, 1 failed, 2 refused (the command line or the study is wrong; nothing was booted);\n\
-                  with --fail-on worse 3, with --fail-on inconclusive 4."
+                  with --fail-on: 3 worse, 4 inconclusive, 5 unfinished or invalid; after a signal 128 and its number."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -157,7 +157,7 @@ pub struct ResultOptions {
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
+    /// Exit with 3 if an arm is worse, with 4 if it is inconclusive (implies worse), or with 5 if there is no valid result
     #[arg(long, value_name = "VERDICT", value_enum)]
     pub fail_on: Vec<FailOn>,
 }
@@ -207,7 +207,7 @@ pub struct Report {
     /// Counters in the text report: those that differ, or all
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Counters::Differing)]
     pub counters: Counters,
-    /// Exit with 3 if an arm is worse, or with 4 if it is inconclusive or invalid (implies worse)
+    /// Exit with 3 if an arm is worse, with 4 if it is inconclusive (implies worse), or with 5 if there is no valid result
     #[arg(long, value_name = "VERDICT", value_enum)]
     pub fail_on: Vec<FailOn>,
 }

@@ -154,7 +154,7 @@ pub struct BisectCommon {
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BisectFormat::Text, help_heading = "Result")]
     pub format: BisectFormat,
-    /// Exit with 3 if the bad end is worse, or with 4 if the search is inconclusive (implies worse)
+    /// Exit with 3 if the bad end is worse, with 4 if the search is inconclusive (implies worse), or with 5 if it is unfinished
     #[arg(long, value_name = "VERDICT", value_enum, help_heading = "Result")]
     pub fail_on: Vec<FailOn>,
 }

@@ -59,7 +59,8 @@ pub struct Nightly {
     /// Format of the grid on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = HistoryFormat::Text, help_heading = "Result")]
     pub format: HistoryFormat,
-    /// Exit with 3 if a kernel is worse, or with 4 if it is inconclusive or invalid (implies worse)
+    /// Exit with 3 if a kernel is worse, with 4 if it is inconclusive (implies worse), or with 5 if there is no valid result; not
+    /// with `--quick`
     #[arg(long, value_name = "VERDICT", value_enum, help_heading = "Result")]
     pub fail_on: Vec<FailOn>,
 }

@@ -152,13 +152,13 @@ pub(super) fn again(dir: &Path, bisection: &Bisection, format: BisectFormat, fai
 fn status(studies: &[StudyResult], found: BisectOutcome, fail_on: &[FailOn]) -> u8 {
     use bigiron_stats::Verdict;
     let verdict = studies.first().and_then(|ends| ends.arms.first()).map(|arm| arm.verdict);
-    let is_answer =
-        matches!(found, BisectOutcome::Found | BisectOutcome::FoundWithOthers | BisectOutcome::NoDifference);
-    match verdict {
-        Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
-        _ if !is_answer && fail_on.contains(&FailOn::Inconclusive) => super::INCONCLUSIVE,
-        _ => 0,
-    }
+    let verdict = match (verdict, found) {
+        (Some(Verdict::Worse), _) => Some(Verdict::Worse),
+        (_, BisectOutcome::Unfinished) => None,
+        (_, BisectOutcome::Found | BisectOutcome::FoundWithOthers | BisectOutcome::NoDifference) => Some(Verdict::Same),
+        _ => Some(Verdict::Inconclusive),
+    };
+    super::status(verdict, fail_on)
 }
 
 /// The state of a search among kernels, commits or configurations, read from its folder.

@@ -21,9 +21,9 @@ mod undo;
 
 use std::process::ExitCode;
 
-use bigiron_judge::Judgement;
 use bigiron_model::host::HostKind;
 use bigiron_model::refusal::Refusal;
+use bigiron_model::store::StoreError;
 use bigiron_stats::Verdict;
 
 use crate::cli::{Cli, Command, FailOn};
@@ -35,8 +35,10 @@ const FAILED: u8 = 1;
 const REFUSED: u8 = 2;
 /// Exit status with `--fail-on worse`, if an arm is worse.
 const WORSE: u8 = 3;
-/// Exit status with `--fail-on inconclusive`, if the result is inconclusive or invalid.
+/// Exit status with `--fail-on inconclusive`, if the result is inconclusive.
 const INCONCLUSIVE: u8 = 4;
+/// Exit status with any `--fail-on`, if there is no valid result: the study is unfinished or invalid.
+const NO_RESULT: u8 = 5;
 
 /// Runs the command.
 ///
@@ -66,7 +68,10 @@ pub fn main(cli: Cli) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => ExitCode::from(explain(&error)),
+        Err(error) => {
+            let status = explain(&error);
+            ExitCode::from(signals::received().map_or(status, signals::status))
+        }
     }
 }
 
@@ -77,16 +82,26 @@ fn explain(error: &anyhow::Error) -> u8 {
     if let Some(hint) = refusal.and_then(|r| r.hint.as_ref()) {
         output::line(format_args!("hint: {hint}"));
     }
-    if refusal.is_some() { REFUSED } else { FAILED }
+    let wrong_folder = error.downcast_ref::<StoreError>().is_some_and(StoreError::is_wrong_folder);
+    if refusal.is_some() || wrong_folder { REFUSED } else { FAILED }
 }
 
-/// Exit status of a study under `--fail-on`.
-fn status(judgement: &Judgement, fail_on: &[FailOn]) -> u8 {
-    match judgement.verdict {
-        Some(Verdict::Worse) if !fail_on.is_empty() => WORSE,
-        None | Some(Verdict::Inconclusive | Verdict::Invalid) if fail_on.contains(&FailOn::Inconclusive) => {
-            INCONCLUSIVE
-        }
-        _ => 0,
+/// Exit status of a result under `--fail-on`; `None` is the result of what is unfinished.
+fn status(verdict: Option<Verdict>, fail_on: &[FailOn]) -> u8 {
+    match verdict {
+        _ if fail_on.is_empty() => 0,
+        None | Some(Verdict::Invalid) => NO_RESULT,
+        Some(Verdict::Worse) => WORSE,
+        Some(Verdict::Inconclusive) if fail_on.contains(&FailOn::Inconclusive) => INCONCLUSIVE,
+        Some(_) => 0,
     }
+}
+
+/// Refuses `--fail-on` for a screening: its few boots can show neither that nothing became worse nor, with an exact interval, that something did.
+fn check_gate(is_screening: bool, fail_on: &[FailOn]) -> Result<(), Refusal> {
+    if is_screening && !fail_on.is_empty() {
+        return Err(Refusal::new("--fail-on: a screening has too few boots to decide anything")
+            .hint("Leave out `--quick`; a gate needs the pairs of a whole study or night"));
+    }
+    Ok(())
 }

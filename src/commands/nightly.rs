@@ -53,6 +53,7 @@ struct NightRun<'a> {
 }
 
 pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
+    super::check_gate(args.quick, &args.fail_on)?;
     let script = args.sim.as_deref().map(script).transpose()?;
     let (base, only) = question(args)?;
     let budget = if args.quick { Budget::Quick } else { Budget::Full };
@@ -121,7 +122,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
         output::note(&format!("{added} kernels added to the history in `{}`", history.display()));
     }
     output::data(&rendered(&report, args.format))?;
-    Ok(status(&report, &args.fail_on))
+    Ok(super::status(report.grid.verdict(), &args.fail_on))
 }
 
 /// What the night cost this machine, over all its sessions.
@@ -133,9 +134,10 @@ fn cost(report: &NightReport) -> String {
 
 /// Regenerates the grid of the night in `dir`; boots nothing.
 pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &[FailOn]) -> anyhow::Result<u8> {
+    super::check_gate(night.budget == Budget::Quick, fail_on)?;
     let report = report(dir, night, &AtomicBool::new(false))?;
     output::data(&rendered(&report, format))?;
-    Ok(status(&report, fail_on))
+    Ok(super::status(report.grid.verdict(), fail_on))
 }
 
 fn rendered(report: &NightReport, format: HistoryFormat) -> String {
@@ -143,17 +145,6 @@ fn rendered(report: &NightReport, format: HistoryFormat) -> String {
         HistoryFormat::Text => print::text(report),
         HistoryFormat::Json => print::json(report),
         HistoryFormat::Html => print::html(report),
-    }
-}
-
-fn status(report: &NightReport, fail_on: &[FailOn]) -> u8 {
-    use bigiron_stats::Verdict;
-    match report.grid.verdict() {
-        Some(Verdict::Worse) if !fail_on.is_empty() => super::WORSE,
-        None | Some(Verdict::Inconclusive | Verdict::Invalid) if fail_on.contains(&FailOn::Inconclusive) => {
-            super::INCONCLUSIVE
-        }
-        _ => 0,
     }
 }
 

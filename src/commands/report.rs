@@ -55,6 +55,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         return bisect::again(&args.dir, &bisection, format, &args.fail_on);
     }
     let folder = Folder::open(&args.dir)?;
+    super::check_gate(folder.plan().is_screening(), &args.fail_on)?;
     let never = AtomicBool::new(false);
     let judged = conduct::judged(&folder, &never, &Terminal)?;
     let study = Conducted::new(folder, judged, Vec::new(), &never)?;
@@ -63,14 +64,14 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         None => rendered(&study, args.format, args.counters == Counters::All),
     };
     output::data(&text)?;
-    Ok(super::status(&study.judgement, &args.fail_on))
+    Ok(super::status(study.judgement.verdict, &args.fail_on))
 }
 
 /// Conducts a study, prints its report and returns the exit status.
 pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<u8> {
     let study = conduct::conduct(request)?;
     output::data(&rendered(&study, outcome.format, false))?;
-    Ok(super::status(&study.judgement, &outcome.fail_on))
+    Ok(super::status(study.judgement.verdict, &outcome.fail_on))
 }
 
 /// A study's report in a format; text shows all counters with `all_counters`, else those that differ.

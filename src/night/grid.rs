@@ -1,16 +1,14 @@
 //! The grid: for every row and every kernel but the first, whether its boots passed, what improved, what regressed, and the two
 //! results.
 //!
-//! Invariant: claims are corrected for the number of all rows and kernels of the night, not study by study; a failed boot is
-//! always in the grid.
+//! Invariant: a row's lines and verdict are those of its study, whose report therefore says the same; a failed boot is always in the grid.
 
 use bigiron_stats::Verdict;
 
 use super::rows::Row;
-use bigiron_judge::line;
 use bigiron_judge::line::Line;
 use bigiron_judge::survival::Survival;
-use bigiron_judge::{Comparison, Judgement, State, suite};
+use bigiron_judge::{Judgement, State, suite};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
 
@@ -113,24 +111,15 @@ impl GridRow {
 impl Grid {
     /// The grid of `studies`, whose kernels are `arms`.
     pub fn new(arms: &[String], studies: &[Studied]) -> Grid {
-        // All comparisons of the night are one family.
-        let mut pooled: Vec<Comparison> =
-            studies.iter().filter(|s| !s.split).flat_map(|s| s.judgement.comparisons.iter().cloned()).collect();
-        for line in pooled.iter_mut().flat_map(|c| &mut c.lines) {
-            line.verdict = line.unadjusted.take().unwrap_or(line.verdict);
-        }
-        line::adjust(&mut pooled);
-        let mut adjusted = pooled.into_iter();
         let mut rows = Vec::new();
         for study in studies {
             if study.split {
                 rows.push(together(study));
-                continue;
+            } else {
+                rows.extend(study.rows.iter().map(|row| of(study, row)));
             }
-            let comparisons: Vec<Comparison> = adjusted.by_ref().take(study.judgement.comparisons.len()).collect();
-            rows.extend(study.rows.iter().map(|row| of(study, row, &comparisons)));
         }
-        let verdicts = (0..arms.len().saturating_sub(1)).map(|arm| verdict(&rows, arm)).collect();
+        let verdicts = (0..arms.len().saturating_sub(1)).map(|arm| verdict(studies, arm)).collect();
         Grid { arms: arms.to_vec(), rows, verdicts }
     }
 
@@ -147,39 +136,37 @@ fn together(study: &Studied) -> GridRow {
     let mut row = bare(study, format!("{} together", names.join("+")));
     row.together = true;
     for (cell, arm) in row.cells.iter_mut().zip(1..) {
-        // If this kernel did not fail here, its rows have their own verdicts, because they ran alone.
-        cell.verdict = Some(match (row.fates[0].failed, row.fates[arm].failed) {
-            _ if row.fates[0].died() && row.fates[arm].died() => Verdict::Inconclusive,
-            (_, 1..) => Verdict::Worse,
-            (1.., 0) => Verdict::Inconclusive,
-            (0, 0) => Verdict::Same,
-        });
+        cell.verdict = Some(together_verdict(&row.fates, arm));
     }
     row
 }
 
-fn of(study: &Studied, row: &Row, comparisons: &[Comparison]) -> GridRow {
+/// If this kernel did not fail here, its rows have their own verdicts, because they ran alone.
+fn together_verdict(fates: &[BootCounts], arm: usize) -> Verdict {
+    match (fates[0].failed, fates[arm].failed) {
+        _ if fates[0].died() && fates[arm].died() => Verdict::Inconclusive,
+        (_, 1..) => Verdict::Worse,
+        (1.., 0) => Verdict::Inconclusive,
+        (0, 0) => Verdict::Same,
+    }
+}
+
+fn of(study: &Studied, row: &Row) -> GridRow {
     let mut grid_row = bare(study, row.name.clone());
-    for (cell, comparison) in grid_row.cells.iter_mut().zip(comparisons) {
+    for (cell, comparison) in grid_row.cells.iter_mut().zip(&study.judgement.comparisons) {
         let mine = comparison.lines.iter().filter(|l| l.workload == row.workload).cloned();
         let (primary, others): (Vec<Line>, Vec<Line>) = mine.partition(|l| l.metric.primary);
         cell.lines = primary.into_iter().chain(others).collect();
     }
     let fates = &grid_row.fates;
     for (cell, arm) in grid_row.cells.iter_mut().zip(1..) {
-        let weight = cell.primary().map(|line| match line.unadjusted {
-            // As for a suite: "nothing regressed" needs no correction, so an improvement that the correction removes is not a
-            // regression.
-            Some(Verdict::Better | Verdict::SlightlyBetter) => Verdict::Same,
-            _ => line.verdict,
-        });
         cell.verdict = match study.judgement.state {
             State::Unfinished => None,
             _ if fates[0].died() && fates[arm].died() => Some(Verdict::Inconclusive),
             _ if fates[arm].failed > 0 || !fates[arm].complaints.is_empty() => Some(Verdict::Worse),
             State::Spoilt => Some(Verdict::Invalid),
             State::Finished if fates[0].failed > 0 => Some(Verdict::Inconclusive),
-            State::Finished => Some(weight.unwrap_or(Verdict::Inconclusive)),
+            State::Finished => Some(cell.primary().map_or(Verdict::Inconclusive, |line| line.verdict)),
         };
     }
     grid_row
@@ -214,8 +201,14 @@ fn fate(plan: &Plan, survival: &Survival, baseline: Option<&Survival>) -> BootCo
     }
 }
 
-/// The verdict on one kernel over all rows; `None` if one of them has none.
-fn verdict(rows: &[GridRow], arm: usize) -> Option<Verdict> {
-    let verdicts: Option<Vec<Verdict>> = rows.iter().map(|r| r.cells.get(arm)?.verdict).collect();
-    verdicts.map(suite::combine)
+/// The verdict on one kernel over all studies; `None` if one of them has none.
+fn verdict(studies: &[Studied], arm: usize) -> Option<Verdict> {
+    let of = |study: &Studied| {
+        if study.split {
+            let row = together(study);
+            return row.cells.get(arm)?.verdict;
+        }
+        Some(study.judgement.comparisons.get(arm)?.suite.as_ref()?.verdict)
+    };
+    studies.iter().map(of).collect::<Option<Vec<Verdict>>>().map(suite::combine)
 }

@@ -9,6 +9,7 @@ mod builder;
 mod command;
 mod dbsim;
 mod docs;
+mod exit_status;
 mod kernels;
 mod lever;
 mod local;

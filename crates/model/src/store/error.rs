@@ -38,6 +38,15 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the folder that was named is the wrong one, rather than something having failed.
+    pub fn is_wrong_folder(&self) -> bool {
+        use StoreError::{BadPlan, Edited, Exists, NoStudy, NotEmpty, Schema};
+        matches!(
+            self,
+            NoStudy { .. } | Exists { .. } | NotEmpty { .. } | Schema { .. } | Edited { .. } | BadPlan { .. }
+        )
+    }
+
     /// Wraps an I/O error; errors that mean "no room" become [`StoreError::Full`].
     pub fn io(doing: &str, path: &Path, cause: io::Error) -> Self {
         use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};

@@ -1,0 +1,110 @@
+//! Every row of the table of exit statuses in docs/reference/cli.md.
+
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::builder::Test;
+
+const WORSE: [&str; 2] = ["--fail-on", "worse"];
+const INCONCLUSIVE: [&str; 2] = ["--fail-on", "inconclusive"];
+
+/// A study of two simulated kernels, of which `script` says what happens.
+fn study(script: &str) -> String {
+    format!(
+        "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n\n[design]\npairs = 8\nseed = 7\nclock = \"exact\"\n\n\
+         [machine]\nhost = \"sim\"\n\n[sim]\n{script}"
+    )
+}
+
+fn test(script: &str) -> Test {
+    Test::new().file("s.toml", study(script))
+}
+
+fn run(test: &Test, more: &[&str]) -> i32 {
+    test.run(&[&["run", "s.toml", "--out", "out", "--jobs", "1"], more].concat()).status
+}
+
+const SLOWER: &str = "noise = 0.0005\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.1\n";
+const FATAL: &str = "noise = 0.0005\n[[sim.incidents]]\nwhat = \"fatal\"\nslot = 9\n";
+
+#[test]
+fn success_is_0_whatever_the_verdict_unless_asked_otherwise() {
+    let test = test(SLOWER);
+    assert_eq!(run(&test, &[]), 0);
+    assert_eq!(test.run(&["report", "out"]).status, 0);
+}
+
+#[test]
+fn failure_is_1() {
+    assert_eq!(run(&test(FATAL), &[]), 1);
+}
+
+#[test]
+fn refusal_is_2() {
+    assert_eq!(run(&test("nonsense = 1\n"), &[]), 2);
+    assert_eq!(Test::new().run(&["compare", "debian:6.1"]).status, 2);
+    assert_eq!(Test::new().run(&["report", "nowhere"]).status, 2);
+    assert_eq!(Test::new().run(&["show", "nowhere", "1.A"]).status, 2);
+}
+
+#[test]
+fn worse_is_3_and_inconclusive_is_4() {
+    let slower = test(SLOWER);
+    assert_eq!((run(&slower, &WORSE), run(&slower, &INCONCLUSIVE)), (3, 3));
+    let noisy = test("noise = 0.2\n");
+    assert_eq!((run(&noisy, &WORSE), run(&noisy, &INCONCLUSIVE)), (0, 4));
+}
+
+#[test]
+fn a_study_without_a_valid_result_is_5_and_never_passes() {
+    let unfinished = test(FATAL);
+    run(&unfinished, &[]);
+    let report = |test: &Test, more: &[&str]| test.run(&[&["report", "out"], more].concat()).status;
+    assert_eq!((report(&unfinished, &[]), report(&unfinished, &WORSE), report(&unfinished, &INCONCLUSIVE)), (0, 5, 5));
+    let invalid = test("noise = 0.0005\n");
+    run(&invalid, &[]);
+    invalid.edit_plan("out", |plan| format!("{plan}\n[failed_check]\nkernel = \"6.12\"\nreasons = [\"noise\"]\n"));
+    assert_eq!((report(&invalid, &[]), report(&invalid, &WORSE), report(&invalid, &INCONCLUSIVE)), (0, 5, 5));
+}
+
+/// A study under way whose trials take a while, and that a signal reaches.
+fn signalled(signals: &[Signal]) -> i32 {
+    let test = test("noise = 0.0005\ndelay-ms = 200\n");
+    let child = test.start(&["run", "s.toml", "--out", "out", "--jobs", "1"]);
+    while !test.dir().join("out/records.jsonl").exists() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    for signal in signals {
+        kill_process(Pid::from_child(&child), *signal).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+    code(child)
+}
+
+fn code(child: Child) -> i32 {
+    child.wait_with_output().unwrap().status.code().expect("it ended by itself")
+}
+
+#[test]
+fn a_signal_is_128_and_its_number() {
+    assert_eq!(signalled(&[Signal::INT]), 130);
+    assert_eq!(signalled(&[Signal::TERM]), 143);
+    assert_eq!(signalled(&[Signal::INT, Signal::TERM]), 143);
+    // Where a shell has made it ignore hang-ups, it does.
+    assert_eq!(signalled(&[Signal::HUP, Signal::HUP]), 129);
+}
+
+#[test]
+fn a_reader_that_closes_the_pipe_is_success() {
+    let test = test(SLOWER);
+    run(&test, &[]);
+    let line = format!(
+        "cd {}; {} report out | head -n 1; exit ${{PIPESTATUS:-0}}",
+        test.dir().display(),
+        crate::builder::executable().display()
+    );
+    assert!(Command::new("sh").args(["-c", &line]).output().unwrap().status.success());
+}
