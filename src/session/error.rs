@@ -22,6 +22,12 @@ pub enum SessionError {
         "{void} pairs went void through the host's fault, {limit} of {pairs} are allowed (a quarter); the last cause: {cause}. {next}"
     )]
     TooManyVoid { void: u32, limit: u32, pairs: u32, cause: String, next: &'static str },
+    #[error(
+        "The workload failed in the first trial of every arm, so nothing can be compared. Mend it and add `--fresh`; the same command goes on with the \
+         study in `{}` as it is. It failed so: {message}",
+        dir.display()
+    )]
+    AllAlike { message: String, dir: PathBuf },
     #[error("The plan is not the one in `{}`", dir.display())]
     OtherPlan { dir: PathBuf },
     #[error("The study is finished, but the search for causes stopped; fix this, and the same command resumes: {why}")]

@@ -158,7 +158,7 @@ impl Text {
                     Outcome::Completed => "completed".to_owned(),
                     Outcome::Failed { failure, message } => {
                         let kept = Folder::artifacts_name(trial.slot, &trial.arm, trial.attempt);
-                        format!("{}: {} (see {kept})", failure.verb(), first_line(message))
+                        format!("{}: {} (see {kept})", failure.verb(), in_a_line(message))
                     }
                     Outcome::Void { cause } => format!("void: {}", first_line(cause)),
                 };
@@ -196,6 +196,15 @@ impl Text {
         let seconds = f64::from(left.div_ceil(self.width.max(1))) * self.timed.1 / self.timed.0;
         let left = Duration::try_from_secs_f64(seconds.max(1.0)).ok()?;
         Some(format!("about {} left", HumanDuration(left)))
+    }
+}
+
+/// The first line; if it introduces others, also the last, which says most.
+fn in_a_line(text: &str) -> String {
+    let first = first_line(text);
+    match text.lines().last() {
+        Some(last) if first.ends_with(':') && last != first => format!("{first} {last}"),
+        _ => first.to_owned(),
     }
 }
 

@@ -16,9 +16,9 @@ use super::error::SessionError;
 use super::event::{SessionEvent, TrialId};
 use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
 use bigiron_model::clock::Clock;
-use bigiron_model::plan::Plan;
+use bigiron_model::plan::{self, Plan};
 use bigiron_model::purpose::Purpose;
-use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
+use bigiron_model::record::{Failure, HostCost, Outcome, Record, SCHEMA};
 use bigiron_model::store::{Folder, SlotState, SlotTally, Writer};
 use bigiron_model::values::Values;
 
@@ -78,8 +78,10 @@ pub fn run(
         running: BTreeMap::new(),
         idle_until: Instant::now() + gap(plan),
         ran: 0,
+        is_first: false,
         voids_before: 0,
     };
+    session.is_first = session.records.is_empty();
     session.voids_before = if plan.clock == Clock::Wall { 0 } else { session.tally.void_pairs };
     events(SessionEvent::SessionStart {
         total: plan.slots.len() as u32,
@@ -113,6 +115,8 @@ struct Session<'a> {
     /// alike.
     idle_until: Instant,
     ran: u32,
+    /// Whether it began with no record.
+    is_first: bool,
     /// Void pairs that do not count towards the limit. On the wall clock all count: a study with more than a quarter of void
     /// pairs is invalid, however often it is resumed. On other clocks a void trial leaves no trace in the result, and the limit
     /// only stops futile retries.
@@ -224,7 +228,7 @@ impl Session<'_> {
                 let wall_s = (ended.wall + gap(self.plan)).as_secs_f64();
                 self.record(&id, &artifacts, outcome.clone(), result)?;
                 (self.events)(SessionEvent::SlotEnd { trial: id, outcome, wall_s, done: self.tally.finished() });
-                Ok(())
+                self.is_worth_going_on()
             }
             Err(HostError::Void(cause)) if !ended.late => self.void(id, &artifacts, cause, ended.wall),
             Err(HostError::Void(_) | HostError::Cancelled) => self.discard(&artifacts, None),
@@ -232,6 +236,23 @@ impl Session<'_> {
                 &artifacts,
                 Some(SessionError::Host { why, done: self.tally.finished(), total: self.plan.slots.len() as u32 }),
             ),
+        }
+    }
+
+    /// Stops a new study whose workloads fail in the first trials of every arm: the program or its metrics are wrong, and all other trials would fail
+    /// alike. The same command goes on in spite of that.
+    fn is_worth_going_on(&self) -> Result<(), SessionError> {
+        let failed = |r: &Record| match &r.outcome {
+            Outcome::Failed { failure: Failure::WorkloadError, message } => Some(message.clone()),
+            _ => None,
+        };
+        let messages: Option<Vec<String>> = self.records.iter().map(failed).collect();
+        let has_failed = |arm: &plan::Arm| self.records.iter().any(|r| r.arm == arm.name);
+        match messages.as_deref() {
+            Some([.., last]) if self.is_first && self.plan.arms.iter().all(has_failed) => {
+                Err(SessionError::AllAlike { message: last.clone(), dir: self.dir.to_owned() })
+            }
+            _ => Ok(()),
         }
     }
 

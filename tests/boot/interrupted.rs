@@ -91,7 +91,7 @@ fn an_interrupted_study_of_panics_ends_at_once_resumes_and_outlives_a_killed_qem
         kill_process(Pid::from_child(&child), signal).unwrap();
         let ended = child.wait_with_output().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(10), "ended only after {:?}", begun.elapsed());
-        assert_eq!(ended.status.code(), Some(1));
+        assert_eq!(ended.status.code(), Some(128 + signal.as_raw()));
         let said = String::from_utf8(ended.stderr).unwrap();
         assert!(said.contains("they are kept in `a, b=ü/c,d`, and the same command resumes"), "{said}");
         assert!(qemus(&test).is_empty(), "a QEMU is left");

@@ -113,6 +113,8 @@ fn a_run_that_ends_badly_fails_its_trial_and_says_what_it_said() {
     ] {
         let test = Test::new();
         let metric = ["--metric", "rate,unit=op/s,better=higher,regex=rate ([0-9]+)", "--", "sh", "-c", script];
+        // The first pair stops the study; asked again, it goes on.
+        compare(&test, &["running", "running"], &metric).status(1).stderr_has("nothing can be compared");
         let ran = compare(&test, &["running", "running"], &metric).status(0).stdout_has("failed its workload");
         assert!(!ran.stdout.contains("boots"), "{}", ran.stdout);
         let failures = failures(test.dir());
@@ -131,7 +133,7 @@ fn a_limit_ends_a_run_with_all_that_it_started() {
     let mark = format!("{}", 86_000 + std::process::id() % 1000);
     let script = format!("setsid sleep {mark}.25 & sleep {mark}.25");
     let rest = ["--set", "command.limit=50ms", "--", "sh", "-c", &script];
-    compare(&test, &["running", "running"], &rest).status(0);
+    compare(&test, &["running", "running"], &rest).status(1);
     assert!(failures(test.dir()).iter().all(|f| f.contains("took longer than its limit of 0.05 s and was killed")));
     assert_eq!(processes_with(&format!("{mark}.25")), 0);
 }
@@ -166,7 +168,7 @@ fn a_killed_study_leaves_nothing_of_its_command() {
         assert!(killed.success());
         let status = child.wait().unwrap();
         if signal == "-INT" {
-            assert_eq!(status.code(), Some(1));
+            assert_eq!(status.code(), Some(130));
             // Ctrl-C waits for the end of all of it.
             assert_eq!(processes_with(&mark), 0);
         }
@@ -248,4 +250,23 @@ fn a_program_that_has_changed_is_not_answered_for() {
     assert!(fresh.stderr.contains("study-2"), "{}", fresh.stderr);
     // The old study is still there, and the new one is the answer to nothing but its own question.
     assert_ne!(test.records("study"), test.records("study-2"));
+}
+
+#[test]
+fn a_program_that_fails_everywhere_stops_the_study_after_the_first_trials() {
+    let test = Test::new();
+    let script = "echo missing library >&2; exit 3";
+    let ran = compare(&test, &["running", "running,mm.thp=always"], &["--", "sh", "-c", script]).status(1);
+    let ran = ran.stderr_has("The workload failed in the first trial of every arm").stderr_has("missing library");
+    assert!(ran.stderr.contains("`--fresh`"), "{}", ran.stderr);
+    assert_eq!(failures(test.dir()).len(), 2);
+    // A metric that the program does not print.
+    let metric = ["--fresh", "--metric", "rate,unit=op/s,better=higher,regex=rate ([0-9.]+)", "--", "true"];
+    let ran = compare(&test, &["running", "running"], &metric).status(1);
+    ran.stderr_has("failed in the first trial of every arm").stderr_has("rate");
+    // A failure of one arm alone is what a study is for.
+    let one = ["running", "running,command.run=false"];
+    let test = Test::new();
+    compare(&test, &one, &["--set", "command.run=true"]).status(0).stdout_has("worse");
+    assert_eq!(failures(test.dir()).len(), 8);
 }

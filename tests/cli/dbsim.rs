@@ -166,7 +166,7 @@ fn an_interrupted_run_tidies_up_and_a_killed_one_is_named() {
     let mut child = test.start(&endless);
     eventually("no run begins", || started(&test));
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(test.entries(".").is_empty(), "{:?}", test.entries("."));
 
     let mut child = test.start(&endless);

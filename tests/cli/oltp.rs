@@ -266,7 +266,7 @@ fn an_interrupted_run_leaves_no_process_socket_or_folder() {
         Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{moment}: {said}");
+        assert_eq!(output.status.code(), Some(130), "{moment}: {said}");
         assert!(said.contains("Interrupted; all processes are stopped and all files removed"), "{moment}: {said}");
         nothing_left(&test);
     }
