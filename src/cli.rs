@@ -154,9 +154,12 @@ pub struct ResultOptions {
     /// have two or more CPUs or with `--on local`; else 0]
     #[arg(long, value_name = "PAIRS")]
     pub locks: Option<u32>,
-    /// Format of the report on standard output
+    /// Format of the report on standard output; text is a summary
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Print the whole report as text, as `bigiron report` does
+    #[arg(long)]
+    pub full: bool,
     /// Exit with 3 if an arm is worse, with 4 if it is inconclusive (implies worse), or with 5 if there is no valid result
     #[arg(long, value_name = "VERDICT", value_enum)]
     pub fail_on: Vec<FailOn>,

@@ -1,7 +1,9 @@
 //! Writing to the two streams. A reader that closes its end is not an error.
 
+use std::env;
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal as _, Write};
+use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
@@ -9,6 +11,8 @@ use crate::conduct::Observer;
 use crate::session::SessionEvent;
 use crate::session::progress::Progress;
 use bigiron_model::printable::{printable, without_passwords};
+use bigiron_report::summary::SummaryLine;
+use bigiron_stats::Verdict;
 
 /// Writes data to standard output.
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
@@ -21,6 +25,69 @@ pub(super) fn data(text: &str) -> anyhow::Result<()> {
         out.flush()
     };
     write().context("Cannot write to standard output")
+}
+
+/// Writes text for people to standard output: on a terminal that cannot show all of it at once, through a pager.
+pub(super) fn paged(text: &str) -> anyhow::Result<()> {
+    let rows = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
+    if !io::stdout().is_terminal() || text.lines().count() < rows || !page(text) {
+        return data(text);
+    }
+    Ok(())
+}
+
+/// Whether `$PAGER` (`less`) has shown the text.
+fn page(text: &str) -> bool {
+    let pager = env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or_else(|| "less".to_owned());
+    let mut command = Command::new("sh");
+    command.args(["-c", &pager]).stdin(Stdio::piped());
+    if env::var_os("LESS").is_none() {
+        // Ends at once if all fits; leaves what was shown on the screen.
+        command.env("LESS", "FRX");
+    }
+    let Ok(mut child) = command.spawn() else { return false };
+    // A user who has seen enough ends the pager early.
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(printable(text).as_bytes()));
+    // 127: the shell found no such program.
+    child.wait().is_ok_and(|status| status.code() != Some(127))
+}
+
+/// Writes lines to standard output, verdicts in colour on a terminal.
+pub(super) fn summary(lines: &[SummaryLine]) -> anyhow::Result<()> {
+    let has_colours = io::stdout().is_terminal()
+        && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+        && env::var_os("TERM").is_some_and(|term| term != "dumb");
+    let mut text = String::new();
+    for line in lines {
+        let shown = printable(&line.text);
+        match line.verdict.filter(|_| has_colours) {
+            Some(verdict) => text.push_str(&coloured(&shown, verdict)),
+            None => text.push_str(&shown),
+        }
+        text.push('\n');
+    }
+    let write = || {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    };
+    write().context("Cannot write to standard output")
+}
+
+/// The line with its last mention of the verdict in the verdict's colour (ECMA-48).
+fn coloured(line: &str, verdict: Verdict) -> String {
+    let name = verdict.name();
+    let colour = match verdict {
+        Verdict::Better | Verdict::SlightlyBetter => 32,
+        Verdict::Worse | Verdict::SlightlyWorse => 31,
+        Verdict::Same => 36,
+        Verdict::Inconclusive => 33,
+        Verdict::Invalid => 35,
+    };
+    match line.rfind(name) {
+        Some(at) => format!("{}\x1b[1;{colour}m{name}\x1b[0m{}", &line[..at], &line[at + name.len()..]),
+        None => line.to_owned(),
+    }
 }
 
 /// Writes a line for people to standard error; ignores a closed stream.

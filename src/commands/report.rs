@@ -14,10 +14,12 @@ use bigiron_judge::Judgement;
 use bigiron_judge::stacks::Stacks;
 use bigiron_model::plan::Plan;
 use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
 use bigiron_model::store::Folder;
 use bigiron_report as report;
 use bigiron_report::flame;
 use bigiron_report::flame::FlameView;
+use bigiron_report::summary::SummaryLine;
 use bigiron_report::why::Why;
 
 pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
@@ -63,14 +65,26 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         Some(flame) => graph(study.folder.plan(), &study.judgement, &study.why, flame, args.line.as_deref())?,
         None => rendered(&study, args.format, args.counters == Counters::All),
     };
-    output::data(&text)?;
+    if args.flame.is_none() && args.format == Format::Text { output::paged(&text) } else { output::data(&text) }?;
     Ok(super::status(study.judgement.verdict, &args.fail_on))
 }
 
 /// Conducts a study, prints its report and returns the exit status.
 pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<u8> {
     let study = conduct::conduct(request)?;
-    output::data(&rendered(&study, outcome.format, false))?;
+    let page = study.page.as_ref().map(|page| format!("Report: {}", page.display()));
+    if outcome.format == Format::Text && !outcome.full {
+        let mut lines = bigiron_report::summary(&study.report(false));
+        let folder = quote(&study.folder.dir().display().to_string());
+        let rest = format!("All of it as text: bigiron report {folder}");
+        lines.extend([String::new()].into_iter().chain(page).chain([rest]).map(SummaryLine::from));
+        output::summary(&lines)?;
+    } else {
+        if let Some(page) = page {
+            output::note(&page);
+        }
+        output::data(&rendered(&study, outcome.format, false))?;
+    }
     Ok(super::status(study.judgement.verdict, &outcome.fail_on))
 }
 

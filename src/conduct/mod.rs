@@ -11,7 +11,7 @@ pub mod study_folder;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -87,6 +87,8 @@ pub struct Conducted {
     pub why: Why,
     /// By comparison; empty if nothing was counted.
     pub counters: Vec<ComparedCounters>,
+    /// The HTML page in the folder, if it could be written.
+    pub page: Option<PathBuf>,
 }
 
 /// Works through a study: everything is checked before the first boot, and finished trials are not repeated.
@@ -194,11 +196,11 @@ fn finish(
     stop: &AtomicBool,
     observer: &dyn Observer,
 ) -> anyhow::Result<Conducted> {
-    let conducted = Conducted::new(folder, judged, missing, stop)?;
+    let mut conducted = Conducted::new(folder, judged, missing, stop)?;
     let page = report::html(&conducted.report(false));
     // A finished study may be on read-only media; its report still goes to standard output.
     match conducted.folder.write_report("report.html", page.as_bytes()) {
-        Ok(path) => observer.note(&format!("Report: {}", path.display())),
+        Ok(path) => conducted.page = Some(path),
         Err(e) => observer.warn(&e.to_string()),
     }
     Ok(conducted)
@@ -230,7 +232,7 @@ impl Conducted {
     ) -> anyhow::Result<Conducted> {
         let why = Why { missing, ..why(&folder, &records, &judgement) };
         let counters = counters::counters(folder.plan(), &records, &judgement, stop)?;
-        Ok(Conducted { folder, records, judgement, why, counters })
+        Ok(Conducted { folder, records, judgement, why, counters, page: None })
     }
 
     /// The study's report. The text shows all counters with `all_counters`, else those that differ.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::builder::{Ran, Test};
 
 /// A comparison in moments; what is to be run follows.
-const QUICK: [&str; 10] = ["--on", "local", "--pairs", "8", "--idle-gap", "0", "--seed", "5", "--out", "study"];
+const QUICK: [&str; 11] =
+    ["--on", "local", "--pairs", "8", "--idle-gap", "0", "--seed", "5", "--full", "--out", "study"];
 
 fn compare(test: &Test, words: &[&str], rest: &[&str]) -> Ran {
     test.run(&[&["compare"], words, &QUICK, rest].concat())

@@ -52,7 +52,7 @@ fn work_folders(test: &Test) -> usize {
 #[test]
 fn a_machine_is_compared_with_itself() {
     let test = Test::new();
-    let ran = test.run(&compare(&["--set", "dbsim.transactions=200"])).status(0);
+    let ran = test.run(&compare(&["--set", "dbsim.transactions=200", "--full"])).status(0);
     let ran = ran.stdout_has("host `local`").stdout_has("--on local").stdout_has("dbsim throughput");
     assert!(!ran.stdout.contains("QEMU"), "{}", ran.stdout);
     assert_eq!(work_folders(&test), 0);

@@ -14,7 +14,7 @@ const MIX: &str = "FILESIZE: 10K\n30 add_int\n10 disk_rd\n";
 #[test]
 fn a_study_has_a_curve() {
     let test = Test::new().file("s.toml", STUDY).file("mine.workfile", MIX);
-    let ran = test.run(&["run", "s.toml", "--out", "out"]).status(0);
+    let ran = test.run(&["run", "s.toml", "--out", "out", "--full"]).status(0);
     ran.stdout_has("fewer jobs/min than debian:6.1").stdout_has("rate-32").stdout_has("usl-kappa");
     let page = fs::read_to_string(test.dir().join("out/report.html")).unwrap();
     assert!(page.contains("multiuser rate over 1, 2, 4, 8, 16, 32"));

@@ -20,11 +20,15 @@ const SLOWER: &str = "noise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.1\
 fn a_study_is_run_reported_and_shown() {
     let test = Test::new().file("s.toml", study(SLOWER));
     let ran = test.run(&["run", "s.toml", "--out", "out"]).status(0);
-    let ran = ran.stdout_has("worse").stdout_has("--seed 7").stderr_has("Report: out/report.html");
+    let ran =
+        ran.stdout_has(": worse\n").stdout_has("\nReport: out/report.html\nAll of it as text: bigiron report out\n");
+    assert!(ran.stdout.lines().count() < 25, "{}", ran.stdout);
+    let full = test.run(&["run", "s.toml", "--out", "out", "--full"]).status(0);
+    let full = full.stdout_has("--seed 7").stderr_has("Report: out/");
     assert_eq!(test.records("out").len(), 16);
     let page = fs::read_to_string(test.dir().join("out/report.html")).unwrap();
     assert!(page.contains("worse"));
-    assert_eq!(test.run(&["report", "out"]).status(0).stdout, ran.stdout);
+    assert_eq!(test.run(&["report", "out"]).status(0).stdout, full.stdout);
     assert_eq!(test.run(&["report", "out", "--format", "html"]).status(0).stdout, page);
     let json = test.run(&["report", "out", "--format", "json"]).status(0).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -151,7 +155,7 @@ fn the_seed_is_drawn_kept_and_resumed() {
     test.run(&["run", "s.toml"]).status(0);
     let plan = fs::read_to_string(test.entries("bigiron-results")[0].join("plan.toml")).unwrap();
     let seed = plan.lines().find_map(|l| l.strip_prefix("seed = ")).unwrap().to_owned();
-    let again = test.run(&["run", "s.toml", "--seed", &seed, "--out", "again"]).status(0);
+    let again = test.run(&["run", "s.toml", "--seed", &seed, "--out", "again", "--full"]).status(0);
     let folder = folder(&test);
     assert_eq!(test.records("again"), test.records(&folder));
     let first = test.run(&["report", &folder]).status(0);

@@ -17,6 +17,7 @@ pub mod row;
 pub mod scope;
 pub mod sentence;
 pub mod subsystem;
+pub mod summary;
 pub mod svg;
 pub mod table;
 pub mod text;
@@ -41,6 +42,7 @@ use bigiron_model::version::major_minor;
 pub use csv::csv;
 pub use html::html;
 pub use json::json;
+pub use summary::summary;
 pub use text::text;
 pub use trials::{trial, trials};
 

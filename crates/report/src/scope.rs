@@ -161,6 +161,28 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
     all
 }
 
+/// The same in one line, for a summary.
+pub(super) fn not_tested_in_short(plan: &Plan) -> String {
+    let machine = &plan.machine;
+    let mut all = match plan.clock {
+        Clock::Exact => vec!["caches, TLBs and memory bandwidth".to_owned()],
+        Clock::Wall => vec!["other processors".to_owned()],
+        Clock::None => vec!["speed".to_owned()],
+    };
+    all.push(match machine.cpus {
+        1 => "more than one CPU".to_owned(),
+        cpus if plan.clock == Clock::Exact => format!("{cpus} CPUs at the same time"),
+        cpus => format!("other numbers of CPUs than {cpus}"),
+    });
+    all.push("other sizes of memory".to_owned());
+    all.push(format!("other disks than `{}`, other file systems than {}", machine.storage, machine.filesystem));
+    all.push("other workloads".to_owned());
+    if machine.host != HostKind::Local {
+        all.push("real devices and their drivers".to_owned());
+    }
+    all.join("; ")
+}
+
 /// What each arm booted.
 pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
     let words: Vec<Option<BTreeSet<&str>>> =

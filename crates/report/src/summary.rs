@@ -1,0 +1,88 @@
+//! The end of a run on a terminal: the verdict, the lines that decide it, and what was not tested. At most a screen.
+
+use bigiron_judge::line::Line;
+use bigiron_judge::suite::Reason;
+use bigiron_stats::Verdict;
+
+use super::Report;
+use super::row::Row;
+use super::scope;
+use super::table::{Line as TableLine, table, wrap};
+
+/// Number of lines of the judgement that are shown for each arm.
+const LINES: usize = 3;
+
+/// A line of text, and the verdict with which it ends, if it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SummaryLine {
+    pub text: String,
+    pub verdict: Option<Verdict>,
+}
+
+impl From<String> for SummaryLine {
+    fn from(text: String) -> Self {
+        SummaryLine { text, verdict: None }
+    }
+}
+
+/// The summary, line by line.
+pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
+    let mut lines = Vec::new();
+    for sentence in &report.sentences {
+        push(&mut lines, &wrap(&sentence.full(), "", "  "), sentence.verdict);
+    }
+    for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
+        let decided = comparison.suite.as_ref().map(|suite| (suite.verdict, &suite.reason));
+        let rows = deciding(rows, decided);
+        if rows.is_empty() {
+            continue;
+        }
+        let arms = (&report.plan.arms[0].name, &report.plan.arms[comparison.arm].name);
+        push(&mut lines, &format!("\nWhat decides it, {} → {}\n", arms.0, arms.1), None);
+        let cells = rows.iter().map(|row| TableLine::Cells(cells(row))).collect::<Vec<_>>();
+        for (text, row) in table(&[false, true, true, true, false], &cells).lines().zip(&rows) {
+            lines.push(SummaryLine { text: text.to_owned(), verdict: Some(row.line.verdict) });
+        }
+    }
+    push(&mut lines, &format!("\n{}", wrap(&scope::not_tested_in_short(report.plan), "Not tested: ", "  ")), None);
+    lines
+}
+
+fn push(lines: &mut Vec<SummaryLine>, text: &str, verdict: Option<Verdict>) {
+    let count = text.lines().count();
+    lines.extend(
+        text.lines()
+            .enumerate()
+            .map(|(i, line)| SummaryLine { text: line.to_owned(), verdict: verdict.filter(|_| i + 1 == count) }),
+    );
+}
+
+/// The rows that decided the verdict, then those that show the largest changes.
+fn deciding<'r, 'a>(rows: &'r [Row<'a>], decided: Option<(Verdict, &Reason)>) -> Vec<&'r Row<'a>> {
+    let by: &[String] = match decided {
+        Some((_, Reason::Primaries { workloads })) => workloads,
+        _ => &[],
+    };
+    let mut chosen: Vec<&Row<'a>> = rows.iter().filter(|r| r.line.metric.primary || r.line.discovery()).collect();
+    let rank = |line: &Line| match line.metric.primary {
+        true if by.contains(&line.workload) => 0,
+        true => 1,
+        false => 2,
+    };
+    let size = |line: &Line| line.estimate.map_or(0.0, |e| e.mean.abs());
+    chosen.sort_by(|a, b| rank(a.line).cmp(&rank(b.line)).then(size(b.line).total_cmp(&size(a.line))));
+    chosen.truncate(LINES);
+    chosen
+}
+
+fn cells(row: &Row<'_>) -> Vec<String> {
+    let shown =
+        |q: &Option<super::quantity::Quantity>| q.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
+    vec![
+        format!("  {} {} {}", row.line.workload, row.line.metric.name, row.arrow()),
+        shown(&row.a),
+        shown(&row.b),
+        shown(&row.change),
+        row.verdict(),
+    ]
+}
