@@ -10,6 +10,7 @@ mod command;
 mod dbsim;
 mod docs;
 mod kernels;
+mod kills;
 mod lever;
 mod local;
 mod multiuser;
