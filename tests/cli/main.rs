@@ -6,6 +6,7 @@ mod bisect_git;
 #[path = "../boot/mod.rs"]
 mod boot;
 mod builder;
+mod clocks;
 mod command;
 mod dbsim;
 mod docs;

@@ -422,7 +422,7 @@ fn fatal(e: anyhow::Error) -> HostError {
 fn folder(below: &Path) -> Result<WorkFolder, HostError> {
     let make = || {
         let below = std::path::absolute(below)?;
-        WorkFolder::clear(&below, WorkFolder::SETTLED);
+        WorkFolder::clear(&below);
         let dir = WorkFolder::make(&below)?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711))?;
         Ok::<_, std::io::Error>(dir)
