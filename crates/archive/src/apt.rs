@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{BufReader, Read};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -24,6 +25,10 @@ use bigiron_sys as sys;
 const PARALLEL: usize = 3;
 /// If this many suites fail before any could be read, the archive counts as unreachable. More than may be missing at the head of a list.
 const HOPELESS: usize = 6;
+
+/// What apt says of a suite that does not exist: it has no Release file; of one that is trusted without, that a server does not have its lists
+/// or does not give them away, or that there is no such file.
+const ABSENT: [&str; 4] = [" a Release file", "  404  ", "  403  ", "  File not found"];
 
 /// The machine's apt with bigiron's own state.
 pub struct Apt {
@@ -154,8 +159,10 @@ impl Apt {
             match result {
                 Ok(listing) => known[i] = Some(listing),
                 Err(KernelError::Update(reason)) => {
-                    // apt's exit status does not distinguish "no such suite" from "no network"; another readable suite does.
-                    if known[i].as_ref().is_none_or(|l| l.absent.is_some()) && reached {
+                    // apt's exit status does not distinguish a suite that does not exist from one that could not be read; its words do, and
+                    // another readable suite shows that there is a network. In other words than these the suite is asked about again.
+                    let absent = reached && ABSENT.iter().any(|words| reason.contains(words));
+                    if known[i].as_ref().is_none_or(|l| l.absent.is_some()) && absent {
                         let listing = Listing {
                             checked: now(),
                             absent: Some(reason),
@@ -465,6 +472,9 @@ pub(super) fn run(mut command: Command) -> Result<String, Failure> {
     let errors = errors.join().unwrap_or_default();
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    if let Some(signal) = output.status.signal() {
+        return Err(Failure::Said(format!("{name} was killed by signal {signal}")));
     }
     // The last of these lines only says that there were others.
     let said =
