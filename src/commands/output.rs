@@ -14,7 +14,7 @@ use bigiron_model::printable::{printable, without_passwords};
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(printable(text).as_bytes())?;
+        out.write_all(without_passwords(&printable(text)).as_bytes())?;
         if !text.is_empty() && !text.ends_with('\n') {
             out.write_all(b"\n")?;
         }
