@@ -1,6 +1,7 @@
 //! The VM: QEMU, its clocks, its disks, its initramfs.
 
 pub mod disk;
+pub(crate) mod freezer;
 pub mod hang_detector;
 pub mod initramfs;
 pub mod lockstep;

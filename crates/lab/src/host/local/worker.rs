@@ -61,8 +61,8 @@ pub(super) fn work(
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),
         ConversationEnd::Held(why) => {
-            process.kill_all();
-            return Err(HostError::Void(format!("A process of the trial {why} {}", received.last_step())));
+            let step = received.last_step();
+            return Err(HostError::Void(format!("A process of the trial {why} {step}{}", process.killed())));
         }
         ConversationEnd::Hung(why) => WorkerEnd::Hung(format!("{why}{}", process.killed())),
         ConversationEnd::Malformed(line) => {
@@ -261,19 +261,21 @@ impl Process {
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
         // Processes in their own groups end by themselves once it is gone, and clean up first.
         let mut is_over = || !matches!(child.try_wait(), Ok(None)) && family.running() == 0;
-        if !wait_for(&mut is_over) {
+        // Frozen processes do not end before somebody lets them go on.
+        let grace = if family.held().is_some() { GRACE / 10 } else { GRACE };
+        if !wait_for(grace, &mut is_over) {
             family.kill();
-            wait_for(&mut is_over);
+            wait_for(grace, &mut is_over);
         }
         family.running()
     }
 }
 
-/// Waits until `is_over`; `false` after [`GRACE`].
-fn wait_for(is_over: &mut dyn FnMut() -> bool) -> bool {
+/// Waits until `is_over`; `false` after `grace`.
+fn wait_for(grace: Duration, is_over: &mut dyn FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !is_over() {
-        if began.elapsed() > GRACE {
+        if began.elapsed() > grace {
             return false;
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -317,6 +319,7 @@ fn serve(registry: Registry) -> anyhow::Result<()> {
 mod tests {
     use super::super::{job, this_machine};
     use super::*;
+    use crate::vm::freezer;
     use bigiron_model::clock::Clock;
 
     /// What comes of a trial whose process is `script`, with so much patience, and what cannot be killed of it.
@@ -350,6 +353,20 @@ mod tests {
         let ConversationEnd::Hung(why) = ended else { panic!("{ended:?}") };
         assert!(why.starts_with("No progress and no CPU used for "), "{why}");
         assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn a_trial_in_a_frozen_cgroup_is_held_and_has_not_hung() {
+        for group in freezer::testing::groups("local") {
+            let (file, word) = group.switch(true);
+            let script =
+                format!("echo $$ >{}; echo {word} >{}; exec sleep 600", group.procs().display(), file.display());
+            let (ended, _) = talked(&script, silence_watch(60, Duration::from_millis(500)));
+            let ConversationEnd::Held(why) = ended else { panic!("{ended:?}") };
+            assert_eq!(why, "was in a frozen cgroup");
+            group.set(false);
+            assert!(wait_for(GRACE, &mut || group.processes() == 0), "the trial is left");
+        }
     }
 
     #[test]
