@@ -10,6 +10,7 @@ mod worker;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,6 +55,7 @@ use bigiron_sys::mount;
 use bigiron_sys::network::{TrialLink, VethPair};
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
+use bigiron_workload::shortage::{self, Shortage};
 use work_folder::WorkFolder;
 
 use worker::{Limit, WorkerEnd, ended, work};
@@ -332,6 +334,7 @@ impl LocalHost {
         task.job.purpose = trial.purpose;
         let recorders = Recorders::start(trial.purpose).map_err(HostError::Void)?;
         let before = MachineSample::now();
+        let killed = shortage::killed();
         let limit = Limit { cpu_seconds: trial.plan.design.hang_cpu_seconds, cpus: trial.plan.machine.cpus };
         let (mut received, end) = work(&task, Some(limit), trial.cancel, phase)?;
         let recorded = recorders.stop();
@@ -343,7 +346,7 @@ impl LocalHost {
         if let Some(message) = received.unfit.take() {
             return Err(HostError::Fatal(message));
         }
-        let failure = failure(&mut received, end);
+        let failure = failure(&mut received, end, shortage::killed().saturating_sub(killed))?;
         let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
         let result = TrialResult {
             failure,
@@ -403,12 +406,13 @@ pub fn once(
         ),
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
+    let killed = shortage::killed();
     // There is no time limit: the run may last a moment or a day, and the user can interrupt it.
     let (mut received, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
     Ok(SingleRun {
-        failure: failure(&mut received, end),
+        failure: failure(&mut received, end, shortage::killed().saturating_sub(killed))?,
         values: received.results.into_iter().flat_map(|(_, values)| values).collect(),
         facts: received.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
     })
@@ -430,8 +434,12 @@ fn folder(below: &Path) -> Result<WorkFolder, HostError> {
     make().with_context(|| format!("Cannot create a folder in {}", below.display())).map_err(fatal)
 }
 
-fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, String)> {
-    match (received.failed.take(), end) {
+/// What a trial has failed of; `killed` is the number of processes that the kernel killed meanwhile because memory ran out.
+///
+/// # Errors
+/// [`HostError::Void`] if somebody killed it.
+fn failure(received: &mut ReceivedEvents, end: WorkerEnd, killed: u64) -> Result<Option<(Failure, String)>, HostError> {
+    Ok(match (received.failed.take(), end) {
         (Some(failure), _) => Some(failure),
         (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),
         (None, WorkerEnd::Malformed(said)) => {
@@ -439,22 +447,48 @@ fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, St
         }
         (None, WorkerEnd::Exited(_)) if received.done => None,
         (None, WorkerEnd::Exited(status)) => {
-            Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
+            let how = format!("The process that ran the workload {} {}", ended(status), received.last_step());
+            match (killed, status.signal()) {
+                (0, Some(KILL)) => {
+                    return Err(HostError::Void(format!("{how}, and not by the kernel for want of memory")));
+                }
+                (0, _) => Some((Failure::AgentDied, how)),
+                (n, _) => {
+                    let shortage = Shortage::of_memory("", n, &how, "let the workload do less");
+                    Some((Failure::OutOfMemory, shortage.to_string()))
+                }
+            }
         }
-    }
+    })
 }
+
+/// The signal that no program can send itself by a fault of its own.
+const KILL: i32 = 9;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::ExitStatus;
 
     #[test]
     fn how_a_trials_process_ended_is_the_trials_failure() {
-        let of = |end| failure(&mut ReceivedEvents::default(), end).expect("it has failed");
+        let of = |end| failure(&mut ReceivedEvents::default(), end, 0).unwrap().expect("it has failed");
         assert_eq!(of(WorkerEnd::Hung("No progress".to_owned())), (Failure::Hang, "No progress".to_owned()));
         let (kind, message) = of(WorkerEnd::Malformed("`garbage` in `micro`, step `run`".to_owned()));
         assert_eq!(kind, Failure::BadEvent);
         assert!(message.ends_with("said `garbage` in `micro`, step `run`, which is not an event"), "{message}");
+        let exited = |status| WorkerEnd::Exited(ExitStatus::from_raw(status));
+        assert_eq!(of(exited(11)).0, Failure::AgentDied);
+        assert_eq!(of(exited(1 << 8)).0, Failure::AgentDied);
+        // By somebody; by the kernel.
+        let Err(HostError::Void(why)) = failure(&mut ReceivedEvents::default(), exited(9), 0) else { panic!() };
+        assert!(why.starts_with("The process that ran the workload was killed by signal 9 "), "{why}");
+        let (kind, message) = failure(&mut ReceivedEvents::default(), exited(9), 1).unwrap().unwrap();
+        assert_eq!(kind, Failure::OutOfMemory);
+        assert!(
+            message.starts_with("Out of memory: the kernel killed a process (The process that ran the"),
+            "{message}"
+        );
     }
 
     #[test]
