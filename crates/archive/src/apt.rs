@@ -137,20 +137,23 @@ impl Apt {
         let results: Mutex<Vec<(usize, Result<Listing, KernelError>)>> = Mutex::default();
         let (next, failed, reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            for _ in 0..PARALLEL.min(stale.len()) {
-                scope.spawn(|| {
-                    // Without a network every suite would fail in turn, each after apt's own retries.
-                    let hopeless = || !reached.load(Ordering::Relaxed) && failed.load(Ordering::Relaxed) >= HOPELESS;
-                    while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !hopeless()) {
-                        let result = self.update(&sources[i]);
-                        match &result {
-                            Ok(_) => reached.store(true, Ordering::Relaxed),
-                            Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
-                        }
-                        results.lock().expect("no thread panics with the lock").push((i, result));
+            let work = || {
+                // Without a network every suite would fail in turn, each after apt's own retries.
+                let hopeless = || !reached.load(Ordering::Relaxed) && failed.load(Ordering::Relaxed) >= HOPELESS;
+                while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !hopeless()) {
+                    let result = self.update(&sources[i]);
+                    match &result {
+                        Ok(_) => reached.store(true, Ordering::Relaxed),
+                        Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
                     }
-                });
+                    results.lock().expect("no thread panics with the lock").push((i, result));
+                }
+            };
+            // Fewer, if no more can be started.
+            for _ in 1..PARALLEL.min(stale.len()) {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
+            work();
         });
         let results = results.into_inner().expect("no thread panics with the lock");
         let reached = reached.into_inner();
@@ -462,12 +465,16 @@ pub(super) fn run(mut command: Command) -> Result<String, Failure> {
         Err(error) => return Err(Failure::Said(format!("{name}: {error}"))),
     };
     let mut stderr = child.stderr.take().expect("stderr is piped");
-    let errors = std::thread::spawn(move || {
+    let errors = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         // A read error here only shortens a message.
         let _ = stderr.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     });
+    let errors = errors.map_err(|error| {
+        let _ = child.kill().and_then(|()| child.wait());
+        Failure::Said(format!("no thread for the messages of {name}: {error}"))
+    })?;
     let output = child.wait_with_output().map_err(|e| Failure::Said(format!("{name}: {e}")))?;
     let errors = errors.join().unwrap_or_default();
     if output.status.success() {

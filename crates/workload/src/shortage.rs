@@ -1,4 +1,4 @@
-//! What a machine ran out of while a workload ran: memory, or space on a file system.
+//! What a machine ran out of while a workload ran: memory, space on a file system, or processes of the user.
 //!
 //! Invariant: the kernel's own information decides (its count of killed processes, its error number, or the free space of a file system), never a
 //! guess from a signal.
@@ -10,6 +10,7 @@ use std::path::Path;
 use thiserror::Error;
 
 use crate::WrongData;
+use crate::limits::{self, TooManyProcesses};
 use bigiron_model::record::Failure;
 
 /// A resource ran out; the message says which one, who needed it, and what would be right.
@@ -19,6 +20,9 @@ pub enum Shortage {
     Memory(String),
     #[error("{0}")]
     Space(String),
+    /// By a limit that somebody has set: no kernel is to blame.
+    #[error("{0}")]
+    Processes(String),
 }
 
 /// A file system with fewer free bytes counts as full: the next block of a file and its metadata do not fit.
@@ -73,7 +77,11 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Optio
     match error.downcast_ref::<Shortage>() {
         Some(Shortage::Memory(_)) => return (Failure::OutOfMemory, error),
         Some(Shortage::Space(_)) => return (Failure::NoSpace, error),
+        Some(Shortage::Processes(_)) => return (Failure::WorkloadError, error),
         None => {}
+    }
+    if error.is::<TooManyProcesses>() {
+        return (Failure::WorkloadError, Shortage::Processes(format!("{error:#}")).into());
     }
     let killed = killed().saturating_sub(killed_before);
     if killed > 0 {
@@ -84,10 +92,21 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Optio
         let shortage = Shortage::of_memory("", 0, &format!("{error:#}"), "let the workload do less");
         return (Failure::OutOfMemory, shortage.into());
     }
+    if is_numbered(&error, libc::EAGAIN)
+        && let Some(limit) = limits::reached()
+    {
+        return (Failure::WorkloadError, Shortage::Processes(format!("{error:#}; {limit}")).into());
+    }
     match no_space(&error, space(dir), more) {
         Some(message) => (Failure::NoSpace, Shortage::Space(message).into()),
         None => (Failure::WorkloadError, error),
     }
+}
+
+/// Why a process or thread could not be started, and what would be right.
+pub fn no_process(error: &io::Error) -> String {
+    let limit = limits::reached().filter(|_| error.raw_os_error() == Some(libc::EAGAIN));
+    limit.map_or_else(|| error.to_string(), |limit| format!("{error}; {limit}"))
 }
 
 /// The message for a full file system, if `error` comes from one: by the error number, or because it is full. A program's own message need not exist:
@@ -162,6 +181,10 @@ mod tests {
         let (kind, error) = of(said);
         assert_eq!((kind, format!("{error:#}")), (Failure::OutOfMemory, "Preparing: Out of memory".to_owned()));
         assert_eq!(of(anyhow!(Shortage::Space("x".to_owned()))).0, Failure::NoSpace);
+        // Many things are not available now; tests are far from a limit of processes.
+        let again = io::Error::from_raw_os_error(libc::EAGAIN);
+        assert_eq!(no_process(&again), again.to_string());
+        assert!(!of(anyhow!(again)).1.is::<Shortage>());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -26,6 +26,7 @@ use crate::vm::hang_detector::HangDetector;
 use crate::vm::watch::IDLE_FACTOR;
 use bigiron_sys as sys;
 use bigiron_workload::registry::Registry;
+use bigiron_workload::shortage;
 
 /// Interval at which a running trial is checked for interruption and hanging.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -222,7 +223,8 @@ fn command(task: &Task) -> Command {
 impl Process {
     fn start(mut command: Command) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = sys::child::die_with_parent(&mut command).spawn().context("The trial's process does not start")?;
+        let child = sys::child::die_with_parent(&mut command).spawn();
+        let child = child.map_err(|e| anyhow!("The trial's process does not start: {}", shortage::no_process(&e)))?;
         Ok(Self(Some(child)))
     }
 
@@ -291,6 +293,7 @@ impl Drop for Process {
 
 /// `bigiron worker trial`: a task on standard input, events on standard output.
 pub fn worker(registry: Registry) -> i32 {
+    leave_for_want_of_threads();
     match serve(registry) {
         Ok(()) => 0,
         Err(e) => {
@@ -298,6 +301,20 @@ pub fn worker(registry: Registry) -> i32 {
             1
         }
     }
+}
+
+/// The exit status for want of a thread: `EX_OSERR` of sysexits(3).
+pub(super) const NO_THREAD: i32 = 71;
+
+/// Libraries panic if no thread can be started. That is a limit of the user's and no fault of the kernel's.
+fn leave_for_want_of_threads() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload_as_str().is_some_and(|text| text.starts_with("failed to spawn thread")) {
+            std::process::exit(NO_THREAD);
+        }
+        before(info);
+    }));
 }
 
 fn serve(registry: Registry) -> anyhow::Result<()> {
