@@ -13,6 +13,7 @@ mod docs;
 mod kernels;
 mod kills;
 mod lever;
+mod limits;
 mod local;
 mod multiuser;
 mod nightly;
