@@ -395,12 +395,15 @@ mod tests {
             };
             let (send, answer) = std::sync::mpsc::channel();
             let of_thread = store.clone();
-            std::thread::spawn(move || send.send(of_thread.resolve(&spec, &quiet).map_err(|e| e.to_string())));
+            std::thread::spawn(move || {
+                let done = of_thread.resolve(&spec, &quiet).map(drop).map_err(|e| e.to_string());
+                let _ = send.send(done);
+            });
             let answer = answer.recv_timeout(std::time::Duration::from_secs(60)).expect(name);
             match answer {
-                Ok(_) => assert!(!fatal, "{name}"),
+                Ok(()) => assert!(!fatal, "{name}"),
                 Err(said) => {
-                    assert!(fatal && (said.contains("regular file") || said.contains("bzImage")), "{name}: {said}")
+                    assert!(fatal && (said.contains("regular file") || said.contains("bzImage")), "{name}: {said}");
                 }
             }
             assert_eq!(store.list().unwrap().is_empty(), fatal, "{name}");
