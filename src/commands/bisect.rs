@@ -26,7 +26,7 @@ use crate::conduct::{self, SearchContext, StudyRequest};
 use crate::study::question::Question;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::identity::Identity;
-use bigiron_model::printable::printable;
+use bigiron_model::printable::{printable, without_passwords};
 use bigiron_model::provenance::Provenance;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
@@ -127,7 +127,7 @@ impl<'a> BisectionRun<'a> {
     fn finish(&self) -> anyhow::Result<u8> {
         let report = |format| rendered(&self.dir, &self.bisection, format, &self.cancel);
         for (name, format) in [("report.json", BisectFormat::Json), ("report.txt", BisectFormat::Text)] {
-            match Bisection::write_report(&self.dir, name, printable(&report(format)?).as_bytes()) {
+            match Bisection::write_report(&self.dir, name, without_passwords(&printable(&report(format)?)).as_bytes()) {
                 Ok(path) => output::note(&format!("Report: {}", path.display())),
                 Err(e) => output::warn(&e.to_string()),
             }

@@ -39,7 +39,10 @@ pub(super) fn run() -> anyhow::Result<u8> {
         ("mke2fs", tool("mke2fs", "ext4 file systems; `apt-get install e2fsprogs` installs it", true)),
         ("mkfs.xfs", tool("mkfs.xfs", "`--filesystem xfs`; `apt-get install xfsprogs` installs it", false)),
         ("memory", memory()),
-        ("cache", room(environment.cache(), CACHE_ROOM, "set BIGIRON_CACHE to a folder with room")),
+        (
+            "cache",
+            room(environment.cache(), CACHE_ROOM, "set BIGIRON_CACHE to a folder with room that you may write to"),
+        ),
         ("results", room(Path::new("."), STUDY_ROOM, "work in another folder, or give `--out DIR`")),
     ];
     let mut text = String::new();

@@ -35,6 +35,7 @@ use bigiron_judge::history::{History, HistoryEntry};
 use bigiron_lab::host::sim::Script;
 use bigiron_model::clock::Clock;
 use bigiron_model::date;
+use bigiron_model::printable::without_passwords;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
@@ -111,7 +112,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     remember(&work, &history)?;
     let report = report(&work.dir, &work.night, &work.cancel)?;
     for (name, text) in [("report.html", print::html(&report)), ("report.json", print::json(&report))] {
-        match Night::write_report(&work.dir, name, text.as_bytes()) {
+        match Night::write_report(&work.dir, name, without_passwords(&text).as_bytes()) {
             Ok(path) => output::note(&format!("Grid: {}", path.display())),
             Err(e) => output::warn(&e.to_string()),
         }

@@ -14,11 +14,16 @@ use bigiron_model::printable::{printable, without_passwords};
 use bigiron_report::summary::SummaryLine;
 use bigiron_stats::Verdict;
 
+/// The text without what would act on a terminal, and without passwords.
+fn safe(text: &str) -> String {
+    without_passwords(&printable(text)).into_owned()
+}
+
 /// Writes data to standard output.
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(printable(text).as_bytes())?;
+        out.write_all(safe(text).as_bytes())?;
         if !text.is_empty() && !text.ends_with('\n') {
             out.write_all(b"\n")?;
         }
@@ -47,7 +52,7 @@ fn page(text: &str) -> bool {
     }
     let Ok(mut child) = command.spawn() else { return false };
     // A user who has seen enough ends the pager early.
-    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(printable(text).as_bytes()));
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(safe(text).as_bytes()));
     // 127: the shell found no such program.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
@@ -59,7 +64,7 @@ pub(super) fn summary(lines: &[SummaryLine]) -> anyhow::Result<()> {
         && env::var_os("TERM").is_some_and(|term| term != "dumb");
     let mut text = String::new();
     for line in lines {
-        let shown = printable(&line.text);
+        let shown = safe(&line.text);
         match line.verdict.filter(|_| has_colours) {
             Some(verdict) => text.push_str(&coloured(&shown, verdict)),
             None => text.push_str(&shown),
@@ -93,7 +98,7 @@ fn coloured(line: &str, verdict: Verdict) -> String {
 /// Writes a line for people to standard error; ignores a closed stream.
 pub(super) fn line(line: fmt::Arguments<'_>) {
     let line = line.to_string();
-    let _ = writeln!(io::stderr().lock(), "{}", without_passwords(&printable(&line)));
+    let _ = writeln!(io::stderr().lock(), "{}", safe(&line));
 }
 
 /// Prints a progress note.

@@ -67,8 +67,9 @@ fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool
     let conducted = conduct::conduct(&request)?;
     let gate = aa::gate(&conducted.judgement);
     let card = NoiseCard::new(conducted.folder.plan(), gate, repeated);
-    let path = card.keep()?;
+    // Printed first: a cache that is full, or cannot be written, costs the card and not its numbers.
     output::data(&text(&card))?;
+    let path = card.keep()?;
     output::note(&format!("Noise card: {}", path.display()));
     Ok((conducted, card.gate))
 }

@@ -25,6 +25,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::Plan;
+use bigiron_model::printable::without_passwords;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Record;
 use bigiron_model::store::Folder;
@@ -199,7 +200,7 @@ fn finish(
     let mut conducted = Conducted::new(folder, judged, missing, stop)?;
     let page = report::html(&conducted.report(false));
     // A finished study may be on read-only media; its report still goes to standard output.
-    match conducted.folder.write_report("report.html", page.as_bytes()) {
+    match conducted.folder.write_report("report.html", without_passwords(&page).as_bytes()) {
         Ok(path) => conducted.page = Some(path),
         Err(e) => observer.warn(&e.to_string()),
     }

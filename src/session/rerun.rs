@@ -42,9 +42,11 @@ pub fn rerun(
         }
     };
     thread::scope(|scope| {
-        for _ in 0..run::width(folder.plan(), host, jobs).min(slots.len()) {
-            scope.spawn(work);
+        // One fewer than are to work, and fewer if no more can be started.
+        for _ in 1..run::width(folder.plan(), host, jobs).min(slots.len()) {
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
+        work();
     });
     if cancel.load(Ordering::Relaxed) {
         return Err(SessionError::LookInterrupted { dir: folder.dir().to_owned() });

@@ -21,6 +21,7 @@ use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, HostCost, Outcome, Record, SCHEMA};
 use bigiron_model::store::{Folder, SlotState, SlotTally, Writer};
 use bigiron_model::values::Values;
+use bigiron_workload::shortage;
 
 /// Interval at which an interruption is passed on to running trials.
 const POLL: Duration = Duration::from_millis(20);
@@ -152,12 +153,19 @@ impl Session<'_> {
                     match self.begin(slot, attempt) {
                         Ok((id, artifacts)) => {
                             let (sender, stop, plan, events) = (sender.clone(), &stop, self.plan, self.events);
-                            scope.spawn(move || {
+                            let unstarted = sender.clone();
+                            let trial = move || {
                                 let mut ended = run_trial(plan, host, &id, &artifacts, stop, events);
                                 ended.late = stop.load(Ordering::Relaxed) || cancel.load(Ordering::Relaxed);
                                 // The receiver outlives this scope.
                                 let _ = sender.send(ended);
-                            });
+                            };
+                            if let Err(e) = thread::Builder::new().spawn_scoped(scope, trial) {
+                                let why = format!("A trial's thread does not start: {}", shortage::no_process(&e));
+                                let result = Err(HostError::Fatal(why));
+                                let _ =
+                                    unstarted.send(FinishedTrial { slot, wall: Duration::ZERO, late: false, result });
+                            }
                         }
                         Err(e) => trouble = Some(e),
                     }

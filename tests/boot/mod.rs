@@ -1,5 +1,6 @@
 //! Tests that really boot Debian kernels in QEMU. Kernels are fetched once and kept below `target/`.
 
+mod clock;
 mod command;
 mod crash;
 mod interrupted;

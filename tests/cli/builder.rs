@@ -26,6 +26,17 @@ pub fn skipped(why: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
+/// Whether long tests run in full (`make test-long`); else they run their short form.
+pub fn is_long() -> bool {
+    std::env::var_os("BIGIRON_LONG").is_some_and(|value| value == "1")
+}
+
+/// Processes that work below `dir`.
+pub fn processes_in(dir: &Path) -> usize {
+    let links = fs::read_dir("/proc").unwrap().filter_map(|e| fs::read_link(e.ok()?.path().join("cwd")).ok());
+    links.filter(|cwd| cwd.starts_with(dir)).count()
+}
+
 /// What a run printed.
 pub struct Ran {
     pub status: i32,
@@ -89,6 +100,11 @@ impl Test {
     /// Starts it and lets it run; what it printed can be read when it has ended.
     pub fn start(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Starts it, and what it prints is lost: for a run that may print more than a pipe holds while nobody reads.
+    pub fn start_quiet(&self, args: &[&str]) -> Child {
+        self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     /// The values of all metrics in a study's folder, by slot.

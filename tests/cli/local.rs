@@ -1,13 +1,12 @@
 //! `--on local`: trials on this machine's own kernel.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::builder::Test;
+use crate::builder::{Test, processes_in};
 
 /// dbsim in moments, on a file system of any kind; `more` follows.
 fn compare<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -36,12 +35,6 @@ fn compare<'a>(more: &[&'a str]) -> Vec<&'a str> {
     words.extend(SMALL.iter().flat_map(|option| ["--set", option]));
     words.extend(more);
     words
-}
-
-/// Processes that work below `dir`.
-fn processes_in(dir: &Path) -> usize {
-    let links = fs::read_dir("/proc").unwrap().filter_map(|e| fs::read_link(e.ok()?.path().join("cwd")).ok());
-    links.filter(|cwd| cwd.starts_with(dir)).count()
 }
 
 fn work_folders(test: &Test) -> usize {

@@ -6,12 +6,15 @@ mod bisect_git;
 #[path = "../boot/mod.rs"]
 mod boot;
 mod builder;
+mod clocks;
 mod command;
 mod dbsim;
 mod docs;
 mod exit_status;
 mod kernels;
+mod kills;
 mod lever;
+mod limits;
 mod local;
 mod multiuser;
 mod nightly;

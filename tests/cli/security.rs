@@ -38,6 +38,56 @@ fn a_terminal_obeys_nothing_that_a_study_says() {
     test.run(&["report", "\x1b[2Jx"]).refused("␛[2Jx");
 }
 
+/// Folders of schema 1 are from before such URLs were refused, too.
+#[test]
+fn an_old_studys_password_is_shown_nowhere() {
+    const URL: &str = "postgresql://bench@db.example/shop";
+    let text = STUDY.replace("\"debian:6.12\"", &format!("\"debian:6.12,oltp.url={URL}\"")).replace("micro", "oltp");
+    let text = text.replace("exact", "wall").replace("[sim]", &format!("[set]\n\"oltp.url\" = \"{URL}\"\n\n[sim]"));
+    let test = Test::new().file("s.toml", text);
+    test.run(&["run", "s.toml", "--out", "out"]).status(0);
+    let mut places = 0;
+    test.edit_plan("out", |plan| {
+        let secret =
+            URL.replace("bench@", "bench:SECRET@").replace("/shop", "/shop?application_name=a&password=SECRET");
+        let plan = format!("question = \"Of {URL}?\"\n{plan}").replace("repeat = \"", &format!("repeat = \"{URL} "));
+        // The records name arms, whose names stay.
+        let lines = plan.lines().map(|line| {
+            let edited = if line.starts_with("name = ") { line.to_owned() } else { line.replace(URL, &secret) };
+            places += usize::from(edited != line);
+            edited + "\n"
+        });
+        lines.collect()
+    });
+    assert_eq!(places, 4, "question, repeat, the arm's setting and the workload's option");
+    fs::write(
+        test.entries("out/artifacts")[3].join("console.log"),
+        format!("{URL}\n").replace("bench@", "bench:SECRET@"),
+    )
+    .unwrap();
+    let mut shown = String::new();
+    for args in [
+        &["report", "out"][..],
+        &["report", "out", "--format", "json"],
+        &["report", "out", "--format", "csv"],
+        &["report", "out", "--format", "html"],
+        &["show", "out"],
+        &["show", "out", "3"],
+        &["show", "out", "--format", "json"],
+        &["run", "s.toml", "--out", "out"],
+    ] {
+        let ran = test.run(args);
+        assert!(
+            !ran.stdout.contains("SECRET") && !ran.stderr.contains("SECRET"),
+            "{args:?}: {}{}",
+            ran.stdout,
+            ran.stderr
+        );
+        shown += &ran.stdout;
+    }
+    assert!(shown.contains("bench:…@db.example"), "the rest of the URL is shown");
+}
+
 #[test]
 fn nothing_outside_a_received_study_is_shown_or_changed() {
     let test = study().file("secret", "secret\n");

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{BufReader, Read};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -24,6 +25,10 @@ use bigiron_sys as sys;
 const PARALLEL: usize = 3;
 /// If this many suites fail before any could be read, the archive counts as unreachable. More than may be missing at the head of a list.
 const HOPELESS: usize = 6;
+
+/// What apt says of a suite that does not exist: it has no Release file; of one that is trusted without, that a server does not have its lists
+/// or does not give them away, or that there is no such file.
+const ABSENT: [&str; 4] = [" a Release file", "  404  ", "  403  ", "  File not found"];
 
 /// The machine's apt with bigiron's own state.
 pub struct Apt {
@@ -132,20 +137,23 @@ impl Apt {
         let results: Mutex<Vec<(usize, Result<Listing, KernelError>)>> = Mutex::default();
         let (next, failed, reached) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            for _ in 0..PARALLEL.min(stale.len()) {
-                scope.spawn(|| {
-                    // Without a network every suite would fail in turn, each after apt's own retries.
-                    let hopeless = || !reached.load(Ordering::Relaxed) && failed.load(Ordering::Relaxed) >= HOPELESS;
-                    while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !hopeless()) {
-                        let result = self.update(&sources[i]);
-                        match &result {
-                            Ok(_) => reached.store(true, Ordering::Relaxed),
-                            Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
-                        }
-                        results.lock().expect("no thread panics with the lock").push((i, result));
+            let work = || {
+                // Without a network every suite would fail in turn, each after apt's own retries.
+                let hopeless = || !reached.load(Ordering::Relaxed) && failed.load(Ordering::Relaxed) >= HOPELESS;
+                while let Some(&i) = stale.get(next.fetch_add(1, Ordering::Relaxed)).filter(|_| !hopeless()) {
+                    let result = self.update(&sources[i]);
+                    match &result {
+                        Ok(_) => reached.store(true, Ordering::Relaxed),
+                        Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
                     }
-                });
+                    results.lock().expect("no thread panics with the lock").push((i, result));
+                }
+            };
+            // Fewer, if no more can be started.
+            for _ in 1..PARALLEL.min(stale.len()) {
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
             }
+            work();
         });
         let results = results.into_inner().expect("no thread panics with the lock");
         let reached = reached.into_inner();
@@ -154,8 +162,10 @@ impl Apt {
             match result {
                 Ok(listing) => known[i] = Some(listing),
                 Err(KernelError::Update(reason)) => {
-                    // apt's exit status does not distinguish "no such suite" from "no network"; another readable suite does.
-                    if known[i].as_ref().is_none_or(|l| l.absent.is_some()) && reached {
+                    // apt's exit status does not distinguish a suite that does not exist from one that could not be read; its words do, and
+                    // another readable suite shows that there is a network. In other words than these the suite is asked about again.
+                    let absent = reached && ABSENT.iter().any(|words| reason.contains(words));
+                    if known[i].as_ref().is_none_or(|l| l.absent.is_some()) && absent {
                         let listing = Listing {
                             checked: now(),
                             absent: Some(reason),
@@ -455,16 +465,23 @@ pub(super) fn run(mut command: Command) -> Result<String, Failure> {
         Err(error) => return Err(Failure::Said(format!("{name}: {error}"))),
     };
     let mut stderr = child.stderr.take().expect("stderr is piped");
-    let errors = std::thread::spawn(move || {
+    let errors = std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         // A read error here only shortens a message.
         let _ = stderr.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     });
+    let errors = errors.map_err(|error| {
+        let _ = child.kill().and_then(|()| child.wait());
+        Failure::Said(format!("no thread for the messages of {name}: {error}"))
+    })?;
     let output = child.wait_with_output().map_err(|e| Failure::Said(format!("{name}: {e}")))?;
     let errors = errors.join().unwrap_or_default();
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    if let Some(signal) = output.status.signal() {
+        return Err(Failure::Said(format!("{name} was killed by signal {signal}")));
     }
     // The last of these lines only says that there were others.
     let said =

@@ -10,6 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::error::{KernelError, doing};
 use super::modinfo::{Compression, decoder};
+use super::regular_file;
 
 /// A System.map below this size is Debian's stub ("ffffffffffffffff B The real System.map is in the linux-image-<version>-dbg package").
 const REAL_SYMBOLS: u64 = 64 << 10;
@@ -108,7 +109,10 @@ fn walk(
     data: &mut dyn FnMut(&mut dyn Read, Compression) -> Result<(), UnpackError>,
 ) -> Result<Control, KernelError> {
     let bad = |reason: String| KernelError::Deb { path: path.to_path_buf(), reason };
-    let file = File::open(path).map_err(doing("Cannot read", path))?;
+    let file = regular_file::open(path).map_err(|e| match e.kind() {
+        io::ErrorKind::InvalidInput => bad(e.to_string()),
+        _ => KernelError::io("Cannot read", path, e),
+    })?;
     let length = file.metadata().map_err(doing("Cannot read", path))?.len();
     let mut archive = ar::Archive::new(BufReader::with_capacity(1 << 16, file));
     let mut told = Control::default();

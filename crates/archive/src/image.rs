@@ -2,11 +2,11 @@
 //!
 //! Field offsets are those in the kernel's Documentation/arch/x86/boot.rst. The release comes from the header and never from a file's name.
 
-use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use super::error::{KernelError, doing};
+use super::regular_file;
 
 /// Far more than any kernel's image has.
 const LONGEST: u64 = 1 << 30;
@@ -29,13 +29,12 @@ pub fn read(path: &Path) -> Result<Image, KernelError> {
 /// Read a file that the user names, which may be a device or a FIFO without an end.
 pub(super) fn read_file(path: &Path, longest: u64) -> Result<Vec<u8>, KernelError> {
     let bad = |reason: String| KernelError::NoFile { path: path.to_path_buf(), reason };
-    let meta = fs::metadata(path).map_err(doing("Cannot read", path))?;
-    if !meta.is_file() {
-        return Err(bad("it is not a regular file".to_owned()));
-    }
+    let file = regular_file::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => bad(error.to_string()),
+        _ => KernelError::io("Cannot read", path, error),
+    })?;
     let mut bytes = Vec::new();
     // Files of /proc have no length.
-    let file = fs::File::open(path).map_err(doing("Cannot read", path))?;
     file.take(longest + 1).read_to_end(&mut bytes).map_err(doing("Cannot read", path))?;
     if bytes.len() as u64 > longest {
         return Err(bad(format!("it is larger than {} MiB", longest >> 20)));

@@ -15,6 +15,7 @@ mod local;
 pub mod modinfo;
 pub mod modules;
 pub mod payload;
+mod regular_file;
 mod sources;
 pub mod spec;
 pub mod store;

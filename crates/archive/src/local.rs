@@ -3,14 +3,14 @@
 //! Invariant: the copied files are checked to be one kernel (image, modules and configuration of one release) before they become an entry.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::entry::CachedKernel;
 use super::error::{KernelError, doing};
 use super::store::{NewKernel, Store};
-use super::{debian, hash, image, modinfo, modules};
+use super::{debian, hash, image, modinfo, modules, regular_file};
 
 /// Files beside the modules that list what is built in.
 const LISTS: [&str; 3] = ["modules.builtin", "modules.builtin.modinfo", "modules.order"];
@@ -82,10 +82,11 @@ pub(super) fn build_tree(
     }
     let release = image::read(&path)?.release;
     let said = dir.join("include/config/kernel.release");
-    if let Ok(text) = fs::read_to_string(&said)
-        && text.trim() != release
-    {
-        return Err(bad(format!("its bzImage is for {release}, but the tree is at {}; run `make` there", text.trim())));
+    if said.exists() {
+        let text = String::from_utf8_lossy(&image::read_file(&said, LONGEST_RELEASE)?).trim().to_owned();
+        if text != release {
+            return Err(bad(format!("its bzImage is for {release}, but the tree is at {text}; run `make` there")));
+        }
     }
     let present = |name: &str| Some(dir.join(name)).filter(|p| p.is_file());
     let parts = KernelFiles {
@@ -118,7 +119,7 @@ fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str))
             looked.join(", ")
         )));
     };
-    if let Err(error) = fs::File::open(path) {
+    if let Err(error) = regular_file::open(path) {
         return Err(KernelError::Running(format!(
             "The image of the running kernel cannot be read: {}: {error}; make it readable as root, or copy it and `bigiron kernel add` the copy",
             path.display()
@@ -128,7 +129,7 @@ fn running_below(store: &Store, root: &Path, release: &str, note: &dyn Fn(&str))
     if found != release {
         return Err(KernelError::OtherRelease { path: path.clone(), found, wanted: release.to_owned() });
     }
-    let present = |paths: Vec<PathBuf>| paths.into_iter().find(|p| fs::File::open(p).is_ok());
+    let present = |paths: Vec<PathBuf>| paths.into_iter().find(|p| regular_file::open(p).is_ok());
     let modules_dir = places(&[format!("lib/modules/{release}"), format!("usr/lib/modules/{release}")])
         .into_iter()
         .find(|d| d.is_dir());
@@ -238,8 +239,16 @@ fn copy(from: &Path, to: &Path) -> Result<(), KernelError> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
     }
-    fs::copy(from, to).map(drop).map_err(doing("Cannot copy", from))
+    let copy = || {
+        let (mut from, mut to) = (regular_file::open(from)?, fs::File::create(to)?);
+        io::copy(&mut from, &mut to)?;
+        to.set_permissions(from.metadata()?.permissions())
+    };
+    copy().map_err(doing("Cannot copy", from))
 }
+
+/// A release has at most 64 bytes.
+const LONGEST_RELEASE: u64 = 1 << 12;
 
 /// A configuration has some hundred KiB.
 const LONGEST_CONFIG: u64 = 1 << 24;
@@ -355,6 +364,50 @@ mod tests {
         }
         let left = fs::read_dir(store.dir().join("tmp")).unwrap().count();
         assert_eq!(left, 0);
+    }
+
+    /// A FIFO is waited for by who opens it, and may be anywhere in a folder that somebody else made.
+    #[test]
+    fn a_fifo_in_the_place_of_any_file_is_refused_and_not_waited_for() {
+        for (name, fatal) in [
+            ("tree/fs/a/a.ko", true),
+            ("tree/fs/a/z.ko.xz", true),
+            (&format!("root/lib/modules/{RELEASE}/kernel/a.ko"), true),
+            (&format!("root/lib/modules/{RELEASE}/kernel/b.ko.zst"), true),
+            ("tree/arch/x86/boot/bzImage", true),
+            ("tree/include/config/kernel.release", true),
+            ("bzImage", true),
+            ("linux-image.deb", true),
+            // What a kernel can do without.
+            ("tree/.config", false),
+            ("tree/System.map", false),
+            ("tree/modules.builtin", false),
+        ] {
+            let (dir, store) = place();
+            let at = |name: &str| dir.path().join(name);
+            let _ = fs::remove_file(at(name));
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            rustix::fs::mknodat(rustix::fs::CWD, at(name), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+            let spec = match name {
+                _ if name.starts_with("tree/") => KernelSpec::BuildTree(at("tree")),
+                "linux-image.deb" => KernelSpec::Deb(vec![at(name)]),
+                _ => KernelSpec::Image { image: at("bzImage"), modules: Some(at("root")) },
+            };
+            let (send, answer) = std::sync::mpsc::channel();
+            let of_thread = store.clone();
+            std::thread::spawn(move || {
+                let done = of_thread.resolve(&spec, &quiet).map(drop).map_err(|e| e.to_string());
+                let _ = send.send(done);
+            });
+            let answer = answer.recv_timeout(std::time::Duration::from_secs(60)).expect(name);
+            match answer {
+                Ok(()) => assert!(!fatal, "{name}"),
+                Err(said) => {
+                    assert!(fatal && (said.contains("regular file") || said.contains("bzImage")), "{name}: {said}");
+                }
+            }
+            assert_eq!(store.list().unwrap().is_empty(), fatal, "{name}");
+        }
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The information in a kernel module's file: its `.modinfo` section, from plain and compressed files.
 
-use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use object::{Object, ObjectSection};
 
 use super::error::{KernelError, doing};
 use super::image;
+use super::regular_file;
 
 /// The compression of a module's file. The kernel can load `Xz`, `Zstd` and `Gzip` directly if it is configured to (CONFIG_MODULE_DECOMPRESS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,7 @@ pub struct ModInfo {
 pub fn read_module(path: &Path, compression: Compression) -> Result<Vec<u8>, KernelError> {
     /// Largest module accepted; the largest of Debian's with debug information has some 100 MB.
     const MOST: u64 = 1 << 30;
-    if compression == Compression::None {
-        return fs::read(path).map_err(doing("Cannot read", path));
-    }
-    let file = File::open(path).map_err(doing("Cannot read", path))?;
+    let file = regular_file::open(path).map_err(doing("Cannot read", path))?;
     let mut bytes = Vec::new();
     decoder(BufReader::new(file), compression)
         .and_then(|d| d.take(MOST).read_to_end(&mut bytes))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::Kernel;
 use super::error::{KernelError, doing};
 use super::modinfo::{self, Compression, ModInfo};
+use super::regular_file;
 
 /// A module to load.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,9 +228,14 @@ pub(super) fn files(dir: &Path) -> Result<Vec<(String, PathBuf, Compression)>, K
             if kind.is_dir() {
                 open.push(entry.path());
             } else if let Some((name, compression)) = entry.file_name().to_str().and_then(Compression::of_file_name)
-                && entry.path().is_file()
+                // A link may lead nowhere or to a folder: then it is no module.
+                && let Some(meta) = entry.path().metadata().ok().filter(|meta| !meta.is_dir())
             {
-                found.push((name, entry.path(), compression));
+                let path = entry.path();
+                if !meta.is_file() {
+                    return Err(KernelError::Module { path, reason: regular_file::NOT_REGULAR.to_owned() });
+                }
+                found.push((name, path, compression));
             }
         }
     }

@@ -31,7 +31,9 @@ pub(super) fn each<T: Sync, R: Send>(
         done.lock().expect("no thread panics while it holds the lock").extend(own);
     };
     thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(take)).collect();
+        // Fewer, if no more can be started.
+        let others: Vec<_> =
+            (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, take).ok()).collect();
         take();
         others.into_iter().for_each(|other| other.join().unwrap_or_else(|why| panic::resume_unwind(why)));
     });

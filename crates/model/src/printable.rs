@@ -13,7 +13,10 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(|c| sign(c).unwrap_or(c)).collect())
 }
 
-/// `text` without the passwords of URLs in it, for messages that repeat what a user typed.
+const PARAMETER: &str = "password=";
+
+/// `text` without the passwords of URLs in it: for messages, which repeat what a user typed, and for reports, whose studies' folders may be of a
+/// bigiron that took such URLs.
 pub fn without_passwords(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut rest = text;
@@ -30,6 +33,21 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
             out.push_str(":…");
             rest = &after[login.len()..];
         }
+        // As libpq takes it too; after `amp;` in HTML.
+        let url = rest.len() - (after.len() - end);
+        let mut parameters = &rest[..url];
+        rest = &rest[url..];
+        while let Some(at) = parameters.find(PARAMETER) {
+            let (before, value) = parameters.split_at(at + PARAMETER.len());
+            out.push_str(before);
+            if before[..at].ends_with(['?', '&', ';']) {
+                out.push('…');
+                parameters = &value[value.find('&').unwrap_or(value.len())..];
+            } else {
+                parameters = value;
+            }
+        }
+        out.push_str(parameters);
     }
     if out.is_empty() {
         return Cow::Borrowed(text);
@@ -74,6 +92,13 @@ mod tests {
         for (text, want) in [
             ("No option `url=postgresql://me:SECRET@h/d`", "No option `url=postgresql://me:…@h/d`"),
             ("postgresql://me:SE@CRET@h/d and http://u:SECRET@x", "postgresql://me:…@h/d and http://u:…@x"),
+            (
+                "postgresql://h/d?user=me&password=SECRET&sslmode=require x",
+                "postgresql://h/d?user=me&password=…&sslmode=require x",
+            ),
+            ("<td>postgresql://h/d?a=b&amp;password=SECRET</td>", "<td>postgresql://h/d?a=b&amp;password=…</td>"),
+            ("postgresql://a:SECRET@h/d?password=SECRET", "postgresql://a:…@h/d?password=…"),
+            ("password=of nobody https://h/?q=1&nopassword=x", "password=of nobody https://h/?q=1&nopassword=x"),
             ("postgresql://me@h:5432/d", "postgresql://me@h:5432/d"),
             ("see https://example.org: it says u@v", "see https://example.org: it says u@v"),
         ] {

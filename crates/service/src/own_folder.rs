@@ -3,10 +3,10 @@
 //! Invariant: a folder is locked while its owner lives, and nobody else removes it; the folder of a killed owner is removed when the next one is
 //! made.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use bigiron_model::folder_files::{self, Access};
 
@@ -15,8 +15,6 @@ use super::error::{ServerError, doing};
 const PREFIX: &str = "bigiron-server-";
 /// The length of `sun_path` in a socket's address, without the zero at its end.
 const LONGEST_SOCKET: usize = 107;
-/// A younger folder may belong to an owner that is about to lock it.
-const SETTLED: Duration = Duration::from_secs(60);
 
 /// A folder of bigiron's own. Dropping it removes it and its content.
 #[derive(Debug)]
@@ -40,16 +38,17 @@ impl OwnFolder {
     /// # Errors
     /// It cannot be made.
     pub fn below(base: &Path) -> Result<Self, ServerError> {
-        clear(base, SETTLED);
-        let dir =
-            tempfile::Builder::new().prefix(PREFIX).tempdir_in(base).map_err(doing("Cannot make a folder in", base))?;
-        let path = dir.path().join("lock");
-        let lock = File::create(&path).and_then(|f| {
-            f.lock()?;
-            Ok(f)
-        });
-        let lock = lock.map_err(doing("Cannot lock", &path))?;
-        Ok(Self { dir: dir.keep(), _lock: lock })
+        clear(base);
+        loop {
+            let dir = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .tempdir_in(base)
+                .map_err(doing("Cannot make a folder in", base))?;
+            let path = dir.path().join("lock");
+            if let Some(lock) = locked(&path).map_err(doing("Cannot lock", &path))? {
+                return Ok(Self { dir: dir.keep(), _lock: lock });
+            }
+        }
     }
 
     pub fn dir(&self) -> &Path {
@@ -98,15 +97,26 @@ impl Drop for OwnFolder {
     }
 }
 
-/// Removes folders whose owners are dead. Folders that cannot be removed (other users') stay.
-fn clear(base: &Path, age: Duration) {
+/// The new file `lock`, locked; `None` if another process took its folder for a dead owner's before it was locked.
+fn locked(lock: &Path) -> io::Result<Option<File>> {
+    let file = File::create_new(lock)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // The other process may have been done before.
+    Ok(Some(file).filter(|_| lock.exists()))
+}
+
+/// Removes folders whose owners are dead. Folders that cannot be removed (other users') stay. No folder's age counts: this machine's clock may
+/// have been set.
+fn clear(base: &Path) {
     let Ok(entries) = fs::read_dir(base) else { return };
     for entry in entries.filter_map(Result::ok) {
         let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
         let dir = entry.path();
-        let settled = || Some(fs::symlink_metadata(dir.join("lock")).ok()?.modified().ok()?.elapsed().ok()? >= age);
         if ours
-            && settled() == Some(true)
             && let Ok(lock) = folder_files::open(&dir, "lock", Access::Read, 0)
             && lock.try_lock().is_ok()
         {
@@ -132,12 +142,32 @@ mod tests {
         fs::create_dir(&trap).unwrap();
         let fifo = rustix::fs::Mode::from_raw_mode(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, trap.join("lock"), rustix::fs::FileType::Fifo, fifo, 0).unwrap();
+        // Left before the clock was set back.
+        let future = std::time::SystemTime::now() + std::time::Duration::from_secs(1_000_000);
+        File::options().write(true).open(left.join("lock")).unwrap().set_modified(future).unwrap();
         let folder = OwnFolder::below(base.path()).unwrap();
-        assert!(left.exists(), "too young to be removed");
-        clear(base.path(), Duration::ZERO);
+        clear(base.path());
         assert!(!left.exists() && other.exists() && folder.dir().exists());
         let dir = folder.dir().to_owned();
         drop(folder);
         assert!(!dir.exists());
+    }
+
+    /// Nobody's new folder is mistaken for a dead owner's.
+    #[test]
+    fn folders_are_made_while_others_clear() {
+        let base = tempfile::tempdir().unwrap();
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    for _ in 0..500 {
+                        let folder = OwnFolder::below(base.path()).unwrap();
+                        fs::write(folder.dir().join("data"), "data").unwrap();
+                        assert!(folder.dir().join("data").exists());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
     }
 }

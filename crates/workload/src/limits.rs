@@ -46,6 +46,16 @@ pub fn check(wanted: usize) -> Result<(), TooManyProcesses> {
     limits(Path::new("/")).into_iter().try_for_each(|l| l.check(wanted as u64))
 }
 
+/// Processes and threads that may have ended between an error and the look at their number.
+const ENDED: u64 = 64;
+
+/// The limit that stops this process from starting another one or a thread, with what would be right; `None` if none is near.
+pub fn reached() -> Option<String> {
+    let near = limits(Path::new("/")).into_iter().find(|l| l.taken + ENDED >= l.value)?;
+    let Limit { name, value, taken } = near;
+    Some(format!("{name} is {value}, and there are {taken} processes and threads: raise it, or end some"))
+}
+
 /// Raises this process's limit of open files to `wanted`, if permitted, for itself and its later children.
 ///
 /// # Errors
@@ -84,7 +94,7 @@ fn limits(root: &Path) -> Vec<Limit> {
     if !user.is_root()
         && let Some(n) = rustix::process::getrlimit(Resource::Nproc).current
     {
-        limits.push(limit("`ulimit -u`", n, processes_of(user.as_raw())));
+        limits.push(limit("`ulimit -u`", n, tasks_of(user.as_raw())));
     }
     limits.extend(cgroups(&read("proc/self/cgroup").unwrap_or_default()).into_iter().filter_map(|dir| {
         let value = number(&format!("{dir}/pids.max"))?;
@@ -93,12 +103,13 @@ fn limits(root: &Path) -> Vec<Limit> {
     limits
 }
 
-/// Processes of a user.
-fn processes_of(user: u32) -> u64 {
+/// Processes of a user with their threads: the kernel counts both.
+fn tasks_of(user: u32) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = entries.filter(|e| e.file_name().to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit())));
-    processes.filter(|e| e.metadata().is_ok_and(|m| m.uid() == user)).count() as u64
+    let own = processes.filter(|e| e.metadata().is_ok_and(|m| m.uid() == user));
+    own.map(|e| std::fs::read_dir(e.path().join("task")).map_or(0, |tasks| tasks.count() as u64)).sum()
 }
 
 /// The folders, innermost first, whose `pids.max` applies to a process with `text` in its /proc/PID/cgroup.

@@ -1,4 +1,4 @@
-//! What a machine ran out of while a workload ran: memory, or space on a file system.
+//! What a machine ran out of while a workload ran: memory, space on a file system, or processes of the user.
 //!
 //! Invariant: the kernel's own information decides (its count of killed processes, its error number, or the free space of a file system), never a
 //! guess from a signal.
@@ -10,6 +10,7 @@ use std::path::Path;
 use thiserror::Error;
 
 use crate::WrongData;
+use crate::limits::{self, TooManyProcesses};
 use bigiron_model::record::Failure;
 
 /// A resource ran out; the message says which one, who needed it, and what would be right.
@@ -19,6 +20,9 @@ pub enum Shortage {
     Memory(String),
     #[error("{0}")]
     Space(String),
+    /// By a limit that somebody has set: no kernel is to blame.
+    #[error("{0}")]
+    Processes(String),
 }
 
 /// A file system with fewer free bytes counts as full: the next block of a file and its metadata do not fit.
@@ -39,10 +43,29 @@ impl Shortage {
             1 => format!("the kernel killed a process ({seen})"),
             n => format!("the kernel killed {n} processes ({seen})"),
         };
+        let limit = limit().map(|bytes| bytes >> 20).filter(|limit| *limit < memory);
+        let limit =
+            limit.map_or(String::new(), |limit| format!(", and a limit leaves {limit} MiB of it to this process"));
         Self::Memory(format!(
-            "Out of memory{whom}: {seen}; the machine has {memory} MiB; give a guest more (`--memory`) or {less}"
+            "Out of memory{whom}: {seen}; the machine has {memory} MiB{limit}; give a guest more (`--memory`) or {less}"
         ))
     }
+}
+
+/// The least of this process's own limits: its address space, and its cgroup's memory.
+fn limit() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let cgroup = groups.lines().find_map(|line| {
+        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
+        let file = match controllers {
+            "" => format!("/sys/fs/cgroup{group}/memory.max"),
+            "memory" => format!("/sys/fs/cgroup/memory{group}/memory.limit_in_bytes"),
+            _ => return None,
+        };
+        fs::read_to_string(file).ok()?.trim().parse().ok()
+    });
+    let space = rustix::process::getrlimit(rustix::process::Resource::As).current;
+    [cgroup, space].into_iter().flatten().min()
 }
 
 /// The kind of a workload's failure: `error`, with the number of processes that the kernel had killed before the workload began, and its working
@@ -54,12 +77,25 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Optio
     match error.downcast_ref::<Shortage>() {
         Some(Shortage::Memory(_)) => return (Failure::OutOfMemory, error),
         Some(Shortage::Space(_)) => return (Failure::NoSpace, error),
+        Some(Shortage::Processes(_)) => return (Failure::WorkloadError, error),
         None => {}
+    }
+    if error.is::<TooManyProcesses>() {
+        return (Failure::WorkloadError, Shortage::Processes(format!("{error:#}")).into());
     }
     let killed = killed().saturating_sub(killed_before);
     if killed > 0 {
         let shortage = Shortage::of_memory("", killed, &format!("{error:#}"), "let the workload do less");
         return (Failure::OutOfMemory, shortage.into());
+    }
+    if is_numbered(&error, libc::ENOMEM) {
+        let shortage = Shortage::of_memory("", 0, &format!("{error:#}"), "let the workload do less");
+        return (Failure::OutOfMemory, shortage.into());
+    }
+    if is_numbered(&error, libc::EAGAIN)
+        && let Some(limit) = limits::reached()
+    {
+        return (Failure::WorkloadError, Shortage::Processes(format!("{error:#}; {limit}")).into());
     }
     match no_space(&error, space(dir), more) {
         Some(message) => (Failure::NoSpace, Shortage::Space(message).into()),
@@ -67,20 +103,31 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Optio
     }
 }
 
+/// Why a process or thread could not be started, and what would be right.
+pub fn no_process(error: &io::Error) -> String {
+    let limit = limits::reached().filter(|_| error.raw_os_error() == Some(libc::EAGAIN));
+    limit.map_or_else(|| error.to_string(), |limit| format!("{error}; {limit}"))
+}
+
 /// The message for a full file system, if `error` comes from one: by the error number, or because it is full. A program's own message need not exist:
 /// its standard error may be a file there.
 fn no_space(error: &anyhow::Error, (total, free): (u64, u64), more: Option<&str>) -> Option<String> {
     let text = format!("{error:#}");
-    let numbered = error.chain().any(|cause| {
-        let io = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
-        io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error())) == Some(libc::ENOSPC)
-    });
+    let numbered = is_numbered(error, libc::ENOSPC);
     // A file system without a size, such as a ramfs, is never full.
     (numbered || total > 0 && free < FULL).then(|| {
         let (total, free) = (total >> 20, free >> 20);
         let more = more.map_or(String::new(), |lever| format!("; `{lever}` gives it more"));
         // Before the original message, whose end may be many lines from a program.
         format!("No space left on the workload's file system, {total} MiB with {free} free now{more}: {text}")
+    })
+}
+
+/// Whether `error` comes from the kernel's error of this number.
+fn is_numbered(error: &anyhow::Error, number: i32) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        io.or_else(|| cause.downcast_ref::<rustix::io::Errno>().map(|e| e.raw_os_error())) == Some(number)
     })
 }
 
@@ -123,12 +170,21 @@ mod tests {
         let text = error.to_string();
         assert!(text.starts_with("No space left on the workload's file system, "), "{text}");
         assert!(text.ends_with(": Cannot write `f`: No space left on device (os error 28)"), "{text}");
+        let refused =
+            || Err::<(), _>(io::Error::from_raw_os_error(libc::ENOMEM)).context("Cannot map `f`").unwrap_err();
+        let (kind, error) = of(refused());
+        assert_eq!(kind, Failure::OutOfMemory);
+        assert!(error.to_string().starts_with("Out of memory: Cannot map `f`: "), "{error}");
         assert_eq!(of(anyhow!("x")).0, Failure::WorkloadError);
         assert_eq!(of(anyhow!(WrongData("x".to_owned()))).0, Failure::VerifyFailed);
         let said = anyhow!(Shortage::Memory("Out of memory".to_owned())).context("Preparing");
         let (kind, error) = of(said);
         assert_eq!((kind, format!("{error:#}")), (Failure::OutOfMemory, "Preparing: Out of memory".to_owned()));
         assert_eq!(of(anyhow!(Shortage::Space("x".to_owned()))).0, Failure::NoSpace);
+        // Many things are not available now; tests are far from a limit of processes.
+        let again = io::Error::from_raw_os_error(libc::EAGAIN);
+        assert_eq!(no_process(&again), again.to_string());
+        assert!(!of(anyhow!(again)).1.is::<Shortage>());
     }
 
     #[test]

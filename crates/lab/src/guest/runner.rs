@@ -194,7 +194,11 @@ pub fn serve(
             }
             Err((failure, e)) => {
                 let message = format!("{}: {e:#}", workload.name);
-                voice.say(&GuestEvent::Failed { failure, message });
+                // A user's limit on the machine under test is no failure of its kernel.
+                voice.say(&match e.downcast_ref() {
+                    Some(Shortage::Processes(_)) if job.shared => GuestEvent::Unfit { message },
+                    _ => GuestEvent::Failed { failure, message },
+                });
                 failed = true;
                 break;
             }

@@ -4,6 +4,7 @@
 //! all changes by its levers are undone before the next trial begins.
 
 mod descendants;
+mod outcome;
 mod work_folder;
 mod worker;
 
@@ -21,7 +22,6 @@ use sha2::{Digest, Sha256};
 
 use super::artifacts;
 use super::foundation;
-use super::received_events::ReceivedEvents;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use super::{samples, waits};
 use crate::guest::block::Mounts;
@@ -54,9 +54,11 @@ use bigiron_sys::mount;
 use bigiron_sys::network::{TrialLink, VethPair};
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
+use bigiron_workload::shortage;
 use work_folder::WorkFolder;
 
-use worker::{Limit, WorkerEnd, ended, work};
+use outcome::failure;
+use worker::{Limit, work};
 
 pub use worker::worker;
 
@@ -332,6 +334,7 @@ impl LocalHost {
         task.job.purpose = trial.purpose;
         let recorders = Recorders::start(trial.purpose).map_err(HostError::Void)?;
         let before = MachineSample::now();
+        let killed = shortage::killed();
         let limit = Limit { cpu_seconds: trial.plan.design.hang_cpu_seconds, cpus: trial.plan.machine.cpus };
         let (mut received, end) = work(&task, Some(limit), trial.cancel, phase)?;
         let recorded = recorders.stop();
@@ -343,7 +346,7 @@ impl LocalHost {
         if let Some(message) = received.unfit.take() {
             return Err(HostError::Fatal(message));
         }
-        let failure = failure(&mut received, end);
+        let failure = failure(&mut received, end, shortage::killed().saturating_sub(killed))?;
         let metrics = if failure.is_none() { received.metrics() } else { Values::default() };
         let result = TrialResult {
             failure,
@@ -403,12 +406,13 @@ pub fn once(
         ),
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
+    let killed = shortage::killed();
     // There is no time limit: the run may last a moment or a day, and the user can interrupt it.
     let (mut received, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
     Ok(SingleRun {
-        failure: failure(&mut received, end),
+        failure: failure(&mut received, end, shortage::killed().saturating_sub(killed))?,
         values: received.results.into_iter().flat_map(|(_, values)| values).collect(),
         facts: received.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
     })
@@ -422,7 +426,7 @@ fn fatal(e: anyhow::Error) -> HostError {
 fn folder(below: &Path) -> Result<WorkFolder, HostError> {
     let make = || {
         let below = std::path::absolute(below)?;
-        WorkFolder::clear(&below, WorkFolder::SETTLED);
+        WorkFolder::clear(&below);
         let dir = WorkFolder::make(&below)?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711))?;
         Ok::<_, std::io::Error>(dir)
@@ -430,32 +434,9 @@ fn folder(below: &Path) -> Result<WorkFolder, HostError> {
     make().with_context(|| format!("Cannot create a folder in {}", below.display())).map_err(fatal)
 }
 
-fn failure(received: &mut ReceivedEvents, end: WorkerEnd) -> Option<(Failure, String)> {
-    match (received.failed.take(), end) {
-        (Some(failure), _) => Some(failure),
-        (None, WorkerEnd::Hung(why)) => Some((Failure::Hang, why)),
-        (None, WorkerEnd::Malformed(said)) => {
-            Some((Failure::BadEvent, format!("The process that ran the workload said {said}, which is not an event")))
-        }
-        (None, WorkerEnd::Exited(_)) if received.done => None,
-        (None, WorkerEnd::Exited(status)) => {
-            Some((Failure::AgentDied, format!("The process that ran the workload {}", ended(status))))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn how_a_trials_process_ended_is_the_trials_failure() {
-        let of = |end| failure(&mut ReceivedEvents::default(), end).expect("it has failed");
-        assert_eq!(of(WorkerEnd::Hung("No progress".to_owned())), (Failure::Hang, "No progress".to_owned()));
-        let (kind, message) = of(WorkerEnd::Malformed("`garbage` in `micro`, step `run`".to_owned()));
-        assert_eq!(kind, Failure::BadEvent);
-        assert!(message.ends_with("said `garbage` in `micro`, step `run`, which is not an event"), "{message}");
-    }
 
     #[test]
     fn the_file_system_of_a_folder_is_its_mounts() {

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod disk;
+pub(crate) mod freezer;
 pub mod hang_detector;
 pub mod initramfs;
 pub mod lockstep;

@@ -1,14 +1,16 @@
 //! A running QEMU.
 //!
-//! Invariant: it does not outlive its [`Process`].
+//! Invariant: it does not outlive its [`Process`], unless somebody has frozen it.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use bigiron_sys as sys;
 
+use super::freezer;
 use super::lockstep::{self, Library};
 use super::qemu::{Config, Qemu, arguments};
 
@@ -17,7 +19,11 @@ pub struct Process {
     child: Child,
     errors: PathBuf,
     status: Option<ExitStatus>,
+    is_killed: bool,
 }
+
+/// How long a killed QEMU may take to end before its cgroup is looked at.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl Process {
     /// Starts QEMU, with the library that keeps its threads in lockstep if there is one; what it says on its standard error goes to the
@@ -29,7 +35,7 @@ impl Process {
             library.preload(&mut command, config.cpus);
         }
         let child = sys::child::die_with_parent(&mut command).spawn()?;
-        Ok(Self { child, errors: errors.to_owned(), status: None })
+        Ok(Self { child, errors: errors.to_owned(), status: None, is_killed: false })
     }
 
     /// Its exit status, if it has ended.
@@ -55,12 +61,18 @@ impl Process {
         lockstep::has(self.child.id())
     }
 
-    /// Ends it now.
+    /// Ends it now. In a frozen cgroup of version 1 it ends only when somebody lets it go on, which is not waited for.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
-        if let Ok(status) = self.child.wait() {
-            self.status = Some(status);
+        let began = Instant::now();
+        while self.status.is_none() && !(began.elapsed() > GRACE && freezer::is_frozen(self.child.id())) {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                Ok(status) => self.status = status,
+                Err(_) => return,
+            }
         }
+        self.is_killed = true;
     }
 
     /// What it said on its standard error, without the CPU features that software emulation leaves out of the named model.
@@ -79,20 +91,7 @@ pub fn held(pid: u32) -> Option<&'static str> {
         Some('t') => return Some("was stopped by a debugger"),
         _ => {}
     }
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let frozen = |line: &str| {
-        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        let (folder, file, word) = match controllers {
-            "" => ("/sys/fs/cgroup", "cgroup.events", "frozen 1"),
-            _ if controllers.split(',').any(|c| c == "freezer") => {
-                ("/sys/fs/cgroup/freezer", "freezer.state", "FROZEN")
-            }
-            _ => return None,
-        };
-        let said = std::fs::read_to_string(format!("{folder}{path}/{file}")).ok()?;
-        said.lines().any(|line| line == word).then_some(())
-    };
-    groups.lines().find_map(frozen).map(|()| "was in a frozen cgroup")
+    freezer::is_frozen(pid).then_some("was in a frozen cgroup")
 }
 
 /// CPU seconds that a process has used so far (user and system, all threads); `None` once it has ended.
@@ -106,7 +105,7 @@ pub(super) fn cpu_seconds(pid: u32) -> Option<f64> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.status.is_none() {
+        if self.status.is_none() && !self.is_killed {
             self.kill();
         }
     }

@@ -137,8 +137,17 @@ impl Encryption for Tls {
 
 fn explain(error: &rustls::Error) -> String {
     use CertificateError::{
-        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, UnknownIssuer,
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, UnknownIssuer,
     };
+    // An error of rustls's own library, which has no name here.
+    if let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error
+        && other.to_string().contains("CaUsedAsEndEntity")
+    {
+        return "TLS: the server's certificate is one of an authority (`openssl req -x509` makes such a one); give the server one that \
+                an authority signed, or use sslmode=require, which encrypts without checking it"
+            .to_owned();
+    }
     let advice = match error {
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
             "; sslrootcert=FILE in the URL names the authorities to trust"
@@ -146,7 +155,9 @@ fn explain(error: &rustls::Error) -> String {
         rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }) => {
             "; use the name that the certificate is for, or sslmode=verify-ca"
         }
-        rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. }) => "; is this machine's clock right?",
+        rustls::Error::InvalidCertificate(
+            Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
+        ) => "; is this machine's clock right?",
         _ => "",
     };
     format!("TLS: {error}{advice}")

@@ -7,6 +7,8 @@ pub mod settings;
 pub mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tls_tests;
 pub mod tpcc;
 
 pub use bigiron_service::error::ServerError;

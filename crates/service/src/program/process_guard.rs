@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 
 use super::cgroup::{CgroupParent, RunCgroup};
 use super::measured::{Counted, MeasuredRun, RunEnd};
@@ -87,8 +88,33 @@ impl ProcessGuard {
         writeln!(line.get_mut(), "{program} {measured} {name}").context(gone)?;
         let mut answer = String::new();
         line.read_line(&mut answer)?;
-        let answer: Result<MeasuredRun, String> = serde_json::from_str(&answer).context(gone)?;
-        answer.map_err(anyhow::Error::msg)
+        let answer: Result<MeasuredRun, RunError> = serde_json::from_str(&answer).context(gone)?;
+        answer.map_err(RunError::into_error)
+    }
+}
+
+/// Why there was no run, as the process guard says it. The kernel's error keeps its number, which tells what a user ran out of.
+#[derive(Serialize, Deserialize)]
+struct RunError {
+    said: String,
+    errno: Option<i32>,
+}
+
+impl RunError {
+    fn of(error: &anyhow::Error) -> Self {
+        let errno = error.root_cause().downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+        let mut said: Vec<String> = error.chain().map(ToString::to_string).collect();
+        if errno.is_some() && said.len() > 1 {
+            said.pop();
+        }
+        Self { said: said.join(": "), errno }
+    }
+
+    fn into_error(self) -> anyhow::Error {
+        match self.errno {
+            Some(errno) => anyhow::Error::new(io::Error::from_raw_os_error(errno)).context(self.said),
+            None => anyhow!(self.said),
+        }
     }
 }
 
@@ -146,7 +172,7 @@ impl<'a> Life<'a> {
             };
             let program = self.orders.programs.get(program.parse::<usize>()?).context("No such program")?;
             let Some(run) = self.run(program, name, measured == MEASURED, &line) else { return Ok(()) };
-            let answer = run.map_err(|e| format!("{e:#}"));
+            let answer = run.map_err(|e| RunError::of(&e));
             let mut text = serde_json::to_vec(&answer)?;
             text.push(b'\n');
             line.write_all(&text)?;

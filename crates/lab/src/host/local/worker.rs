@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -26,6 +26,7 @@ use crate::vm::hang_detector::HangDetector;
 use crate::vm::watch::IDLE_FACTOR;
 use bigiron_sys as sys;
 use bigiron_workload::registry::Registry;
+use bigiron_workload::shortage;
 
 /// Interval at which a running trial is checked for interruption and hanging.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -61,8 +62,8 @@ pub(super) fn work(
     let end = match talked {
         ConversationEnd::Out(status) => WorkerEnd::Exited(status),
         ConversationEnd::Held(why) => {
-            process.kill_all();
-            return Err(HostError::Void(format!("A process of the trial {why} {}", received.last_step())));
+            let step = received.last_step();
+            return Err(HostError::Void(format!("A process of the trial {why} {step}{}", process.killed())));
         }
         ConversationEnd::Hung(why) => WorkerEnd::Hung(format!("{why}{}", process.killed())),
         ConversationEnd::Malformed(line) => {
@@ -222,7 +223,8 @@ fn command(task: &Task) -> Command {
 impl Process {
     fn start(mut command: Command) -> anyhow::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = sys::child::die_with_parent(&mut command).spawn().context("The trial's process does not start")?;
+        let child = sys::child::die_with_parent(&mut command).spawn();
+        let child = child.map_err(|e| anyhow!("The trial's process does not start: {}", shortage::no_process(&e)))?;
         Ok(Self(Some(child)))
     }
 
@@ -261,19 +263,21 @@ impl Process {
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
         // Processes in their own groups end by themselves once it is gone, and clean up first.
         let mut is_over = || !matches!(child.try_wait(), Ok(None)) && family.running() == 0;
-        if !wait_for(&mut is_over) {
+        // Frozen processes do not end before somebody lets them go on.
+        let grace = if family.held().is_some() { GRACE / 10 } else { GRACE };
+        if !wait_for(grace, &mut is_over) {
             family.kill();
-            wait_for(&mut is_over);
+            wait_for(grace, &mut is_over);
         }
         family.running()
     }
 }
 
-/// Waits until `is_over`; `false` after [`GRACE`].
-fn wait_for(is_over: &mut dyn FnMut() -> bool) -> bool {
+/// Waits until `is_over`; `false` after `grace`.
+fn wait_for(grace: Duration, is_over: &mut dyn FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !is_over() {
-        if began.elapsed() > GRACE {
+        if began.elapsed() > grace {
             return false;
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -289,6 +293,7 @@ impl Drop for Process {
 
 /// `bigiron worker trial`: a task on standard input, events on standard output.
 pub fn worker(registry: Registry) -> i32 {
+    leave_for_want_of_threads();
     match serve(registry) {
         Ok(()) => 0,
         Err(e) => {
@@ -296,6 +301,20 @@ pub fn worker(registry: Registry) -> i32 {
             1
         }
     }
+}
+
+/// The exit status for want of a thread: `EX_OSERR` of sysexits(3).
+pub(super) const NO_THREAD: i32 = 71;
+
+/// Libraries panic if no thread can be started. That is a limit of the user's and no fault of the kernel's.
+fn leave_for_want_of_threads() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload_as_str().is_some_and(|text| text.starts_with("failed to spawn thread")) {
+            std::process::exit(NO_THREAD);
+        }
+        before(info);
+    }));
 }
 
 fn serve(registry: Registry) -> anyhow::Result<()> {
@@ -317,6 +336,7 @@ fn serve(registry: Registry) -> anyhow::Result<()> {
 mod tests {
     use super::super::{job, this_machine};
     use super::*;
+    use crate::vm::freezer;
     use bigiron_model::clock::Clock;
 
     /// What comes of a trial whose process is `script`, with so much patience, and what cannot be killed of it.
@@ -350,6 +370,20 @@ mod tests {
         let ConversationEnd::Hung(why) = ended else { panic!("{ended:?}") };
         assert!(why.starts_with("No progress and no CPU used for "), "{why}");
         assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn a_trial_in_a_frozen_cgroup_is_held_and_has_not_hung() {
+        for group in freezer::testing::groups("local") {
+            let (file, word) = group.switch(true);
+            let script =
+                format!("echo $$ >{}; echo {word} >{}; exec sleep 600", group.procs().display(), file.display());
+            let (ended, _) = talked(&script, silence_watch(60, Duration::from_millis(500)));
+            let ConversationEnd::Held(why) = ended else { panic!("{ended:?}") };
+            assert_eq!(why, "was in a frozen cgroup");
+            group.set(false);
+            assert!(wait_for(GRACE, &mut || group.processes() == 0), "the trial is left");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::arm::PreparedArm;
 use super::images::ArmImages;
 use super::*;
+use crate::vm::freezer;
 use crate::vm::qemu::Version;
 use bigiron_model::store::testing;
 
@@ -132,4 +133,25 @@ fn a_qemu_that_somebody_stopped_is_void() {
     let (result, _) = trial("printf '{\"event\":\"ready\"}\\n' >$events; kill -STOP $$; exec sleep 600");
     let Err(HostError::Void(why)) = result else { panic!("{:?}", result.map(|r| r.failure)) };
     assert_eq!(why, "QEMU was stopped by a signal before the first workload");
+}
+
+#[test]
+fn a_qemu_in_a_frozen_cgroup_is_void_and_not_waited_for() {
+    for group in freezer::testing::groups("qemu") {
+        let (file, word) = group.switch(true);
+        let (result, _) = trial(&format!(
+            "printf '{{\"event\":\"ready\"}}\\n' >$events; echo $$ >{}; echo {word} >{}; exec sleep 600",
+            group.procs().display(),
+            file.display()
+        ));
+        let Err(HostError::Void(why)) = result else { panic!("{:?}", result.map(|r| r.failure)) };
+        assert_eq!(why, "QEMU was in a frozen cgroup before the first workload");
+        // It was killed, however long it stays frozen.
+        group.set(false);
+        let began = Instant::now();
+        while group.processes() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(60), "QEMU is left");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
