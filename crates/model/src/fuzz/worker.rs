@@ -19,7 +19,7 @@ const POOL_BYTES: usize = 16 << 10;
 /// CPU time from which an input counts as slow, which is an outcome of its own.
 const SLOW: Duration = Duration::from_millis(250);
 /// Characters of an outcome that distinguish it.
-const DISTINCT: usize = 100;
+const DISTINCT: usize = 48;
 
 /// Runs the target and ends the process.
 pub(super) fn work(target: &Target, limits: Limits, state: &Path, read: impl Fn(&[u8]) -> Outcome) -> ! {
@@ -59,7 +59,7 @@ pub(super) fn work(target: &Target, limits: Limits, state: &Path, read: impl Fn(
     if limits.long {
         let (slowest, bytes) = run.slowest;
         println!(
-            "{}{}: {} inputs, {} outcomes, {kept} kept; the slowest took {slowest:.1?} for {bytes} bytes",
+            "\n{}{}: {} inputs, {} outcomes, {kept} kept; the slowest took {slowest:.1?} for {bytes} bytes",
             watcher::SUMMARY,
             target.test,
             run.number,
@@ -122,9 +122,10 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// An error without what it repeats of its input: digits and quotations.
+/// An error without what it repeats of its input: lines of it, quotations, numbers and checksums.
 fn without_quotations(message: &str) -> String {
-    let parts = message.split(['`', '"']).step_by(2);
-    let text: String = parts.flat_map(str::chars).filter(|c| !c.is_ascii_digit()).collect();
-    text.chars().take(DISTINCT).collect()
+    let last = message.trim_end().lines().next_back().unwrap_or_default();
+    let text: String = last.split(['`', '"']).step_by(2).collect();
+    let words = text.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+    words.flat_map(|word| word.chars().chain([' '])).take(DISTINCT).collect()
 }
