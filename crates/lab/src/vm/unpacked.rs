@@ -234,4 +234,6 @@ fn put_code(memory: &mut [u8], entry: u32) {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

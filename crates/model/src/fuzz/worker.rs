@@ -122,10 +122,15 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// An error without what it repeats of its input: lines of it, quotations, numbers and checksums.
+/// An error without what it repeats of its input: lines, numbers, checksums, and everything from the first quotation to the last.
 fn without_quotations(message: &str) -> String {
     let last = message.trim_end().lines().next_back().unwrap_or_default();
-    let text: String = last.split(['`', '"']).step_by(2).collect();
-    let words = text.split_whitespace().filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
+    let quote = |c: char| matches!(c, '`' | '"');
+    let (before, after) = match last.find(quote).zip(last.rfind(quote)) {
+        Some((first, end)) => (&last[..first], &last[end + 1..]),
+        None => (last, ""),
+    };
+    let words = before.split_whitespace().chain(after.split_whitespace());
+    let words = words.filter(|word| !word.contains(|c: char| c.is_ascii_digit()));
     words.flat_map(|word| word.chars().chain([' '])).take(DISTINCT).collect()
 }
