@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::store::line::sha256_hex;
 
 /// Files that long runs fill a corpus up to, and bytes of each.
-const FILES: usize = 200;
+const FILES: usize = 64;
 const BYTES: usize = 4096;
 
 /// The inputs, in the order of their names; none if there is no folder.

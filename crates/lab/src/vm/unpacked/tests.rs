@@ -51,10 +51,15 @@ impl Made {
         [header, table, contents].concat().into_iter().chain(list).collect()
     }
 
-    /// One of a few KiB.
+    /// One of a few KiB, as low in memory as a kernel may lie.
     pub(super) fn small() -> Self {
+        const LOWER: u64 = LOWEST - (2 << 20);
         let mut made = Self::new();
+        made.entry -= LOWER;
+        made.parts.iter_mut().for_each(|(at, _)| *at -= LOWER);
+        made.list.iter_mut().filter(|at| **at != 0).for_each(|at| *at -= LOWER as i32);
         made.parts[0].1.truncate(0x400);
+        made.parts[1].0 = (2 << 20) + 0x1000;
         made
     }
 
