@@ -163,6 +163,7 @@ fn what_is_not_understood_unpacks_itself() {
     assert!(why(&|made| made.entry = LOWEST + 0x20_0000).contains("entry"));
     assert!(why(&|made| made.parts[0].0 = 1 << 20).contains("first two MiB"));
     assert!(why(&|made| made.parts[1].0 = 1 << 40).contains("1 GiB"));
+    assert!(why(&|made| made.parts[1].0 = 1 << 29).contains("too far apart"));
     assert!(why(&|made| made.list.insert(1, i32::MIN)).contains("outside"));
     assert!(why(&|made| made.list.truncate(2)).contains("groups"));
     assert!(why(&|made| made.list.insert(2, 0)).contains("groups"));
