@@ -51,7 +51,7 @@ pub(super) fn watch(target: &Target, limits: Limits) -> Result<(), String> {
     let (number, input) = read_state(&bytes).unwrap_or_default();
     let why = match ended {
         End::Exited(status) if status.success() && number == FINISHED => {
-            said.lines().filter(|line| line.starts_with(SUMMARY)).for_each(|line| println!("{line}"));
+            said.lines().filter(|line| line.starts_with(SUMMARY)).for_each(|line| println!("\n{line}"));
             return Ok(());
         }
         End::Exited(status) => format!("ended the reader ({status})"),
