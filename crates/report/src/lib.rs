@@ -24,6 +24,8 @@ pub mod trials;
 pub mod why;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_scope;

@@ -1,10 +1,8 @@
 //! Plans and records of folders that others have made. Checksums are repaired first: who writes a folder writes those too.
 
 use std::collections::BTreeMap;
-use std::fs;
 
-use super::folder::{PLAN, PREAMBLE, RECORDS, plan_bytes};
-use super::line::{self, sha256_hex};
+use super::line;
 use super::{Folder, SlotState, SlotTally, testing};
 use crate::clock::Clock;
 use crate::counters::{Amounts, TrialCounters, WindowCounters};
@@ -46,22 +44,16 @@ const PLAN_WORDS: &[&str] = &[
     "pairs = 4294967295",
 ];
 
-fn without_preamble(bytes: &[u8]) -> Vec<u8> {
-    let end = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').nth(1).expect("two lines").0;
-    bytes[end + 1..].to_vec()
-}
-
 #[test]
 fn plans() {
     let mut large = testing::plan(4, 3, Clock::Wall, 7);
     large.question = Some("Is it \"better\"?".to_owned());
     large.failed_check = Some(FailedCheck { kernel: "6.1".to_owned(), reasons: vec!["noise".to_owned()] });
     let small = testing::plan(2, 2, Clock::Exact, 1);
-    let seeds = [small, large].iter().map(|plan| without_preamble(&plan_bytes(plan).unwrap())).collect();
+    let seeds = [small, large].iter().map(|plan| testing::plan_text(plan).into_bytes()).collect();
     let dir = tempfile::tempdir().unwrap();
     fuzz_target!(plans, seeds, PLAN_WORDS).run(|input| {
-        let sum = format!("{PREAMBLE}{}\n", sha256_hex(input));
-        fs::write(dir.path().join(PLAN), [sum.as_bytes(), input].concat()).unwrap();
+        testing::write_plan(dir.path(), input);
         let folder = Folder::open(dir.path()).map_err(|e| e.to_string())?;
         let plan = folder.plan();
         // What each reader of a plan asks it.
@@ -134,14 +126,7 @@ fn records() {
     let dir = tempfile::tempdir().unwrap();
     let folder = Folder::create(dir.path(), &plan).unwrap();
     fuzz_target!(records, seeds, RECORD_WORDS).run(|input| {
-        let mut log = Vec::new();
-        for text in input.split(|b| *b == b'\n') {
-            let sum = &sha256_hex(text)[..16];
-            log.extend_from_slice(format!("{{\"sha256\":\"{sum}\",\"record\":").as_bytes());
-            log.extend_from_slice(text);
-            log.extend_from_slice(b"}\n");
-        }
-        fs::write(dir.path().join(RECORDS), log).unwrap();
+        testing::write_records(dir.path(), input);
         let read = folder.records().map_err(|e| e.to_string())?;
         for record in &read.records {
             // What was read can be written, and is then the same.
