@@ -11,10 +11,11 @@ use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Record};
 use bigiron_model::store::{Folder, testing};
 
+use super::flame::{self, FlameView};
 use super::why::Why;
 use super::{Extras, Report, csv, html, json, text, trial, trials};
 
-/// Between plan, records and evidence.
+/// Between plan, records, evidence, and the stacks of all trials.
 const PART: &str = "\n---\n";
 
 const WORDS: &[&str] = &[
@@ -103,7 +104,9 @@ fn study(sampled: bool, change: impl Fn(&mut Plan, &mut Vec<Record>)) -> Vec<u8>
     });
     let evidence: Vec<String> = evidence.collect();
     let records: Vec<String> = records.iter().map(|record| serde_json::to_string(record).unwrap()).collect();
-    [testing::plan_text(&plan), records.join("\n"), evidence.join("\n")].join(PART).into_bytes()
+    let folded = "micro null-call;f;f;f;a 7\nmicro null-call;init;do_it 7\n".to_owned();
+    let parts = [testing::plan_text(&plan), records.join("\n"), evidence.join("\n"), folded];
+    parts.join(PART).into_bytes()
 }
 
 #[test]
@@ -124,10 +127,11 @@ fn folders() {
         testing::write_plan(dir.path(), parts.next().unwrap_or_default().as_bytes());
         testing::write_records(dir.path(), parts.next().unwrap_or_default().as_bytes());
         let mut evidence = parts.next().unwrap_or_default().lines();
+        let folded = parts.next().unwrap_or("micro null-call;init;do_it 7\n");
         for slot in 0..4 {
             let path = dir.path().join("evidence");
             fs::write(path.join(format!("{slot:04}.json")), evidence.next().unwrap_or_default()).unwrap();
-            fs::write(path.join(format!("{slot:04}.folded")), "micro null-call;init;do_it 7\n").unwrap();
+            fs::write(path.join(format!("{slot:04}.folded")), folded).unwrap();
         }
         let folder = Folder::open(dir.path()).map_err(|e| e.to_string())?;
         let records = folder.records().map_err(|e| e.to_string())?.records;
@@ -145,6 +149,8 @@ fn folders() {
             causes: found,
             missing: Vec::new(),
         };
+        let drawn =
+            why.stacks.iter().map(|of| flame::svg(of, ("a", "b"), FlameView::Difference).len() + of.root.depth()).max();
         let shown = [why.causes.len(), why.stacks.len(), counted.len()].map(|n| n.min(2));
         let extras = Extras { why, counters: counted, all_counters: true, ..Extras::default() };
         let report = Report::new(plan, &records, &judgement, &extras);
@@ -152,6 +158,6 @@ fn folders() {
         assert!(all.iter().all(|part| !part.contains('\0')));
         records.iter().for_each(|record| drop(trial(plan, record, None)));
         let lines = judgement.comparisons.first().map_or(0, |c| c.lines.len());
-        Ok(format!("{:?} {lines} {} {shown:?}", judgement.state, records.len().min(9)))
+        Ok(format!("{:?} {lines} {} {shown:?} {}", judgement.state, records.len().min(9), drawn.is_some()))
     });
 }
