@@ -41,7 +41,7 @@ pub(super) fn work(target: &Target, limits: Limits, state: &Path, read: impl Fn(
     let mut mutator = Mutator::new(seed, target.words);
     let (mut changes, mut kept) = (0, 0);
     while changes < limits.changes && start.elapsed() < limits.time {
-        // Whoever started the watcher may have killed it.
+        // A killed watcher watches no more.
         if changes % 256 == 0 && getppid() != parent {
             break;
         }
@@ -77,7 +77,9 @@ fn bound(limits: Limits) {
         .and_then(|text| text.split(' ').next()?.parse().ok())
         .expect("/proc/self/statm begins with the number of pages");
     let used = pages * rustix::param::page_size() as u64;
-    let cpu = (limits.time + 20 * limits.cpu).as_secs();
+    // The reader may use several threads.
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let cpu = (threads * limits.time + 20 * limits.cpu).as_secs();
     for (resource, most) in [
         (Resource::As, used + limits.bytes),
         (Resource::Fsize, limits.bytes),
