@@ -1,5 +1,7 @@
 //! Job files, in the workload's own language and in fio's.
 
+use std::collections::BTreeSet;
+
 use super::shipped::LIBRARY;
 use super::{Draft, Job, fio, print};
 use bigiron_model::clock::Clock;
@@ -89,7 +91,7 @@ fn jobs() {
         let times = (job.silence(), job.transactions(Clock::Exact), job.ramp(Clock::Wall), job.raw_disks().is_some());
         let printed = print(&job);
         assert_eq!(read(&printed).as_ref(), Ok(&job), "{printed}");
-        let kinds: Vec<&str> = job.classes.iter().map(|class| class.kind.word()).collect();
+        let kinds: BTreeSet<&str> = job.classes.iter().map(|class| class.kind.word()).collect();
         Ok(format!("{own} {kinds:?} {} {}", times.3, needs.modules.len()))
     });
 }

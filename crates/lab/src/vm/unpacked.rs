@@ -31,7 +31,7 @@ const MAP: u64 = 0xffff_ffff_8000_0000;
 const SPACE: u64 = 1 << 30;
 
 /// Memory of a kernel on top of the bytes of its file: far more than lies before its first part and between its parts.
-const GAPS: u64 = 256 << 20;
+const GAPS: u64 = 64 << 20;
 
 /// Fields of the setup header.
 const LOADFLAGS: usize = 0x211;
