@@ -14,7 +14,7 @@ export RUSTUP_HOME := $(toolchains)
 endif
 endif
 
-.PHONY: all build demo test test-busy lint install man clean
+.PHONY: all build demo test test-busy test-long lint install man clean
 
 all: build
 
@@ -37,6 +37,11 @@ test:
 test-busy:
 	scripts/setup test
 	scripts/test beside-load
+
+# Long runs: each reader of foreign bytes gets changed inputs for BIGIRON_FUZZ_SECONDS (600); two and a half hours in all.
+test-long:
+	scripts/setup test
+	scripts/test long
 
 lint:
 	cargo fmt --all --check

@@ -9,6 +9,8 @@ mod entry;
 pub mod error;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
+#[cfg(test)]
+mod fuzz;
 pub mod hash;
 pub mod image;
 mod local;

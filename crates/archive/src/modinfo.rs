@@ -27,6 +27,9 @@ impl Compression {
     }
 }
 
+/// Memory for unpacking xz, in KiB: kernels are packed with dictionaries of up to 128 MiB, and a damaged header may ask for 4 GiB.
+pub(super) const XZ_KIB: u32 = 200 << 10;
+
 /// The parts of `.modinfo` that loading needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModInfo {
@@ -54,7 +57,7 @@ pub fn read_module(path: &Path, compression: Compression) -> Result<Vec<u8>, Ker
 pub fn decoder<'a>(input: impl Read + 'a, compression: Compression) -> io::Result<Box<dyn Read + 'a>> {
     Ok(match compression {
         Compression::None => Box::new(input),
-        Compression::Xz => Box::new(lzma_rust2::XzReader::new(input, true)),
+        Compression::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(input, true, XZ_KIB)),
         Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(input)),
         Compression::Zstd => Box::new(
             ruzstd::decoding::StreamingDecoder::new(input)
@@ -140,6 +143,23 @@ mod tests {
         assert!(parse(b"hello").unwrap_err().contains("not an ELF"));
         assert!(parse(&elf(183, b"vermagic=6.1 SMP\0")).unwrap_err().contains("arm64, not x86-64"));
         assert!(parse(&ko(&["depends="])).unwrap_err().contains("vermagic"));
+    }
+
+    #[test]
+    fn an_xz_header_that_asks_for_4_gib_is_refused() {
+        let mut packed = super::super::fixture::pack(b"bytes", ".xz");
+        // The block's header follows the stream's of 12 bytes: length, flags, filter, one byte of properties, that byte, padding, CRC32.
+        let len = 4 * (usize::from(packed[12]) + 1);
+        assert_eq!(packed[14..16], [0x21, 1], "LZMA2");
+        for (dictionary, fits) in [(30, true), (40, false)] {
+            packed[16] = dictionary;
+            let mut crc = flate2::Crc::new();
+            crc.update(&packed[12..12 + len - 4]);
+            packed[12 + len - 4..12 + len].copy_from_slice(&crc.sum().to_le_bytes());
+            let mut bytes = Vec::new();
+            let read = decoder(&packed[..], Compression::Xz).unwrap().read_to_end(&mut bytes);
+            assert_eq!(read.is_ok(), fits, "{dictionary}: {read:?}");
+        }
     }
 
     #[test]

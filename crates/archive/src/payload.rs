@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, Read};
 
-use super::modinfo::{Compression, decoder};
+use super::modinfo::{Compression, XZ_KIB, decoder};
 
 /// Largest kernel that is unpacked; one with everything built in has some 200 MB.
 const MOST: u64 = 1 << 30;
@@ -49,7 +49,7 @@ pub fn unpack(image: &[u8]) -> Result<Vec<u8>, String> {
 
 fn first_stream<'a>(payload: impl BufRead + 'a, compression: Compression) -> std::io::Result<Box<dyn Read + 'a>> {
     match compression {
-        Compression::Xz => Ok(Box::new(lzma_rust2::XzReader::new(payload, false))),
+        Compression::Xz => Ok(Box::new(lzma_rust2::XzReader::new_mem_limit(payload, false, XZ_KIB))),
         Compression::Gzip => Ok(Box::new(flate2::bufread::GzDecoder::new(payload))),
         Compression::None | Compression::Zstd => decoder(payload, compression),
     }

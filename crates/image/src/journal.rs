@@ -111,7 +111,8 @@ fn bytes(packed: &[u8], at: u64, len: usize) -> Option<&[u8]> {
 fn of_ext(whole: &[u8]) -> Option<Inside> {
     let word = |at: u64| Some(u32::from_le_bytes(bytes(whole, SUPERBLOCK + at, 4)?.try_into().ok()?));
     let has_journal = word(0x5c)? & 4 != 0;
-    let block_bytes = 1024_u64 << word(0x18)?;
+    // At most 64 KiB, or it is no file system of this kind.
+    let block_bytes = 1024_u64 << word(0x18).filter(|log| *log <= 6)?;
     let length = u64::from(word(0x14c)?);
     (has_journal && length > 0).then_some(Inside { block_bytes, blocks: length / block_bytes })
 }
@@ -167,6 +168,8 @@ fn uuid_bytes(text: &str) -> [u8; 16] {
     u128::from_str_radix(&digits, 16).expect("a UUID of bigiron's own").to_be_bytes()
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,8 +16,12 @@ pub(super) fn created(path: &Path) -> anyhow::Result<File> {
 
 /// Writes a packed image of `size_mib` into an empty file.
 pub(super) fn unpack(packed: &[u8], size_mib: u64, file: &File) -> anyhow::Result<()> {
-    file.set_len(size_mib << 20)?;
+    let size = size_mib << 20;
+    file.set_len(size)?;
     for (offset, data) in Extents::new(packed) {
+        if offset.checked_add(data.len() as u64).is_none_or(|end| end > size) {
+            bail!("The packed image is damaged: it has bytes at {offset}, and the disk has {size_mib} MiB");
+        }
         file.write_all_at(data, offset)?;
     }
     Ok(())

@@ -243,13 +243,14 @@ fn add<'a>(
     side: fn(&mut (f64, f64)) -> &mut f64,
 ) -> f64 {
     let operations = window.operations as f64;
-    let mut instructions = 0;
+    // As a float: a received folder may hold any numbers.
+    let mut instructions = 0.0;
     for (function, count) in &window.functions {
-        instructions += count;
+        instructions += *count as f64;
         *side(costs.entry(function).or_default()) += each * *count as f64 / operations;
     }
     // Marks lie a few instructions inside the clock readings, never outside.
-    let waited = window.ns as f64 - instructions as f64;
+    let waited = window.ns as f64 - instructions;
     *side(costs.entry(WAITING).or_default()) += each * waited / operations;
     window.ns as f64 / operations
 }
@@ -312,9 +313,9 @@ pub fn looking(plan: &Plan, records: &[Record], evidence: &[Evidence]) -> Profil
         pairs.iter().fold((0.0, 0.0), |sum, (e, r)| (sum.0 + e.cpu_s, sum.1 + r.host.cpu_s));
     let all = evidence.iter().filter_map(|e| e.sampled.as_ref());
     let sampled = all.cloned().reduce(|mut sum, s| {
-        sum.samples += s.samples;
-        sum.lost += s.lost;
-        sum.others += s.others;
+        sum.samples = sum.samples.saturating_add(s.samples);
+        sum.lost = sum.lost.saturating_add(s.lost);
+        sum.others = sum.others.saturating_add(s.others);
         sum
     });
     let slow_down = match sampled {

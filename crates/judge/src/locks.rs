@@ -166,10 +166,10 @@ fn how(plan: &Plan, records: &[Record], waiting: &[TrialWaits]) -> HowTraced {
         waiting.iter().filter_map(|w| Some((&w.metrics, judged.completed(w.slot)?))).collect();
     let mut how = HowTraced { trials: waiting.len(), slow_down: slower(plan, &pairs), ..HowTraced::default() };
     for Traced { events, lost, unpaired, others, .. } in waiting.iter().map(|w| &w.traced) {
-        how.events += events;
-        how.lost += lost;
-        how.unpaired += unpaired;
-        how.others += others;
+        how.events = how.events.saturating_add(*events);
+        how.lost = how.lost.saturating_add(*lost);
+        how.unpaired = how.unpaired.saturating_add(*unpaired);
+        how.others = how.others.saturating_add(*others);
     }
     how
 }

@@ -9,6 +9,9 @@ use super::causes::Causes;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::plan::Plan;
 
+/// Functions of a stack that are used: a tree's depth is walked by recursion, and the kernel records at most 127 of itself and as many of a program.
+const DEEPEST: usize = 512;
+
 /// A function at its place below its callers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
@@ -33,7 +36,7 @@ impl Frame {
         let mut at = self;
         at.a += a;
         at.b += b;
-        for name in frames {
+        for name in frames.take(DEEPEST) {
             at = at.called.entry(name.to_owned()).or_default();
             at.a += a;
             at.b += b;
@@ -85,6 +88,13 @@ mod tests {
     use crate::causes::causes;
     use crate::{fixture, judge};
     use bigiron_model::evidence::{Executed, SCHEMA, Sampled};
+
+    #[test]
+    fn a_stack_without_end_is_cut() {
+        let mut root = Frame::default();
+        root.add(std::iter::repeat_n("f", 1_000_000), 1.0, 2.0);
+        assert_eq!(root.depth(), 1 + DEEPEST);
+    }
 
     #[test]
     fn stacks_of_both_arms_are_one_tree_in_nanoseconds_for_one_operation() {

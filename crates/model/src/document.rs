@@ -62,7 +62,8 @@ enum Data {
 /// # Errors
 /// It is not TOML; the message has the line.
 pub fn parse(name: &str, text: &str, what: &'static str) -> Result<Table, Refusal> {
-    let reader = Reader { name: name.into(), text, what };
+    let line_ends = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at).collect();
+    let reader = Reader { name: name.into(), line_ends, what };
     match DeTable::parse(text) {
         Ok(table) => Ok(reader.table(String::new(), table.get_ref())),
         Err(e) => {
@@ -72,16 +73,16 @@ pub fn parse(name: &str, text: &str, what: &'static str) -> Result<Table, Refusa
     }
 }
 
-struct Reader<'t> {
+struct Reader {
     name: Rc<str>,
-    text: &'t str,
+    /// Looked up for every value: a long document has many.
+    line_ends: Vec<usize>,
     what: &'static str,
 }
 
-impl Reader<'_> {
+impl Reader {
     fn place(&self, offset: usize) -> ValuePlace {
-        let before = &self.text.as_bytes()[..offset.min(self.text.len())];
-        ValuePlace::Line(Rc::clone(&self.name), 1 + before.iter().filter(|b| **b == b'\n').count())
+        ValuePlace::Line(Rc::clone(&self.name), 1 + self.line_ends.partition_point(|end| *end < offset))
     }
 
     fn table(&self, name: String, table: &DeTable<'_>) -> Table {

@@ -10,6 +10,8 @@ pub mod document;
 pub mod evidence;
 pub mod file_system;
 pub mod folder_files;
+#[cfg(any(test, feature = "testing"))]
+pub mod fuzz;
 pub mod host;
 pub mod identity;
 pub mod margins;

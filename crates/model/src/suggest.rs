@@ -2,10 +2,14 @@
 
 /// The candidate nearest to `word`, if it is near enough to be the intended one.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = |c: &str| 1 + word.len().min(c.len()) / 4;
+    let characters = word.chars().count();
     candidates
         .into_iter()
+        // The distance takes time and memory by the product of both lengths, and is at least their difference.
+        .filter(|c| characters.abs_diff(c.chars().count()) <= limit(c))
         .map(|c| (strsim::damerau_levenshtein(word, c), c))
-        .filter(|(distance, c)| *distance <= 1 + word.len().min(c.len()) / 4)
+        .filter(|(distance, c)| *distance <= limit(c))
         // The first letter is seldom mistyped.
         .min_by_key(|(distance, c)| (*distance, c.chars().next() != word.chars().next()))
         .map(|(_, c)| c)
@@ -31,6 +35,12 @@ mod tests {
         assert_eq!(nearest("pars", ["pairs", "seed", "clock"]), Some("pairs"));
         assert_eq!(nearest("dbism", ["micro", "dbsim"]), Some("dbsim"));
         assert_eq!(nearest("postgres", ["micro", "dbsim"]), None);
+    }
+
+    #[test]
+    fn a_long_word_is_near_to_nothing() {
+        // Its distance would take 12 GB.
+        assert_eq!(nearest(&"x".repeat(200 << 20), ["pairs"]), None);
     }
 
     #[test]

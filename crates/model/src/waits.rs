@@ -102,10 +102,14 @@ pub struct WaitTally {
 
 impl WaitTally {
     pub fn add(&mut self, other: &Self) {
-        self.waits += other.waits;
-        self.spun += other.spun;
-        self.total_ns += other.total_ns;
-        self.spun_ns += other.spun_ns;
+        // A guest may say any number.
+        let sums = [
+            (&mut self.waits, other.waits),
+            (&mut self.spun, other.spun),
+            (&mut self.total_ns, other.total_ns),
+            (&mut self.spun_ns, other.spun_ns),
+        ];
+        sums.into_iter().for_each(|(sum, n)| *sum = sum.saturating_add(n));
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 }

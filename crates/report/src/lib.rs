@@ -25,6 +25,8 @@ pub mod trials;
 pub mod why;
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_scope;

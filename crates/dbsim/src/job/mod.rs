@@ -8,6 +8,8 @@ mod draft;
 pub mod explain;
 pub mod fio;
 mod forms;
+#[cfg(test)]
+mod fuzz;
 mod keys;
 mod options;
 mod print;

@@ -45,9 +45,9 @@ pub(super) fn of_line(
         for (arm, seen) in [of_a, of_b].into_iter().enumerate() {
             let period = seen.how?.period_ns as f64;
             add(seen.window, period, each, &mut costs, arm);
-            let samples: u64 = seen.window.functions.iter().map(|(_, n)| n).sum();
+            let samples = samples(seen.window);
             totals[arm].busy += samples as f64 * period;
-            totals[arm].samples += samples;
+            totals[arm].samples = totals[arm].samples.saturating_add(samples);
             totals[arm].ns += seen.window.ns as f64;
         }
     }
@@ -99,12 +99,17 @@ fn add<'a>(window: &'a Executed, period: f64, each: f64, costs: &mut BTreeMap<&'
     }
 }
 
+/// Samples of all functions of a window. A received folder may hold any numbers.
+fn samples(window: &Executed) -> u64 {
+    window.functions.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n))
+}
+
 /// Nanoseconds of one operation on `cpus`, the nanoseconds of it in functions, and the variance of the rest. That variance is at most the variance of
 /// the functions, which is returned (CPUs that never idle leave less doubt).
 fn rest(seen: &WindowEvidence<'_>, cpus: f64) -> Option<(f64, f64, f64)> {
     let (window, period) = (seen.window, seen.how?.period_ns as f64);
     let operations = window.operations as f64;
-    let samples = window.functions.iter().map(|(_, n)| n).sum::<u64>() as f64;
+    let samples = samples(window) as f64;
     let all = cpus * window.ns as f64;
     Some((all / operations, samples * period / operations, (period / operations).powi(2) * samples))
 }

@@ -2,6 +2,8 @@
 
 mod artifacts;
 pub mod foundation;
+#[cfg(test)]
+mod fuzz;
 pub mod local;
 mod received_events;
 mod samples;

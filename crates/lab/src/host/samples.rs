@@ -31,7 +31,8 @@ pub(super) fn evidence(
         sums.add(&workload, &window, profile.functions.iter().map(|(name, n)| (name.as_str(), *n)));
         for metric in &window.metrics {
             for (stack, n) in &profile.stacks {
-                *stacks.entry(format!("{workload} {metric};{stack}")).or_default() += n;
+                let count = stacks.entry(format!("{workload} {metric};{stack}")).or_default();
+                *count = count.saturating_add(*n);
             }
         }
     }

@@ -41,11 +41,12 @@ impl WindowSums {
                 self.0.len() - 1
             });
             let sum = &mut self.0[at];
-            sum.operations += window.operations;
-            sum.ns += window.ns;
+            // A guest may say any number.
+            sum.operations = sum.operations.saturating_add(window.operations);
+            sum.ns = sum.ns.saturating_add(window.ns);
             for (name, n) in functions.clone() {
                 match sum.functions.get_mut(name) {
-                    Some(count) => *count += n,
+                    Some(count) => *count = count.saturating_add(n),
                     None => drop(sum.functions.insert(name.to_owned(), n)),
                 }
             }
@@ -56,7 +57,8 @@ impl WindowSums {
     pub(super) fn add_calls(&mut self, workload: &str, window: &Window, calls: &HashMap<String, u64>) {
         for sum in self.0.iter_mut().filter(|s| s.workload == workload && window.metrics.contains(&s.metric)) {
             for (name, n) in calls {
-                *sum.calls.entry(name.clone()).or_default() += n;
+                let count = sum.calls.entry(name.clone()).or_default();
+                *count = count.saturating_add(*n);
             }
         }
     }

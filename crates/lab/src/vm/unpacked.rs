@@ -30,6 +30,9 @@ const MAP: u64 = 0xffff_ffff_8000_0000;
 /// Virtual addresses that a kernel may be moved within (`KERNEL_IMAGE_SIZE`).
 const SPACE: u64 = 1 << 30;
 
+/// Memory of a kernel on top of the bytes of its file: far more than lies before its first part and between its parts.
+const GAPS: u64 = 64 << 20;
+
 /// Fields of the setup header.
 const LOADFLAGS: usize = 0x211;
 const SYSSIZE: usize = 0x1f4;
@@ -80,6 +83,9 @@ impl Unpacked {
             let bytes = part.data(endian, &*kernel).map_err(|()| "a part of it is cut short")?;
             let from = at.checked_sub(CODE).filter(|_| at >= OURS).ok_or("it lies in the first two MiB")?;
             let to = from.checked_add(bytes.len() as u64).filter(|to| *to <= SPACE).ok_or("it is larger than 1 GiB")?;
+            if to > kernel.len() as u64 + GAPS {
+                return Err("its parts lie too far apart".to_owned());
+            }
             if memory.len() < to as usize {
                 memory.resize(to as usize, 0);
             }
@@ -93,8 +99,8 @@ impl Unpacked {
         if !code.contains(&entry) {
             return Err("its entry is not in its first part".to_owned());
         }
-        let shdr_end =
-            header.e_shoff(endian) + u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
+        let sections = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
+        let shdr_end = header.e_shoff(endian).saturating_add(sections);
         let list = kernel.get(shdr_end as usize..).filter(|_| shdr_end > 0).ok_or("it has no section headers")?;
         let relocations = Relocations::parse(list, memory.len())?;
         let word = |at: usize| setup.get(at..at + 4).map(|b| u32::from_le_bytes(b.try_into().expect("four bytes")));
@@ -233,5 +239,7 @@ fn put_code(memory: &mut [u8], entry: u32) {
     }
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

@@ -18,12 +18,12 @@ use crate::folder_files;
 use crate::plan::{Plan, SCHEMA};
 use crate::record::{Outcome, Record};
 
-const PLAN: &str = "plan.toml";
+pub(super) const PLAN: &str = "plan.toml";
 pub(super) const RECORDS: &str = "records.jsonl";
 pub(super) const ARTIFACTS: &str = "artifacts";
 
 /// First lines of `plan.toml`; the last one ends with the checksum of all following bytes.
-const PREAMBLE: &str =
+pub(super) const PREAMBLE: &str =
     "# A bigiron plan, written before the first boot. The records belong to it as it is: do not edit.\n# sha256 ";
 
 /// A study's folder.
@@ -154,7 +154,7 @@ pub fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, Stor
     Ok(path)
 }
 
-fn plan_bytes(plan: &Plan) -> Result<Vec<u8>, String> {
+pub(super) fn plan_bytes(plan: &Plan) -> Result<Vec<u8>, String> {
     check_plan(plan)?;
     let body = toml::to_string(plan).map_err(|e| e.to_string())?;
     // A plan that does not read back unchanged is refused now, not at the first resume.

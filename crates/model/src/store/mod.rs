@@ -8,6 +8,8 @@ pub mod line;
 pub mod tally;
 pub mod writer;
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]

@@ -48,7 +48,7 @@ impl SlotTally {
                 voids.insert((r.pair, r.attempt));
             }
             let current = attempts.entry(unit(plan, r.slot, r.pair)).or_default();
-            *current = (*current).max(r.attempt + u32::from(void));
+            *current = (*current).max(r.attempt.saturating_add(u32::from(void)));
         }
         let mut slots: Vec<SlotState> = plan
             .slots

@@ -2,6 +2,8 @@
 
 use crate::host::HostKind;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use crate::clock::Clock;
 use crate::identity::Identity;
@@ -9,6 +11,8 @@ use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
 use crate::record::{HostCost, Outcome, Record};
 use crate::storage;
+use crate::store::folder::{PLAN, PREAMBLE, RECORDS, plan_bytes};
+use crate::store::line::sha256_hex;
 use crate::values::Values;
 
 /// A plan of `pairs` pairs of `arms` arms; `seed` decides the order inside the pairs.
@@ -112,4 +116,28 @@ pub fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> Record 
         artifacts: Vec::new(),
         counters: None,
     }
+}
+
+/// The text of a plan without the two lines that hold its checksum.
+pub fn plan_text(plan: &Plan) -> String {
+    let text = String::from_utf8(plan_bytes(plan).unwrap()).unwrap();
+    text.splitn(3, '\n').nth(2).unwrap().to_owned()
+}
+
+/// Writes any text as a folder's plan, with the right checksum.
+pub fn write_plan(dir: &Path, text: &[u8]) {
+    let sum = format!("{PREAMBLE}{}\n", sha256_hex(text));
+    fs::write(dir.join(PLAN), [sum.as_bytes(), text].concat()).unwrap();
+}
+
+/// Writes lines of any text as a folder's records, with the right checksums.
+pub fn write_records(dir: &Path, texts: &[u8]) {
+    let mut log = Vec::new();
+    for text in texts.split(|b| *b == b'\n') {
+        let sum = &sha256_hex(text)[..16];
+        log.extend_from_slice(format!("{{\"sha256\":\"{sum}\",\"record\":").as_bytes());
+        log.extend_from_slice(text);
+        log.extend_from_slice(b"}\n");
+    }
+    fs::write(dir.join(RECORDS), log).unwrap();
 }

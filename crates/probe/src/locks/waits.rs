@@ -94,8 +94,9 @@ impl ByMetric {
                 self.0.len() - 1
             });
             let sum = &mut self.0[at];
-            sum.operations += window.operations;
-            sum.ns += window.ns;
+            // A guest may say any number.
+            sum.operations = sum.operations.saturating_add(window.operations);
+            sum.ns = sum.ns.saturating_add(window.ns);
             for lock in &waited.locks {
                 let same =
                     |l: &&mut LockWait| (&l.class, &l.lock, &l.caller) == (&lock.class, &lock.lock, &lock.caller);

@@ -61,7 +61,7 @@ impl Functions {
     pub fn name(&self, offset: u64) -> Option<&str> {
         let (begin, _, address) =
             self.segments.iter().find(|(begin, len, _)| offset.checked_sub(*begin).is_some_and(|at| at < *len))?;
-        let at = offset - begin + address;
+        let at = (offset - begin).checked_add(*address)?;
         let (start, (size, name)) = self.functions.range(..=at).next_back()?;
         // Assembly code may give no size: such a function extends to the next one.
         (*size == 0 || at - start < *size).then_some(name)
@@ -74,6 +74,8 @@ fn readable(name: &str) -> String {
     format!("{:#}", rustc_demangle::demangle(name))
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,8 @@
 //!
 //! Invariant: anything not understood is refused with its line; nothing is ignored.
 
+#[cfg(test)]
+mod fuzz;
 mod generate;
 pub mod metrics;
 mod options;

@@ -7,6 +7,8 @@
 mod board;
 mod config_file;
 mod curve;
+#[cfg(test)]
+mod fuzz;
 mod keys;
 mod metrics;
 mod mixes;

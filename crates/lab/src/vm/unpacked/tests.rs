@@ -1,11 +1,11 @@
 use super::*;
 
 /// A kernel of two parts, the first with its entry and words to be relocated; its relocations are those of `list`.
-struct Made {
+pub(super) struct Made {
     entry: u64,
     /// Physical addresses and contents.
     parts: Vec<(u64, Vec<u8>)>,
-    list: Vec<i32>,
+    pub(super) list: Vec<i32>,
 }
 
 const LOWEST: u64 = 16 << 20;
@@ -26,7 +26,7 @@ impl Made {
     }
 
     /// The ELF file with the list behind it.
-    fn vmlinux(&self) -> Vec<u8> {
+    pub(super) fn vmlinux(&self) -> Vec<u8> {
         let mut header = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         let (mut table, mut contents) = (Vec::new(), Vec::new());
         let first = 64 + 56 * self.parts.len() as u64;
@@ -51,11 +51,27 @@ impl Made {
         [header, table, contents].concat().into_iter().chain(list).collect()
     }
 
-    fn image(&self) -> Vec<u8> {
+    /// One of a few KiB, as low in memory as a kernel may lie.
+    pub(super) fn small() -> Self {
+        const LOWER: u64 = LOWEST - (2 << 20);
+        let mut made = Self::new();
+        made.entry -= LOWER;
+        made.parts.iter_mut().for_each(|(at, _)| *at -= LOWER);
+        made.list.iter_mut().filter(|at| **at != 0).for_each(|at| *at -= LOWER as i32);
+        made.parts[0].1.truncate(0x400);
+        made.parts[1].0 = (2 << 20) + 0x1000;
+        made
+    }
+
+    pub(super) fn image(&self) -> Vec<u8> {
         use std::io::Write as _;
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&self.vmlinux()).unwrap();
-        let payload = gzip.finish().unwrap();
+        Self::around(&gzip.finish().unwrap())
+    }
+
+    /// A bzImage with this payload.
+    pub(super) fn around(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 1024];
         let mut put = |at: usize, word: u32| image[at..at + 4].copy_from_slice(&word.to_le_bytes());
         put(0x1f1, 1);
@@ -63,7 +79,7 @@ impl Made {
         put(INIT_SIZE, 64 << 20);
         put(0x248, 0);
         put(0x24c, payload.len() as u32);
-        image.extend_from_slice(&payload);
+        image.extend_from_slice(payload);
         image
     }
 
@@ -147,6 +163,7 @@ fn what_is_not_understood_unpacks_itself() {
     assert!(why(&|made| made.entry = LOWEST + 0x20_0000).contains("entry"));
     assert!(why(&|made| made.parts[0].0 = 1 << 20).contains("first two MiB"));
     assert!(why(&|made| made.parts[1].0 = 1 << 40).contains("1 GiB"));
+    assert!(why(&|made| made.parts[1].0 = 1 << 29).contains("too far apart"));
     assert!(why(&|made| made.list.insert(1, i32::MIN)).contains("outside"));
     assert!(why(&|made| made.list.truncate(2)).contains("groups"));
     assert!(why(&|made| made.list.insert(2, 0)).contains("groups"));
