@@ -98,8 +98,8 @@ pub struct Design {
     /// Clock that times the trials [default: wall if guests run under KVM, else exact]
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
     pub clock: Option<String>,
-    /// Number of pairs, even; each pair boots every arm once [default: 12 on the wall clock, else 8; more if the verdicts need
-    /// them]
+    /// Number of pairs, even and 8 or more; each pair boots every arm once [default: 12 on the wall clock, else 10; more if the
+    /// verdicts need them]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub pairs: Option<u32>,
     /// CPUs of a guest [default: 1]

@@ -118,6 +118,11 @@ impl<'a> Environment<'a> {
             .map_err(refuse)
     }
 
+    /// Whether this machine has a lever's value already.
+    pub fn is_set(&self, setting: &Setting) -> bool {
+        here(&self.place, &self.link).is_set(setting)
+    }
+
     /// The kernel of an existing plan.
     pub fn kept_kernel(&self, identity: &Identity) -> anyhow::Result<Kernel> {
         Ok(self.store.get(identity)?)

@@ -28,6 +28,7 @@ use bigiron_model::plan::Plan;
 use bigiron_model::printable::without_passwords;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Record;
+use bigiron_model::setting::Setting;
 use bigiron_model::store::Folder;
 use bigiron_report as report;
 use bigiron_report::why::Why;
@@ -37,7 +38,7 @@ use self::environment::Environment;
 use self::study_folder::StudyFolder;
 use crate::session::{self, SessionEvent};
 use crate::study::question::Question;
-use crate::study::resolved::{self, Capabilities};
+use crate::study::resolved::{self, Capabilities, ResolvedArm, ResolvedQuestion};
 use crate::study::{repeat, schedule};
 
 /// Receives reports of a study's progress.
@@ -100,6 +101,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);
+    }
+    if resolved.machine.host == HostKind::Local {
+        warn_of_equal_arms(&resolved, &environment);
     }
     if let Some(text) = &q.text {
         observer.note(text);
@@ -187,6 +191,20 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         missing.insert(0, format!("No causes: {why}"));
     }
     finish(folder, judged, missing, &cancel, observer)
+}
+
+/// Warns of arms that differ only in settings that this machine has already.
+fn warn_of_equal_arms(resolved: &ResolvedQuestion, environment: &Environment<'_>) {
+    let changes = |arm: &ResolvedArm| -> Vec<Setting> {
+        arm.settings.iter().filter(|setting| !environment.is_set(setting)).cloned().collect()
+    };
+    let Some((baseline, others)) = resolved.arms.split_first() else { return };
+    for arm in others.iter().filter(|arm| arm.settings != baseline.settings && changes(arm) == changes(baseline)) {
+        environment.observer().warn(&format!(
+            "`{}` and `{}` are the same: this machine has these values already",
+            baseline.name, arm.name
+        ));
+    }
 }
 
 /// Writes a judged study's HTML page to its folder; `missing` lists the causes that could not be found.

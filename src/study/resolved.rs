@@ -37,7 +37,7 @@ pub const QUICK: &[&str] = &["micro", "dbsim"];
 
 /// The default number of pairs, if it suffices for the number of primary metrics.
 const PAIRS_WALL: u32 = 12;
-const PAIRS_EXACT: u32 = 8;
+const PAIRS_EXACT: u32 = 10;
 
 /// More pairs than any study needs: 1,000 pairs detect a tenth of one pair's spread.
 const PAIRS_LIMIT: u32 = 1000;

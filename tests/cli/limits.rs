@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::builder::{Test, processes_in, skipped};
+use crate::builder::{Test, executable, processes_in, skipped};
 
 /// A user of nobody's.
 const USER: &str = "54321";
@@ -34,7 +34,7 @@ fn interrupted(test: &Test, child: Child, count: usize) -> Vec<Value> {
     wait_for("no trial has ended", || records(test).len() >= count);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ended = child.wait_with_output().unwrap();
-    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
     records(test)
 }
 
@@ -85,7 +85,7 @@ const CACHED: &str = "compare --on local running running dbsim --set dbsim.data.
 fn memory_is_missing_and_then_there(test: &Test, limited: &[&str], limit: &str) {
     let words: Vec<&str> = CACHED.split_whitespace().collect();
     let mut command = Command::new(limited[0]);
-    command.args(&limited[1..]).arg(env!("CARGO_BIN_EXE_bigiron")).args(&words).current_dir(test.dir());
+    command.args(&limited[1..]).arg(executable()).args(&words).current_dir(test.dir());
     command.env("BIGIRON_CACHE", test.dir().join("cache")).env("XDG_STATE_HOME", test.dir().join("state"));
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let failed = interrupted(test, child, 1);

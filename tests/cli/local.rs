@@ -166,3 +166,13 @@ fn what_differs_is_sampled_or_said_to_be_refused() {
         assert!(graph.stderr.contains("No stacks were sampled"), "{}", graph.stderr);
     }
 }
+
+#[test]
+fn arms_that_this_machine_makes_equal_are_named() {
+    let test = Test::new();
+    let now = fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
+    let same = format!("running,sysctl.vm.swappiness={}", now.trim());
+    let words = ["compare", "--on", "local", "--pairs", "8", "--idle-gap", "0", "running", &same, "--", "true"];
+    let said = format!("warning: `running` and `{same}` are the same: this machine has these values already");
+    test.run(&words).status(0).stderr_has(&said);
+}

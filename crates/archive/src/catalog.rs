@@ -168,11 +168,30 @@ pub fn newest_builds(mut versions: Vec<String>) -> Vec<String> {
     versions
 }
 
+/// The newest version of the series that is `back` before the newest series; `versions` are the oldest first.
+pub fn newest_of_series(versions: &[String], back: usize) -> Option<&str> {
+    let mut newest: Vec<&str> = Vec::new();
+    for version in versions.iter().rev() {
+        if newest.last().is_none_or(|last| version::series(last) != version::series(version)) {
+            newest.push(version);
+        }
+    }
+    newest.get(back).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_series_is_known_by_its_newest_version() {
+        let versions = ["6.1.170-1", "6.1.192-2", "6.12.90-1", "6.12.117-1~deb12u1", "7.2.3-1"].map(str::to_owned);
+        assert_eq!(newest_of_series(&versions, 0), Some("7.2.3-1"));
+        assert_eq!(newest_of_series(&versions, 1), Some("6.12.117-1~deb12u1"));
+        assert_eq!(newest_of_series(&versions[..2], 1), None);
+    }
 
     const INDEX: &str = "\
 Package: linux-image-6.1.0-52-cloud-amd64

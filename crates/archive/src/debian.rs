@@ -76,6 +76,15 @@ pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Res
     Ok(catalog::newest_builds(found))
 }
 
+/// The newest kernel, or that of the series which is `back` before it.
+pub(super) fn newest(store: &Store, back: usize, note: &dyn Fn(&str)) -> Result<CachedKernel, KernelError> {
+    let versions = versions(store, DEFAULT_FLAVOUR, note)?;
+    let wanted = catalog::newest_of_series(&versions, back).ok_or_else(|| {
+        KernelError::Spec("`previous` needs kernels of two series, and the archive has those of one".to_owned())
+    })?;
+    resolve(store, wanted, None, note)
+}
+
 impl PackageQuery<'_> {
     fn note(&self, text: &str) {
         (self.note)(text);

@@ -9,7 +9,14 @@ use super::error::KernelError;
 
 /// Debian's flavour without drivers for real hardware: the smallest that is sufficient for a VM.
 pub const DEFAULT_FLAVOUR: &str = "cloud-amd64";
+/// Debian's releases and the series of their kernels, without backports.
+const RELEASES: [(&str, &str, &str); 3] =
+    [("11", "bullseye", "5.10"), ("12", "bookworm", "6.1"), ("13", "trixie", "6.12")];
 const FLAVOURS: [&str; 3] = ["cloud-amd64", "amd64", "rt-amd64"];
+
+/// The words that name kernels by their role.
+const WORDS: [(&str, KernelSpec); 3] =
+    [("running", KernelSpec::Running), ("latest", KernelSpec::Latest), ("previous", KernelSpec::Previous)];
 
 /// A kernel as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +33,10 @@ pub enum KernelSpec {
     Named(String),
     /// The kernel of this machine.
     Running,
+    /// The newest kernel that Debian's archive offers.
+    Latest,
+    /// The newest kernel of the series before that of the newest.
+    Previous,
 }
 
 impl KernelSpec {
@@ -34,8 +45,8 @@ impl KernelSpec {
         if text.is_empty() {
             return bad("A kernel must be named: `debian:6.12`, a name, a path, or `running`".to_owned());
         }
-        if text == "running" {
-            return Ok(Self::Running);
+        if let Some((_, spec)) = WORDS.iter().find(|(word, _)| *word == text) {
+            return Ok(spec.clone());
         }
         let pieces: Vec<&str> = text.split(':').collect();
         if pieces.iter().all(|p| p.ends_with(".deb")) {
@@ -53,7 +64,7 @@ impl KernelSpec {
         }
         if !is_name(text) {
             return bad(format!(
-                "`{text}` is not a kernel: neither `debian:VERSION`, nor a name (letters, digits, `.`, `_`, `-`), a path that exists, or `running`"
+                "`{text}` is not a kernel: neither `debian:VERSION`, nor a name (letters, digits, `.`, `_`, `-`), a path that exists, `running`, `latest` or `previous`"
             ));
         }
         Ok(Self::Named(text.to_owned()))
@@ -64,12 +75,14 @@ impl KernelSpec {
             Some((version, flavour)) => (version, Some(flavour)),
             None => (rest, None),
         };
+        let release = RELEASES.iter().find(|(number, name, _)| [*number, *name].contains(&version));
+        let version = release.map_or(version, |(_, _, series)| series);
         let mut parts = version.split('.');
         let number = |s: Option<&str>| s.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()));
         let plain = version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+~-".contains(&b));
         if !(number(parts.next()) && number(parts.next()) && plain) {
             return Err(KernelError::Spec(format!(
-                "`debian:{rest}` is not a kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`"
+                "`debian:{rest}` is not a kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`, a release like `debian:12` or `debian:bookworm`"
             )));
         }
         if let Some(flavour) = flavour
@@ -96,22 +109,28 @@ impl fmt::Display for KernelSpec {
             Self::Image { image: path, .. } | Self::BuildTree(path) => path.display().fmt(f),
             Self::Named(name) => f.write_str(name),
             Self::Running => f.write_str("running"),
+            Self::Latest => f.write_str("latest"),
+            Self::Previous => f.write_str("previous"),
         }
     }
 }
 
-/// Whether an argument names a kernel rather than, say, a workload: `source:version`, a name in `named`, a path, or `running`.
+/// Whether an argument names a kernel rather than, say, a workload: `source:version`, a name in `named`, a path, or a word such as `running`.
 pub fn looks_like_kernel(text: &str, named: &[String]) -> bool {
-    text == "running" || named.iter().any(|n| n == text) || text.ends_with(".deb") || is_path(text) || is_source(text)
+    is_word(text) || named.iter().any(|n| n == text) || text.ends_with(".deb") || is_path(text) || is_source(text)
 }
 
 /// Whether `name` may be given to an added kernel.
 pub fn is_name(name: &str) -> bool {
-    name != "running"
+    !is_word(name)
         && name.len() <= 64
         && !name.ends_with(".deb")
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+}
+
+fn is_word(text: &str) -> bool {
+    WORDS.iter().any(|(word, _)| *word == text)
 }
 
 fn is_source(text: &str) -> bool {
@@ -160,6 +179,8 @@ mod tests {
             ("debian:6.1/rt-amd64", debian("6.1", Some("rt-amd64"))),
             ("debian:6.12.113-1~deb12u1", debian("6.12.113-1~deb12u1", None)),
             ("running", KernelSpec::Running),
+            ("latest", KernelSpec::Latest),
+            ("previous", KernelSpec::Previous),
             ("mine", KernelSpec::Named("mine".into())),
             ("a.deb", KernelSpec::Deb(vec!["a.deb".into()])),
             ("d/a+b_1.deb:b.deb", KernelSpec::Deb(vec!["d/a+b_1.deb".into(), "b.deb".into()])),
@@ -172,11 +193,20 @@ mod tests {
     }
 
     #[test]
+    fn a_release_is_the_series_of_its_kernel() {
+        for (release, series) in
+            [("debian:12", "debian:6.1"), ("debian:bookworm", "debian:6.1"), ("debian:13/amd64", "debian:6.12/amd64")]
+        {
+            assert_eq!(KernelSpec::parse(release).unwrap(), KernelSpec::parse(series).unwrap());
+        }
+    }
+
+    #[test]
     fn refusals_say_what_would_be_right() {
         for (text, what) in [
             ("", "debian:6.12"),
             ("debian:", "a series is like"),
-            ("debian:bookworm", "a series is like"),
+            ("debian:sid", "a release like `debian:12`"),
             ("debian:6", "a series is like"),
             ("debian:6.1/arm64", "`cloud-amd64`, `amd64`, `rt-amd64`"),
             ("fedora:6.1", "there is `debian:`"),

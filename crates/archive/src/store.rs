@@ -106,6 +106,8 @@ impl Store {
             }
             KernelSpec::BuildTree(dir) => local::build_tree(self, &spec.to_string(), dir, note)?,
             KernelSpec::Running => local::running(self, note)?,
+            KernelSpec::Latest => debian::newest(self, 0, note)?,
+            KernelSpec::Previous => debian::newest(self, 1, note)?,
         };
         Ok(entry.kernel(&spec.to_string()))
     }
@@ -146,7 +148,7 @@ impl Store {
     ) -> Result<CachedKernel, KernelError> {
         if !spec::is_name(name) {
             return Err(KernelError::Spec(format!(
-                "`{name}` cannot be a kernel's name: use letters, digits, `.`, `_` and `-`, and not `running`"
+                "`{name}` cannot be a kernel's name: use letters, digits, `.`, `_` and `-`, and not `running`, `latest` or `previous`"
             )));
         }
         let entry = match (spec, config) {
@@ -158,6 +160,8 @@ impl Store {
             (KernelSpec::Debian { version, flavour }, _) => debian::resolve(self, version, flavour.as_deref(), note)?,
             (KernelSpec::Named(other), _) => self.named(other)?,
             (KernelSpec::Running, _) => local::running(self, note)?,
+            (KernelSpec::Latest, _) => debian::newest(self, 0, note)?,
+            (KernelSpec::Previous, _) => debian::newest(self, 1, note)?,
         };
         let _guard = self.lock(note)?;
         let names = self.dir.join("names");

@@ -89,6 +89,16 @@ impl Site<'_> {
         }
     }
 
+    /// Whether all files of `setting` have its value already; false for levers that are not files.
+    pub fn is_set(&self, setting: &Setting) -> bool {
+        let Some(named) = runtime::find(&setting.0) else { return false };
+        let Ok(ResolvedSetting::Write { paths, text }) = self.resolve(setting) else { return false };
+        let has = |path: &PathBuf| {
+            read(&below(self.root, path)).is_ok_and(|found| named.lever.takes.is_taken(&text, chosen(found.trim())))
+        };
+        paths.iter().all(has)
+    }
+
     /// The files of a lever on this machine, at least one.
     ///
     /// # Errors
