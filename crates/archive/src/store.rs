@@ -97,19 +97,28 @@ impl Store {
 
     /// The kernel that `spec` names, fetched or copied into the cache if necessary. `note` gets lines about the progress.
     pub fn resolve(&self, spec: &KernelSpec, note: &dyn Fn(&str)) -> Result<Kernel, KernelError> {
-        let entry = match spec {
-            KernelSpec::Debian { version, flavour } => debian::resolve(self, version, flavour.as_deref(), note)?,
-            KernelSpec::Named(name) => self.named(name)?,
-            KernelSpec::Deb(paths) => local::debs(self, &spec.to_string(), paths, note)?,
-            KernelSpec::Image { image, modules } => {
-                local::image(self, &spec.to_string(), image, modules.as_deref(), None, note)?
-            }
-            KernelSpec::BuildTree(dir) => local::build_tree(self, &spec.to_string(), dir, note)?,
-            KernelSpec::Running => local::running(self, note)?,
-            KernelSpec::Latest => debian::newest(self, 0, note)?,
-            KernelSpec::Previous => debian::newest(self, 1, note)?,
-        };
-        Ok(entry.kernel(&spec.to_string()))
+        let called = spec.to_string();
+        Ok(self.entry(spec, &called, None, note)?.kernel(&called))
+    }
+
+    /// The cache's entry of a kernel, which is now `called` so; `config` is the configuration of an image given by path.
+    fn entry(
+        &self,
+        spec: &KernelSpec,
+        called: &str,
+        config: Option<&Path>,
+        note: &dyn Fn(&str),
+    ) -> Result<CachedKernel, KernelError> {
+        match spec {
+            KernelSpec::Debian { version, flavour } => debian::resolve(self, version, flavour.as_deref(), note),
+            KernelSpec::Named(name) => self.named(name),
+            KernelSpec::Deb(paths) => local::debs(self, called, paths, note),
+            KernelSpec::Image { image, modules } => local::image(self, called, image, modules.as_deref(), config, note),
+            KernelSpec::BuildTree(dir) => local::build_tree(self, called, dir, note),
+            KernelSpec::Running => local::running(self, note),
+            KernelSpec::Latest => debian::newest(self, 0, note),
+            KernelSpec::Previous => debian::newest(self, 1, note),
+        }
     }
 
     /// The available Debian kernels of a flavour, as exact specs, oldest first.
@@ -151,18 +160,7 @@ impl Store {
                 "`{name}` cannot be a kernel's name: use letters, digits, `.`, `_` and `-`, and not `running`, `latest` or `previous`"
             )));
         }
-        let entry = match (spec, config) {
-            (KernelSpec::Image { image, modules }, config) => {
-                local::image(self, name, image, modules.as_deref(), config, note)?
-            }
-            (KernelSpec::Deb(paths), _) => local::debs(self, name, paths, note)?,
-            (KernelSpec::BuildTree(dir), _) => local::build_tree(self, name, dir, note)?,
-            (KernelSpec::Debian { version, flavour }, _) => debian::resolve(self, version, flavour.as_deref(), note)?,
-            (KernelSpec::Named(other), _) => self.named(other)?,
-            (KernelSpec::Running, _) => local::running(self, note)?,
-            (KernelSpec::Latest, _) => debian::newest(self, 0, note)?,
-            (KernelSpec::Previous, _) => debian::newest(self, 1, note)?,
-        };
+        let entry = self.entry(spec, name, config, note)?;
         let _guard = self.lock(note)?;
         let names = self.dir.join("names");
         fs::create_dir_all(&names).map_err(doing("Cannot create", &names))?;
