@@ -74,6 +74,8 @@ fn levers_that_cannot_be_set() {
         ("mine,boot.console=tty0", "bigiron sets `console` itself"),
         ("mine,boot.nosmt,boot.nosmt", "is set twice"),
         ("mine,fault.inject=crash", "it can be `panic`, `hang`, `kill-agent` or `kill-init`"),
+        ("mine,mm.thp=sometimes", "it must be `always`, `madvise` or `never`"),
+        ("mine,block.scheduler=cqf", "it must be `none`, `mq-deadline`, `kyber` or `bfq`"),
         ("mine,micro.colour=red", "Unknown lever `micro.colour`"),
         (&format!("mine,boot.mitigations={}", "x".repeat(2048)), "of the command line, but only 1856 are available"),
     ] {

@@ -7,8 +7,8 @@ use bigiron_model::suggest;
 /// The values that a lever accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptedValues {
-    /// A word that the kernel lists in the file itself, the chosen one in brackets.
-    Offered,
+    /// One of these words, if the kernel lists it in the file itself, the chosen one in brackets.
+    Offered(&'static [&'static str]),
     /// A word that the kernel lists in another file of the same folder.
     OfferedBeside(&'static str),
     /// A whole number.
@@ -37,10 +37,13 @@ impl AcceptedValues {
     /// The text written for `value`, or an error that says what would be right.
     pub fn written(self, value: &str) -> Result<String, String> {
         match self {
-            AcceptedValues::Offered | AcceptedValues::OfferedBeside(_) if value.contains(char::is_whitespace) => {
-                Err("write one word".to_owned())
+            AcceptedValues::OfferedBeside(_) if value.contains(char::is_whitespace) => Err("write one word".to_owned()),
+            AcceptedValues::Offered(words) if !words.contains(&value) => {
+                Err(format!("it must be {}", suggest::list(words)))
             }
-            AcceptedValues::Offered | AcceptedValues::OfferedBeside(_) | AcceptedValues::Text => Ok(value.to_owned()),
+            AcceptedValues::Offered(_) | AcceptedValues::OfferedBeside(_) | AcceptedValues::Text => {
+                Ok(value.to_owned())
+            }
             AcceptedValues::Number { least, most } => {
                 let number: i64 = value.parse().map_err(|_| "write a whole number".to_owned())?;
                 if (least..=most).contains(&number) {
@@ -83,7 +86,7 @@ impl AcceptedValues {
     /// A description for lists of levers.
     pub fn describe(self) -> String {
         match self {
-            AcceptedValues::Offered => "one of those that the kernel offers".to_owned(),
+            AcceptedValues::Offered(words) => format!("{}, as far as the kernel offers them", suggest::list(words)),
             AcceptedValues::OfferedBeside(file) => format!("one of those in the neighbouring file `{file}`"),
             AcceptedValues::Number { least, most } if most == i64::MAX => format!("a number, {least} or more"),
             AcceptedValues::Number { least, most } => format!("{least} to {most}"),
@@ -123,6 +126,9 @@ mod tests {
         assert_eq!(AcceptedValues::Kib.written("2M").unwrap(), "2048");
         assert_eq!(AcceptedValues::Switch { on: "Y", off: "N" }.written("on").unwrap(), "Y");
         assert_eq!(AcceptedValues::Words(&[("back", "write back")]).written("back").unwrap(), "write back");
+        let offered = AcceptedValues::Offered(&["always", "never"]);
+        assert_eq!(offered.written("never").unwrap(), "never");
+        assert_eq!(offered.written("sometimes").unwrap_err(), "it must be `always` or `never`");
         assert_eq!(AcceptedValues::Bytes { least: 1 }.written("1M").unwrap(), "1048576");
         assert_eq!(AcceptedValues::Number { least: 0, most: 9 }.written("09").unwrap(), "9");
     }

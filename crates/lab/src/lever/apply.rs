@@ -140,7 +140,7 @@ fn refused(lever: &Lever, path: &Path, text: &str, cause: &std::io::Error, root:
     let now = read(&below(root, path)).unwrap_or_default();
     let path = path.display();
     match lever.takes {
-        AcceptedValues::Offered => format!("the kernel lists `{text}` in `{path}` but refuses it: {cause}"),
+        AcceptedValues::Offered(_) => format!("the kernel lists `{text}` in `{path}` but refuses it: {cause}"),
         _ => format!("the kernel refuses `{text}` for `{path}`, which says `{}`: {cause}", crate::undo::chosen(&now)),
     }
 }

@@ -14,10 +14,10 @@ pub const LEVERS: &[Lever] = &[
     Lever {
         name: "block.scheduler",
         place: LeverTarget::Disk("scheduler"),
-        takes: AcceptedValues::Offered,
+        takes: AcceptedValues::Offered(&["none", "mq-deadline", "kyber", "bfq"]),
         touches: SideEffects::Queue,
         since: None,
-        summary: "I/O scheduler: none, mq-deadline, kyber, bfq",
+        summary: "I/O scheduler",
     },
     queue("block.iosched.NAME", "iosched/NAME", AcceptedValues::Text, "a tunable of the chosen scheduler"),
     queue(

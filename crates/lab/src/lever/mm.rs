@@ -11,23 +11,23 @@ pub const LEVERS: &[Lever] = &[
     Lever {
         name: "mm.thp",
         place: LeverTarget::File("/sys/kernel/mm/transparent_hugepage/enabled"),
-        takes: AcceptedValues::Offered,
+        takes: AcceptedValues::Offered(&["always", "madvise", "never"]),
         // khugepaged raises it as soon as it runs, and never lowers it to the previous value.
         touches: SideEffects::Files(&["/proc/sys/vm/min_free_kbytes"]),
         since: None,
-        summary: "transparent huge pages: always, madvise, never",
+        summary: "transparent huge pages",
     },
     file(
         "mm.thp-defrag",
         "/sys/kernel/mm/transparent_hugepage/defrag",
-        AcceptedValues::Offered,
-        "what a fault does for a huge page: always, defer, defer+madvise, madvise, never",
+        AcceptedValues::Offered(&["always", "defer", "defer+madvise", "madvise", "never"]),
+        "what a fault does for a huge page",
     ),
     file(
         "mm.thp-shmem",
         "/sys/kernel/mm/transparent_hugepage/shmem_enabled",
-        AcceptedValues::Offered,
-        "transparent huge pages of shared memory: always, within_size, advise, never, deny, force",
+        AcceptedValues::Offered(&["always", "within_size", "advise", "never", "deny", "force"]),
+        "transparent huge pages of shared memory",
     ),
     file(
         "mm.hugepages-2m",

@@ -193,6 +193,7 @@ mod tests {
             ("net.tos", "on", "did you mean `net.tso`?"),
             ("net.mtu", "100000", "576 to 65535"),
             ("fs.type", "ntfs", "ext4"),
+            ("block.scheduler", "anticipatory", "it must be `none`, `mq-deadline`, `kyber` or `bfq`"),
             ("block.scheduler", "", "write `block.scheduler=VALUE`"),
             ("sysctl.vm.swappiness", "1\n2", "one line"),
         ] {
@@ -200,7 +201,7 @@ mod tests {
             assert!(error.contains(want), "{lever}={value}: {error}");
         }
         for (lever, value) in [
-            ("block.scheduler", "anticipatory"),
+            ("block.scheduler", "bfq"),
             ("sysctl.net.ipv4.tcp_rmem", "4096 131072 6291456"),
             ("file./sys/kernel/mm/ksm/run", "1"),
             ("cpu.pin", "0,2-3"),

@@ -191,7 +191,7 @@ impl Site<'_> {
         let shown = read(&below(self.root, &list)).map_err(|e| format!("`{}` cannot be read: {e}", list.display()))?;
         let offered = match lever.takes {
             AcceptedValues::OfferedBeside(_) => shown.split_whitespace().map(str::to_owned).collect(),
-            AcceptedValues::Offered => words(&shown),
+            AcceptedValues::Offered(_) => words(&shown),
             _ => match brackets(&shown) {
                 true => words(&shown),
                 false => return self.silent(path, &shown),

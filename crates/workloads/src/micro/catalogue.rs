@@ -168,7 +168,7 @@ static TESTS: &[Test] = &[
     latency(
         "fault-private",
         "memory",
-        (6_144, 204_800),
+        (8_192, 204_800),
         |b| memory::fault_anonymous(b, Sharing::Private),
         "First write to a page of private anonymous memory",
     ),
@@ -188,9 +188,10 @@ static TESTS: &[Test] = &[
     )
     .on(Storage::Data),
     latency(
+        // In a window of half the length Linux 6.1 needs 6 % more time.
         "fault-protection",
         "memory",
-        (3_072, 102_400),
+        (6_144, 102_400),
         memory::fault_protection,
         "Write to a protected page, handled by SIGSEGV and `mprotect`",
     ),

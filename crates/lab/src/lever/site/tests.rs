@@ -39,7 +39,7 @@ fn paths(action: ResolvedSetting) -> Vec<String> {
 #[test]
 fn the_kernels_own_offer_is_in_the_refusal() {
     let root = machine(&[
-        ("/sys/block/vda/queue/scheduler", "none [mq-deadline] kyber bfq \n"),
+        ("/sys/block/vda/queue/scheduler", "none [mq-deadline] bfq \n"),
         ("/sys/block/vda/queue/iosched/fifo_batch", "16\n"),
         ("/sys/block/vda/queue/nr_requests", "256\n"),
         ("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n"),
@@ -52,10 +52,7 @@ fn the_kernels_own_offer_is_in_the_refusal() {
         ("/sys/kernel/many", "a 1\nb 2\n"),
     ]);
     for (text, want) in [
-        (
-            "block.scheduler=anticipatory",
-            "the kernel offers none, mq-deadline, kyber, bfq (`/sys/block/vda/queue/scheduler`)",
-        ),
+        ("block.scheduler=kyber", "the kernel offers none, mq-deadline, bfq (`/sys/block/vda/queue/scheduler`)"),
         ("block.iosched.low_latency=0", "the scheduler `mq-deadline` has fifo_batch"),
         ("mm.hugepages-1g=2", "it has hugepages-2048kB"),
         ("mm.mglru=on", "Linux 6.1 is the first that can have it"),
