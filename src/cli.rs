@@ -24,8 +24,8 @@ pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
                   prints a verdict with its evidence.\n\n\
                   For comparing kernels and settings; not for comparing hardware or database products.",
     after_help = "First steps:\n  bigiron doctor\n  bigiron compare debian:6.1 debian:6.12\n\n\
-                  Exit status: 0 done, 1 failed, 2 refused (the command line or the study is wrong; nothing was booted);\n\
-                  with --fail-on: 3 worse, 4 inconclusive, 5 unfinished or invalid; after a signal 128 and its number."
+                  Exit status: 0 success, 1 failure, 2 refusal (the command line or the study is wrong; nothing was booted);\n\
+                  with --fail-on: 3 worse, 4 inconclusive, 5 unfinished or invalid; after a signal: 128 plus its number."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -98,7 +98,7 @@ pub struct Design {
     /// Clock that times the trials [default: wall if guests run under KVM, else exact]
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
     pub clock: Option<String>,
-    /// Number of pairs, even and 8 or more; each pair boots every arm once [default: 12 on the wall clock, else 10; more if the
+    /// Number of pairs, even and at least 8; each pair boots every arm once [default: 12 on the wall clock, else 10; more if the
     /// verdicts need them]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub pairs: Option<u32>,

@@ -86,7 +86,7 @@ fn explain(error: &anyhow::Error) -> u8 {
     if refusal.is_some() || wrong_folder { REFUSED } else { FAILED }
 }
 
-/// Exit status of a result under `--fail-on`; `None` is the result of what is unfinished.
+/// Exit status of a result under `--fail-on`; `None` is an unfinished result.
 fn status(verdict: Option<Verdict>, fail_on: &[FailOn]) -> u8 {
     match verdict {
         _ if fail_on.is_empty() => 0,
@@ -97,11 +97,11 @@ fn status(verdict: Option<Verdict>, fail_on: &[FailOn]) -> u8 {
     }
 }
 
-/// Refuses `--fail-on` for a screening: its few boots can show neither that nothing became worse nor, with an exact interval, that something did.
+/// Refuses `--fail-on` for a screening: its few boots can neither rule out a regression nor show one with an exact interval.
 fn check_gate(is_screening: bool, fail_on: &[FailOn]) -> Result<(), Refusal> {
     if is_screening && !fail_on.is_empty() {
-        return Err(Refusal::new("--fail-on: a screening has too few boots to decide anything")
-            .hint("Leave out `--quick`; a gate needs the pairs of a whole study or night"));
+        return Err(Refusal::new("--fail-on: a screening has too few boots for a decision")
+            .hint("Omit `--quick`; a gate needs the pairs of a full study or night"));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! What a study's question names, compared with what it named when the study began: programs, kernels, and the foundations of the workloads.
+//! Compares a study's inputs with those at its start: programs, kernels, and the foundations of the workloads.
 //!
-//! Invariant: a study whose inputs have changed is neither shown as the answer nor continued. Job and option files need no comparison: their text is
+//! Invariant: a study whose inputs have changed is neither shown as the answer nor resumed. Job and option files need no comparison: their text is
 //! part of the question.
 
 use bigiron_archive::spec::KernelSpec;
@@ -15,7 +15,7 @@ use super::SearchContext;
 use super::environment::Environment;
 use crate::study::resolved::ResolvedQuestion;
 
-/// Digits of a hash that messages show.
+/// Number of a hash's digits in messages.
 const DIGITS: usize = 12;
 
 /// Refuses a study whose inputs have changed; each change is named.
@@ -52,7 +52,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The kernel that the arm's words name now; `None` where they name a version, which the plan has already chosen.
+/// The kernel that the arm names now; `None` if it names a version, which the plan has already resolved.
 fn kernel_now(host: HostKind, planned: &Identity, environment: &Environment<'_>) -> anyhow::Result<Option<Identity>> {
     Ok(match host {
         HostKind::Vm => match KernelSpec::parse(&planned.spec) {
@@ -82,8 +82,8 @@ fn difference(then: &Identity, now: &Identity) -> Option<String> {
 
 fn changed(folder: &Folder, changes: &str) -> Refusal {
     let dir = folder.dir().display().to_string();
-    Refusal::new(format!("What the study in `{dir}` compares has changed since it began: {changes}")).hint(format!(
-        "`--fresh` starts a new study beside it; `bigiron report {}` shows what it has measured",
+    Refusal::new(format!("The inputs of the study in `{dir}` have changed since it began: {changes}")).hint(format!(
+        "`--fresh` begins a new study in a folder beside it; `bigiron report {}` prints the old study's report",
         quote(&dir)
     ))
 }

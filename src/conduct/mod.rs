@@ -110,7 +110,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     }
     if q.clock.is_none() && resolved.clock == Clock::Exact && resolved.machine.host == HostKind::Vm {
         let why = environment.kvm_report().as_ref().err().map_or("", String::as_str);
-        observer.note(&format!("Clock exact, since guests do not run under KVM here: {why}"));
+        observer.note(&format!("Using the exact clock, because guests do not run under KVM here: {why}"));
     }
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
     let (folder, kernels) = match study_folder::find(&resolved, request.out, request.fresh)? {
@@ -126,7 +126,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
                 observer.note(&format!("`{here}` already answers this question; nothing to boot"));
                 return finish(folder, judged, Vec::new(), stop, observer);
             }
-            observer.note(&format!("`{here}` already answers this question; rerunning pairs where the arms differ"));
+            observer.note(&format!("`{here}` already answers this question; rerunning pairs in which the arms differ"));
             let looked = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)
                 .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| {
@@ -165,8 +165,8 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             plan.failed_check = noise_card::failed(&plan)?;
             if let Some(check) = &plan.failed_check {
                 observer.warn(&format!(
-                    "Every verdict of this study will be `invalid`: this machine failed its last A/A check ({}: {}). Once `bigiron selftest` \
-                     with the same clock and machine passes, a new study is valid",
+                    "Every verdict of this study will be `invalid`: this machine failed its last A/A check ({}: {}). A new study is valid once \
+                     `bigiron selftest` passes with the same clock and machine",
                     check.kernel,
                     check.reasons.join("; ")
                 ));
@@ -193,7 +193,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     finish(folder, judged, missing, &cancel, observer)
 }
 
-/// Warns of arms that differ only in settings that this machine has already.
+/// Warns of arms that differ only in settings that this machine already has.
 fn warn_of_equal_arms(resolved: &ResolvedQuestion, environment: &Environment<'_>) {
     let changes = |arm: &ResolvedArm| -> Vec<Setting> {
         arm.settings.iter().filter(|setting| !environment.is_set(setting)).cloned().collect()
@@ -201,7 +201,7 @@ fn warn_of_equal_arms(resolved: &ResolvedQuestion, environment: &Environment<'_>
     let Some((baseline, others)) = resolved.arms.split_first() else { return };
     for arm in others.iter().filter(|arm| arm.settings != baseline.settings && changes(arm) == changes(baseline)) {
         environment.observer().warn(&format!(
-            "`{}` and `{}` are the same: this machine has these values already",
+            "`{}` and `{}` are the same: this machine already has these values",
             baseline.name, arm.name
         ));
     }

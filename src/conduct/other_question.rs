@@ -1,4 +1,4 @@
-//! How a folder's study differs from the question that was asked with its name.
+//! The differences between a folder's study and the question that names the folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use bigiron_model::size;
 
 use crate::study::resolved::{ResolvedArm, ResolvedQuestion};
 
-/// Characters of a value that are shown; a longer value, or one of several lines, is a file's text.
+/// Maximum length of a value in messages; a longer value, or one of several lines, is a file's text.
 const SHOWN: usize = 60;
 
 /// The differences, as `what: then → now`.
@@ -65,7 +65,7 @@ impl Differences {
         }
         let is_text = |value: &str| value.contains('\n') || value.len() > SHOWN;
         self.0.push(if is_text(then) || is_text(now) {
-            format!("{what}: its text has changed")
+            format!("{what}: the text has changed")
         } else {
             let shown = |value: &str| if value.is_empty() { "none" } else { value }.to_owned();
             format!("{what}: {} → {}", shown(then), shown(now))

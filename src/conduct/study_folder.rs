@@ -13,7 +13,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::{Folder, SlotTally};
 
-/// Number of differences from a folder's study that a message names.
+/// Maximum number of differences in a message.
 const DIFFERENCES: usize = 4;
 
 /// The default folder of studies.
@@ -83,13 +83,13 @@ fn another(dir: &Path, plan: &Plan, resolved: &ResolvedQuestion) -> Refusal {
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let dir = dir.display().to_string();
     Refusal::new(format!("`{dir}` holds another study: {}{more}", differences.join("; "))).hint(format!(
-        "Name another folder, or add `--fresh` for one beside it; that study resumes with `{} --out {}`",
+        "Name another folder, or add `--fresh` for a new folder beside it; to resume that study, run `{} --out {}`",
         plan.repeat,
         quote(&dir)
     ))
 }
 
-/// A folder that was checked to be writable before anything is fetched. If dropped while empty, it is removed.
+/// A folder that is known to be writable before bigiron fetches anything. If dropped while empty, it is removed.
 pub struct NewFolder {
     dir: PathBuf,
     /// Directories that were created, outermost first.
@@ -127,6 +127,6 @@ impl Drop for NewFolder {
 
 fn unwritable(dir: &Path, error: io::Error) -> anyhow::Error {
     Refusal::new(format!("The study's folder `{}` is not writable: {error}", dir.display()))
-        .hint("Name a folder that you may write to, with `--out DIR`")
+        .hint("Name a writable folder with `--out DIR`")
         .into()
 }

@@ -14,26 +14,26 @@ pub enum SessionError {
     #[error("Stopped with {done} of {total} trials done; fix this, and the same command resumes: {why}")]
     Host { why: String, done: u32, total: u32 },
     #[error(
-        "Arm `{arm}` was to boot release `{asked}`, its guest says `{said}`: this is another kernel than the plan's. \
-         Nothing of this boot was recorded; check what `{spec}` points to"
+        "Arm `{arm}` must boot release `{asked}`, but its guest reports `{said}`: this is not the kernel in the plan. \
+         bigiron did not record this boot; check which kernel `{spec}` names"
     )]
     WrongKernel { arm: String, spec: String, asked: String, said: String },
     #[error(
-        "{void} pairs went void through the host's fault, {limit} of {pairs} are allowed (a quarter); the last cause: {cause}. {next}"
+        "{void} pairs went void through the host's fault; the limit is {limit} of {pairs} (a quarter); the last cause: {cause}. {next}"
     )]
     TooManyVoid { void: u32, limit: u32, pairs: u32, cause: String, next: &'static str },
     #[error(
-        "The workload failed in the first trial of every arm, so nothing can be compared. Mend it and add `--fresh`; the same command goes on with the \
-         study in `{}` as it is. It failed so: {message}",
+        "The workload failed in the first trial of every arm, so nothing can be compared. Fix it and add `--fresh`; without it, the same command \
+         resumes the study in `{}`. The last failure: {message}",
         dir.display()
     )]
     AllAlike { message: String, dir: PathBuf },
-    #[error("The plan is not the one in `{}`", dir.display())]
+    #[error("The plan differs from the one in `{}`", dir.display())]
     OtherPlan { dir: PathBuf },
     #[error("The study is finished, but the search for causes stopped; fix this, and the same command resumes: {why}")]
     Look { why: String },
     #[error(
-        "Interrupted while looking for causes; the study in `{}` is finished: `bigiron report` has its verdict, and the same command resumes the search",
+        "Interrupted during the search for causes; the study in `{}` is finished: `bigiron report` prints its verdict, and the same command resumes the search",
         dir.display()
     )]
     LookInterrupted { dir: PathBuf },

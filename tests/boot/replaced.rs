@@ -41,7 +41,7 @@ fn a_kernel_that_was_replaced_is_named_and_its_study_is_not_continued() {
     child.wait_with_output().unwrap();
     fs::copy(new, &kernel).unwrap();
     let refused =
-        test.run(&study).refused("What the study in `s` compares has changed since it began: `./bz`: release 6.1.");
+        test.run(&study).refused("The inputs of the study in `s` have changed since it began: `./bz`: release 6.1.");
     assert!(
         refused.stderr.contains(" → 6.12.")
             && refused.stderr.contains("image ")

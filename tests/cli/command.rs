@@ -245,7 +245,7 @@ fn a_program_that_has_changed_is_not_answered_for() {
     again().status(0).stderr_has("already answers this question");
     let test = &test;
     fs::write(test.dir().join("prog.sh"), "#!/bin/sh\nfalse || true\n").unwrap();
-    again().refused("What the study in `study` compares has changed since it began: `command.file ./prog.sh`: ");
+    again().refused("The inputs of the study in `study` have changed since it began: `command.file ./prog.sh`: ");
     test.run(&["report", "study"]).status(0);
     let fresh = compare(test, &["running", "running"], &["--fresh", "--", "sh", "./prog.sh"]).status(0);
     assert!(fresh.stderr.contains("study-2"), "{}", fresh.stderr);

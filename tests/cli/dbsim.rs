@@ -229,5 +229,5 @@ fn a_study_takes_a_job_and_its_keys() {
     let job = std::fs::read_to_string(test.dir().join("good.toml")).unwrap();
     std::fs::write(test.dir().join("good.toml"), job.replace("read 2", "read 3")).unwrap();
     let changed = run(&study("dbsim.job = \"good.toml\"", ",dbsim.process.a.count=3"));
-    changed.refused("`out` holds another study: dbsim.job: its text has changed");
+    changed.refused("`out` holds another study: dbsim.job: the text has changed");
 }

@@ -173,6 +173,6 @@ fn arms_that_this_machine_makes_equal_are_named() {
     let now = fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
     let same = format!("running,sysctl.vm.swappiness={}", now.trim());
     let words = ["compare", "--on", "local", "--pairs", "8", "--idle-gap", "0", "running", &same, "--", "true"];
-    let said = format!("warning: `running` and `{same}` are the same: this machine has these values already");
+    let said = format!("warning: `running` and `{same}` are the same: this machine already has these values");
     test.run(&words).status(0).stderr_has(&said);
 }

@@ -171,8 +171,8 @@ pub(super) fn not_tested_in_short(plan: &Plan) -> String {
     };
     all.push(match machine.cpus {
         1 => "more than one CPU".to_owned(),
-        cpus if plan.clock == Clock::Exact => format!("{cpus} CPUs at the same time"),
-        cpus => format!("other numbers of CPUs than {cpus}"),
+        cpus if plan.clock == Clock::Exact => format!("{cpus} CPUs in parallel"),
+        cpus => format!("CPU counts other than {cpus}"),
     });
     all.push("other sizes of memory".to_owned());
     all.push(format!("other disks than `{}`, other file systems than {}", machine.storage, machine.filesystem));

@@ -1,4 +1,4 @@
-//! The end of a run on a terminal: the verdict, the lines that decide it, and what was not tested. At most a screen.
+//! The end of a run on a terminal: the verdict, the lines that decide it, and the scope that was not tested. At most one screen.
 
 use bigiron_judge::line::Line;
 use bigiron_judge::suite::Reason;
@@ -9,10 +9,10 @@ use super::row::Row;
 use super::scope;
 use super::table::{Line as TableLine, table, wrap};
 
-/// Number of lines of the judgement that are shown for each arm.
+/// Maximum number of lines of the judgement for each arm.
 const LINES: usize = 3;
 
-/// A line of text, and the verdict with which it ends, if it does.
+/// A line of text, and the verdict at its end, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryLine {
     pub text: String,
@@ -57,7 +57,7 @@ fn push(lines: &mut Vec<SummaryLine>, text: &str, verdict: Option<Verdict>) {
     );
 }
 
-/// The rows that decided the verdict, then those that show the largest changes.
+/// The rows that decided the verdict, then those with the largest changes.
 fn deciding<'r, 'a>(rows: &'r [Row<'a>], decided: Option<(Verdict, &Reason)>) -> Vec<&'r Row<'a>> {
     let by: &[String] = match decided {
         Some((_, Reason::Primaries { workloads })) => workloads,
