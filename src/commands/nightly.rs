@@ -123,7 +123,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
         output::note(&format!("{added} kernels added to the history in `{}`", history.display()));
     }
     output::data(&rendered(&report, args.format))?;
-    Ok(super::status(report.grid.verdict(), &args.fail_on))
+    Ok(super::status(report.grid.decision(), &args.fail_on))
 }
 
 /// What the night cost this machine, over all its sessions.
@@ -138,7 +138,7 @@ pub(super) fn again(dir: &Path, night: &Night, format: HistoryFormat, fail_on: &
     super::check_gate(night.budget == Budget::Quick, fail_on)?;
     let report = report(dir, night, &AtomicBool::new(false))?;
     output::data(&rendered(&report, format))?;
-    Ok(super::status(report.grid.verdict(), fail_on))
+    Ok(super::status(report.grid.decision(), fail_on))
 }
 
 fn rendered(report: &NightReport, format: HistoryFormat) -> String {

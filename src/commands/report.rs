@@ -66,7 +66,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         None => rendered(&study, args.format, args.counters == Counters::All),
     };
     if args.flame.is_none() && args.format == Format::Text { output::paged(&text) } else { output::data(&text) }?;
-    Ok(super::status(study.judgement.verdict, &args.fail_on))
+    Ok(super::status(study.judgement.decision(), &args.fail_on))
 }
 
 /// Conducts a study, prints its report and returns the exit status.
@@ -85,7 +85,7 @@ pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> an
         }
         output::data(&rendered(&study, outcome.format, false))?;
     }
-    Ok(super::status(study.judgement.verdict, &outcome.fail_on))
+    Ok(super::status(study.judgement.decision(), &outcome.fail_on))
 }
 
 /// A study's report in a format; text shows all counters with `all_counters`, else those that differ.

@@ -83,10 +83,18 @@ fn another(dir: &Path, plan: &Plan, resolved: &ResolvedQuestion) -> Refusal {
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let dir = dir.display().to_string();
     Refusal::new(format!("`{dir}` holds another study: {}{more}", differences.join("; "))).hint(format!(
-        "Name another folder, or add `--fresh` for a new folder beside it; to resume that study, run `{} --out {}`",
-        plan.repeat,
-        quote(&dir)
+        "Name another folder, or add `--fresh` for a new folder beside it; to resume that study, run `{}`",
+        resumed(&plan.repeat, &dir)
     ))
+}
+
+/// The command with the folder; what stands after `--` belongs to a program.
+fn resumed(command: &str, dir: &str) -> String {
+    let out = format!(" --out {}", quote(dir));
+    match command.split_once(" -- ") {
+        Some((own, program)) => format!("{own}{out} -- {program}"),
+        None => format!("{command}{out}"),
+    }
 }
 
 /// A folder that is known to be writable before bigiron fetches anything. If dropped while empty, it is removed.
@@ -129,4 +137,15 @@ fn unwritable(dir: &Path, error: io::Error) -> anyhow::Error {
     Refusal::new(format!("The study's folder `{}` is not writable: {error}", dir.display()))
         .hint("Name a writable folder with `--out DIR`")
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resumed;
+
+    #[test]
+    fn the_folder_is_not_given_to_the_program() {
+        assert_eq!(resumed("bigiron run s.toml --seed 1", "a b"), "bigiron run s.toml --seed 1 --out 'a b'");
+        assert_eq!(resumed("bigiron compare x y -- ./p --z", "o"), "bigiron compare x y --out o -- ./p --z");
+    }
 }

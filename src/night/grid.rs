@@ -34,6 +34,8 @@ pub struct Grid {
     pub rows: Vec<GridRow>,
     /// One for each kernel but the first; `None` while unfinished.
     pub verdicts: Vec<Option<Verdict>>,
+    /// Whether a gate may rely on every study of the night.
+    is_decided: bool,
 }
 
 /// One row.
@@ -120,13 +122,22 @@ impl Grid {
             }
         }
         let verdicts = (0..arms.len().saturating_sub(1)).map(|arm| verdict(studies, arm)).collect();
-        Grid { arms: arms.to_vec(), rows, verdicts }
+        let is_decided = studies.iter().all(|study| study.judgement.decision().is_some());
+        Grid { arms: arms.to_vec(), rows, verdicts, is_decided }
     }
 
     /// The verdict over all kernels; `None` while unfinished.
     pub fn verdict(&self) -> Option<Verdict> {
         let verdicts: Option<Vec<Verdict>> = self.verdicts.iter().copied().collect();
         verdicts.map(suite::combine)
+    }
+
+    /// The verdict on which a gate may rely, as [`Judgement::decision`].
+    pub fn decision(&self) -> Option<Verdict> {
+        match self.verdict() {
+            Some(Verdict::Worse) => Some(Verdict::Worse),
+            verdict => verdict.filter(|_| self.is_decided),
+        }
     }
 }
 

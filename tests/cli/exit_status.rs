@@ -64,6 +64,11 @@ fn a_study_without_a_valid_result_is_5_and_never_passes() {
     run(&unfinished, &[]);
     let report = |test: &Test, more: &[&str]| test.run(&[&["report", "out"], more].concat()).status;
     assert_eq!((report(&unfinished, &[]), report(&unfinished, &WORSE), report(&unfinished, &INCONCLUSIVE)), (0, 5, 5));
+    // No boot of either kernel completes: nothing was compared.
+    let panic = |arm: &str, pair: u32| format!("[[sim.incidents]]\nwhat = \"panic\"\narm = \"{arm}\"\npair = {pair}\n");
+    let all: String = (0..8).map(|pair| panic("debian:6.1", pair) + &panic("debian:6.12", pair)).collect();
+    let dead = test(&format!("noise = 0.0005\n{all}"));
+    assert_eq!((run(&dead, &[]), run(&dead, &WORSE), run(&dead, &INCONCLUSIVE)), (0, 5, 5));
     let invalid = test("noise = 0.0005\n");
     run(&invalid, &[]);
     invalid.edit_plan("out", |plan| format!("{plan}\n[failed_check]\nkernel = \"6.12\"\nreasons = [\"noise\"]\n"));

@@ -73,6 +73,19 @@ pub struct Judgement {
     pub set_aside: Vec<SetAside>,
 }
 
+impl Judgement {
+    /// The verdict on which a gate may rely; `None` while unfinished, and where no boot of either arm completed, so that nothing was compared.
+    pub fn decision(&self) -> Option<Verdict> {
+        let nothing =
+            |c: &Comparison| c.suite.as_ref().is_some_and(|suite| suite.reason == suite::Reason::NeitherSurvived);
+        match self.verdict {
+            Some(Verdict::Worse) => Some(Verdict::Worse),
+            _ if self.comparisons.iter().any(nothing) => None,
+            verdict => verdict,
+        }
+    }
+}
+
 /// One arm against the first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
