@@ -37,7 +37,7 @@ const REFUSED: u8 = 2;
 const WORSE: u8 = 3;
 /// Exit status with `--fail-on inconclusive`, if the result is inconclusive.
 const INCONCLUSIVE: u8 = 4;
-/// Exit status with any `--fail-on`, if there is no valid result: the study is unfinished or invalid.
+/// Exit status with any `--fail-on`, if there is no valid result: the study is unfinished or invalid, or compared nothing.
 const NO_RESULT: u8 = 5;
 
 /// Runs the command.

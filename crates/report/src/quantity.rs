@@ -193,6 +193,11 @@ fn thousands(size: f64, names: [&'static str; 3]) -> (f64, &'static str) {
     }
 }
 
+/// A cell of a table: the quantity, or `none`.
+pub fn shown(quantity: &Option<Quantity>) -> String {
+    quantity.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

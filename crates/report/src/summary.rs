@@ -5,6 +5,7 @@ use bigiron_judge::suite::Reason;
 use bigiron_stats::Verdict;
 
 use super::Report;
+use super::quantity::shown;
 use super::row::Row;
 use super::scope;
 use super::table::{Line as TableLine, table, wrap};
@@ -32,8 +33,7 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
         push(&mut lines, &wrap(&sentence.full(), "", "  "), sentence.verdict);
     }
     for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
-        let decided = comparison.suite.as_ref().map(|suite| (suite.verdict, &suite.reason));
-        let rows = deciding(rows, decided);
+        let rows = deciding(rows, comparison.suite.as_ref().map(|suite| &suite.reason));
         if rows.is_empty() {
             continue;
         }
@@ -58,9 +58,9 @@ fn push(lines: &mut Vec<SummaryLine>, text: &str, verdict: Option<Verdict>) {
 }
 
 /// The rows that decided the verdict, then those with the largest changes.
-fn deciding<'r, 'a>(rows: &'r [Row<'a>], decided: Option<(Verdict, &Reason)>) -> Vec<&'r Row<'a>> {
-    let by: &[String] = match decided {
-        Some((_, Reason::Primaries { workloads })) => workloads,
+fn deciding<'r, 'a>(rows: &'r [Row<'a>], reason: Option<&Reason>) -> Vec<&'r Row<'a>> {
+    let by: &[String] = match reason {
+        Some(Reason::Primaries { workloads }) => workloads,
         _ => &[],
     };
     let mut chosen: Vec<&Row<'a>> = rows.iter().filter(|r| r.line.metric.primary || r.line.discovery()).collect();
@@ -76,8 +76,6 @@ fn deciding<'r, 'a>(rows: &'r [Row<'a>], decided: Option<(Verdict, &Reason)>) ->
 }
 
 fn cells(row: &Row<'_>) -> Vec<String> {
-    let shown =
-        |q: &Option<super::quantity::Quantity>| q.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
     vec![
         format!("  {} {} {}", row.line.workload, row.line.metric.name, row.arrow()),
         shown(&row.a),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::fact::{self, Fact};
+use super::quantity::shown;
 use super::row::{Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
@@ -130,8 +131,6 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
         } else {
             format!("  {} {}", line.metric.name, row.arrow())
         };
-        let shown =
-            |q: &Option<super::quantity::Quantity>| q.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
         lines.push(Line::Cells(vec![
             name,
             shown(&row.a),

@@ -202,11 +202,6 @@ fn durability(selection: &Selection) -> impl Iterator<Item = (&'static str, Stri
     [("durability", durability.to_owned())].into_iter().chain(data.into_iter().flatten())
 }
 
-/// What `bigiron worker exit` does: nothing. `main` should come here before anything else, for `fork-exec` measures it.
-pub fn worker_exit() -> i32 {
-    0
-}
-
 /// Bytes of the log after `ops` measured appends.
 fn log_bytes(ops: u64) -> u64 {
     bench::with_warm_up(ops) * blocks::RECORD as u64
