@@ -53,7 +53,7 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     let test = test();
     let args = |out| {
         let study = ["compare", "debian:6.1", "debian:6.12", "micro", "--set", FEW_AND_A_DISK];
-        [&study[..], &["--clock", "exact", "--seed", "7", "--out", out]].concat()
+        [&study[..], &["--clock", "exact", "--pairs", "8", "--seed", "7", "--out", out]].concat()
     };
     test.run(&args("quiet")).status(0);
 
@@ -107,7 +107,8 @@ fn causes<'a>(report: &'a Value, metric: &str) -> &'a Value {
 fn a_kernel_against_itself_is_the_same() {
     let test = test();
     let args = ["compare", "debian:6.12", "debian:6.12", "micro", "--set", FEW];
-    let ran = test.run(&[&args[..], &["--clock", "exact", "--seed", "1", "--out", "aa"]].concat()).status(0);
+    let ran =
+        test.run(&[&args[..], &["--clock", "exact", "--pairs", "8", "--seed", "1", "--out", "aa"]].concat()).status(0);
     let report = report(&test, "aa");
     assert_eq!(report["verdict"], "same", "{}", ran.stdout);
     let records = test.records("aa");
@@ -119,8 +120,8 @@ fn a_kernel_against_itself_is_the_same() {
 fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     let test = test();
     let arms = ["compare", "debian:6.12", "debian:6.12,boot.mitigations=off", "micro"];
-    let few = ["--set", "micro.only=null-call", "--clock", "exact", "--seed", "3", "--locks", "1", "--out", "control"];
-    let ran = test.run(&[&arms[..], &few[..]].concat()).status(0);
+    let few = ["--set", "micro.only=null-call", "--clock", "exact", "--pairs", "8", "--seed", "3", "--locks", "1"];
+    let ran = test.run(&[&arms[..], &few[..], &["--out", "control"]].concat()).status(0);
     let report = report(&test, "control");
     assert_eq!(report["verdict"], "better", "{}", ran.stdout);
     assert!(interval(&report, "null-call").1 < -5.0, "fewer instructions per system call: {}", ran.stdout);
