@@ -141,7 +141,7 @@ fn a_finished_study_is_no_answer_of_another_build() {
 #[test]
 fn what_differs_is_sampled_or_said_to_be_refused() {
     let test = Test::new();
-    let more = ["--set", "dbsim.transactions=200", "--why", "1"];
+    let more = ["--set", "dbsim.transactions=200", "--why", "1", "--full"];
     let mut words: Vec<String> = compare(&more).into_iter().map(str::to_owned).collect();
     let at = words.iter().rposition(|w| w == "running").unwrap();
     words[at] = "running,dbsim.processes=1".to_owned();
