@@ -90,7 +90,7 @@ fn why() -> Why {
 }
 
 /// Every kind of study that a report must be able to print.
-fn every_study() -> Vec<(&'static str, Plan, Vec<Record>)> {
+pub(super) fn every_study() -> Vec<(&'static str, Plan, Vec<Record>)> {
     let mut all = Vec::new();
     let (plan2, clean) = study(1.05);
     all.push(("clean", plan2.clone(), clean.clone()));

@@ -1,4 +1,4 @@
-//! The report for a terminal or an e-mail: at most 100 columns, intelligible without colour.
+//! The report for a terminal or an e-mail: at most 80 columns, intelligible without colour.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -73,37 +73,28 @@ fn sentences(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// One line per workload and one column per arm, for a study of several arms.
+/// One line per arm and one column per workload, for a study of several arms.
 fn matrix(out: &mut String, report: &Report<'_>) {
     if report.rows.len() < 2 {
         return;
     }
     let plan = report.plan;
     let _ = writeln!(out, "\nAgainst {} ({} clock)", plan.arms[0].name, plan.clock);
-    let mut right = vec![false];
-    let mut head = vec!["  primary".to_owned()];
-    for comparison in &report.judgement.comparisons {
-        right.push(false);
-        head.push(plan.arms[comparison.arm].name.clone());
-    }
-    let mut lines = vec![Line::Cells(head)];
-    for workload in &plan.workloads {
-        let mut cells = vec![format!("  {}", workload.name)];
-        for rows in &report.rows {
+    let head = ["  arm"].into_iter().chain(plan.workloads.iter().map(|w| w.name.as_str())).chain(["suite"]);
+    let mut lines = vec![Line::Cells(head.map(str::to_owned).collect())];
+    for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
+        let mut cells = vec![format!("  {}", plan.arms[comparison.arm].name)];
+        for workload in &plan.workloads {
             let row = rows.iter().find(|r| r.line.metric.primary && r.line.workload == workload.name);
             cells.push(row.map_or_else(String::new, |r| {
                 let change = r.change.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
                 format!("{change} {}", r.line.verdict)
             }));
         }
+        cells.push(comparison.suite.as_ref().map_or_else(String::new, |s| s.verdict.to_string()));
         lines.push(Line::Cells(cells));
     }
-    let mut cells = vec!["  suite".to_owned()];
-    for comparison in &report.judgement.comparisons {
-        cells.push(comparison.suite.as_ref().map_or_else(String::new, |s| s.verdict.to_string()));
-    }
-    lines.push(Line::Cells(cells));
-    out.push_str(&table(&right, &lines));
+    out.push_str(&table(&vec![false; plan.workloads.len() + 2], &lines));
 }
 
 fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'_>]) {
