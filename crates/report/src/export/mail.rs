@@ -12,6 +12,8 @@ use crate::table::{Line, table_of_width, wrap_at};
 const WIDTH: usize = 72;
 /// Maximum number of metrics in the subject.
 const IN_SUBJECT: usize = 2;
+/// Maximum number of metrics in a table.
+const METRICS: usize = 12;
 /// Maximum number of causes for one metric.
 const CAUSES: usize = 5;
 
@@ -26,10 +28,17 @@ pub fn mail(report: &Report<'_>) -> String {
         out.push('\n');
     }
     for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
-        let rows: Vec<_> = telling(rows).collect();
+        let mut rows: Vec<_> = telling(rows).collect();
         if rows.is_empty() || !report.has_numbers() {
             continue;
         }
+        // Primaries first; the others by the size of their change.
+        let size = |row: &crate::row::Row<'_>| row.line.estimate.map_or(0.0, |e| e.mean.abs());
+        rows.sort_by(|a, b| {
+            b.line.metric.primary.cmp(&a.line.metric.primary).then(size(b).total_cmp(&size(a)))
+        });
+        let more = rows.len().saturating_sub(METRICS);
+        rows.truncate(METRICS);
         let _ = writeln!(out, "{} -> {}:\n", report.plan.arms[0].name, report.plan.arms[comparison.arm].name);
         let cells = |row: &&crate::row::Row<'_>| {
             Line::Cells(vec![
@@ -42,6 +51,9 @@ pub fn mail(report: &Report<'_>) -> String {
         };
         let lines: Vec<Line> = rows.iter().map(cells).collect();
         out.push_str(&table_of_width(WIDTH, &[false, true, true, true, false], &lines));
+        if more > 0 {
+            let _ = writeln!(out, "  and {more} more metrics that differ");
+        }
         out.push('\n');
     }
     causes(&mut out, report);

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::{telling, verdict};
+use super::verdict;
 use crate::Report;
 use crate::quantity::shown;
 use crate::row::Row;
@@ -22,11 +22,15 @@ pub fn markdown(report: &Report<'_>) -> String {
     if report.has_numbers() {
         for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
             let arms = (&report.plan.arms[0].name, &report.plan.arms[comparison.arm].name);
-            let told: Vec<&Row<'_>> = telling(rows).collect();
-            table(&mut out, arms, &told);
-            let others: Vec<&Row<'_>> = rows.iter().filter(|row| told.iter().all(|t| !std::ptr::eq(*t, *row))).collect();
+            let (primaries, others): (Vec<&Row<'_>>, Vec<_>) = rows.iter().partition(|row| row.line.metric.primary);
+            table(&mut out, arms, &primaries);
             if !others.is_empty() {
-                let _ = write!(out, "\n<details><summary>{} more metrics, which decide nothing</summary>\n", others.len());
+                let differ = others.iter().filter(|row| row.line.discovery()).count();
+                let _ = write!(
+                    out,
+                    "\n<details><summary>{} exploratory metrics, of which {differ} differ</summary>\n",
+                    others.len()
+                );
                 table(&mut out, arms, &others);
                 out.push_str("\n</details>\n");
             }
