@@ -3,13 +3,17 @@
 mod bisect;
 mod display;
 mod nightly;
+mod number;
 mod oltp;
 mod studies;
 
-use bigiron_model::host::HostKind;
 use std::path::PathBuf;
 
+use bigiron_model::host::HostKind;
+use number::{between, whole};
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
@@ -36,6 +40,17 @@ pub struct Cli {
     pub display: Display,
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Parses the command line; ends the process if it is wrong.
+pub fn parse() -> Cli {
+    Cli::try_parse().unwrap_or_else(|mut error| {
+        // "To pass '--paris' as a value, use '-- --paris'" would give the word to a user's program.
+        if error.kind() == ErrorKind::UnknownArgument {
+            error.remove(ContextKind::Suggested);
+        }
+        error.exit()
+    })
 }
 
 #[derive(Debug, Subcommand)]
@@ -111,16 +126,16 @@ pub struct Design {
     pub clock: Option<String>,
     /// Number of pairs, even and at least 8; each pair boots every arm once [default: 12 on the wall clock, else 10; more if the
     /// verdicts need them]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N")]
     pub pairs: Option<u32>,
     /// CPUs of a guest [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N")]
     pub cpus: Option<u32>,
     /// Memory of a guest, such as 512M or 2G [default: 1G, or what the workloads need]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Random seed [default: drawn and kept in the plan]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Storage: nvme, ssd, hdd or hdd-15k (models), ram, or host-file (a virtio disk on a file, not on the exact clock) [default: nvme on
     /// the exact clock, else host-file]
@@ -137,10 +152,10 @@ pub struct Design {
     pub margin: Vec<String>,
     /// CPU seconds without progress after which a trial counts as hung [default: 120 for each CPU; with `--on local` plus the
     /// time that its workload may take]
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "SECONDS")]
     pub hang_limit: Option<u32>,
     /// Idle seconds before each boot, on the wall clock only [default: 2]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "SECONDS")]
     pub idle_gap: Option<u32>,
 }
 
@@ -155,15 +170,15 @@ pub struct ResultOptions {
     #[arg(long)]
     pub fresh: bool,
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N")]
     pub jobs: Option<usize>,
     /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, `--on local`
     /// samples functions [default: 1, or 2 with sampling]
-    #[arg(long, value_name = "PAIRS")]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]
     pub why: Option<u32>,
     /// Pairs to rerun with lock tracing if the arms differ: kernel locks (since 5.19) and futexes [default: as `--why` if guests
     /// have two or more CPUs or with `--on local`; else 0]
-    #[arg(long, value_name = "PAIRS")]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]
     pub locks: Option<u32>,
     /// Format of the report on standard output; text is a summary
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
@@ -209,7 +224,7 @@ pub struct Run {
     #[arg(value_name = "STUDY")]
     pub study: PathBuf,
     /// Seed to use instead of the study file's
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub outcome: ResultOptions,
@@ -259,6 +274,7 @@ pub struct Show {
     /// The study's folder
     pub dir: PathBuf,
     /// Number of the trial, as listed
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true)]
     pub trial: Option<u32>,
 }
 
@@ -378,7 +394,7 @@ pub struct Selftest {
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     pub out: Option<PathBuf>,
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
-    #[arg(long, value_name = "N", help_heading = "Result")]
+    #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Result")]
     pub jobs: Option<usize>,
 }
 
@@ -452,13 +468,13 @@ pub struct DbsimRun {
     #[command(flatten)]
     pub job: DbsimJob,
     /// Length of the measured window, instead of the job's; a ramp of a quarter of it comes first
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400 * 30))]
+    #[arg(long, value_name = "N", value_parser = between::<u64>(1, 86_400 * 30), allow_negative_numbers = true)]
     pub seconds: Option<u64>,
     /// Directory on the file system to test
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// Random seed [default: drawn and printed]
-    #[arg(long, value_name = "N")]
+    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]

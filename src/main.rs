@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use bigiron::cli::Cli;
-use clap::Parser;
+use bigiron::cli;
 
 fn main() -> ExitCode {
     bigiron_oltp::pg::encryption::install();
     bigiron::agent::run();
-    bigiron::commands::main(Cli::parse())
+    bigiron::commands::main(cli::parse())
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::number::whole;
 use super::{Design, FailOn};
 
 /// Find the kernel, option or lever that causes a difference
@@ -70,7 +71,7 @@ pub struct BisectBounds {
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     pub error: f64,
     /// Maximum number of tests
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", default_value_t = 50)]
     pub steps: u32,
 }
 
@@ -140,7 +141,7 @@ pub struct BisectCommon {
     #[command(flatten)]
     pub design: Design,
     /// Pairs of each test, even [default: 2 for a kernel on the exact clock, else 4]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]
     pub pairs_per_step: Option<u32>,
     /// Play this script of the host `sim` instead of booting guests (see `bigiron doc sim`)
     #[arg(long, value_name = "FILE", help_heading = "Study")]
@@ -149,7 +150,7 @@ pub struct BisectCommon {
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     pub out: Option<PathBuf>,
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Result")]
+    #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Result")]
     pub jobs: Option<usize>,
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = BisectFormat::Text, help_heading = "Result")]

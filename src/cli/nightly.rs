@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::FailOn;
+use super::number::whole;
 
 /// Run the nightly grid: every workload on two or more kernels, with failures, improvements and regressions
 ///
@@ -27,19 +28,19 @@ pub struct Nightly {
     #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact"], default_value = "exact", help_heading = "Study")]
     pub clock: String,
     /// Number of pairs, even [default: 4 with --quick, else enough for a verdict on every row]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]
     pub pairs: Option<u32>,
     /// CPUs of a guest [default: 1]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Study")]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]
     pub cpus: Option<u32>,
     /// Memory of a guest, such as 512M or 2G
-    #[arg(long, value_name = "SIZE", default_value = "2G", help_heading = "Study")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SIZE", default_value = "2G", help_heading = "Study")]
     pub memory: String,
     /// Storage, as for `bigiron compare`
     #[arg(long, value_name = "NAME", help_heading = "Study")]
     pub storage: Option<String>,
     /// Random seed; nights with the same seed can be compared
-    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1, help_heading = "Study")]
+    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N", default_value_t = 1, help_heading = "Study")]
     pub seed: u64,
     /// Set a lever on all kernels; may be repeated
     #[arg(long, value_name = "LEVER=VALUE", help_heading = "Study")]
@@ -54,7 +55,7 @@ pub struct Nightly {
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     pub history: Option<PathBuf>,
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Result")]
+    #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Result")]
     pub jobs: Option<usize>,
     /// Format of the grid on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = HistoryFormat::Text, help_heading = "Result")]

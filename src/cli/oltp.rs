@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::DbsimFormat;
+use super::number::{between, whole};
 
 /// Run transactions on PostgreSQL or SQLite on this machine; load and check databases
 #[derive(Debug, Args)]
@@ -29,7 +30,7 @@ pub enum OltpAction {
         /// The database: `postgresql://USER@HOST/DATABASE`
         url: String,
         /// Number of warehouses, about 125 MB each
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = between::<u32>(1, 100_000), allow_negative_numbers = true)]
         warehouses: u32,
     },
     /// Check TPC-C's consistency conditions on a database; exits with 1 if one does not hold
@@ -65,13 +66,13 @@ pub struct OltpRun {
     #[arg(long, value_name = "OPTION=VALUE")]
     pub set: Vec<String>,
     /// Length of the measured window, instead of the job's; a ramp of a quarter of it comes first
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400 * 30))]
+    #[arg(long, value_name = "N", value_parser = between::<u64>(1, 86_400 * 30), allow_negative_numbers = true)]
     pub seconds: Option<u64>,
     /// Directory on the file system to test
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// Random seed [default: drawn and printed]
-    #[arg(long, value_name = "N")]
+    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
@@ -93,25 +94,25 @@ pub struct OltpCrashTest {
     /// Kernel, optionally with levers, as in `bigiron compare`
     pub arm: String,
     /// Number of power losses
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = between::<u32>(1, 10_000), allow_negative_numbers = true)]
     pub rounds: u32,
     /// Maximum number of acknowledged commits before a power loss; the actual number is drawn
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = between::<u64>(1, 10_000_000), allow_negative_numbers = true)]
     pub commits: u64,
     /// Set a lever, such as an option of `oltp` (see `bigiron doc oltp`); may be repeated
     #[arg(long, value_name = "LEVER=VALUE")]
     pub set: Vec<String>,
     /// CPUs of the guest [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N")]
     pub cpus: Option<u32>,
     /// Memory of the guest, such as 512M or 2G [default: 1G]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, allow_negative_numbers = true, value_name = "SIZE")]
     pub memory: Option<String>,
     /// File system of the data [default: ext4]
     #[arg(long, value_name = "NAME")]
     pub filesystem: Option<String>,
     /// Random seed [default: drawn and printed]
-    #[arg(long, value_name = "N")]
+    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Folder with room for the disk: twice the loaded data plus 1 GiB
     #[arg(long, value_name = "DIR", default_value = ".")]

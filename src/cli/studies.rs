@@ -6,7 +6,9 @@ use clap::{Args, ValueEnum};
 ///
 /// `bigiron run NAME` runs one as it is; a printed one can be saved, changed, and run with `bigiron run FILE`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  bigiron studies\n  bigiron studies io-scheduler > mine.toml\n  bigiron run io-scheduler")]
+#[command(
+    after_help = "Examples:\n  bigiron studies\n  bigiron studies io-scheduler > mine.toml\n  bigiron run io-scheduler"
+)]
 pub struct Studies {
     /// The study to print
     pub name: Option<String>,

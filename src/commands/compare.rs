@@ -1,12 +1,14 @@
 //! `bigiron compare`.
 
+use clap::CommandFactory as _;
+
 use crate::commands::output::Terminal;
 use crate::study::setting;
 use bigiron_model::host::HostKind;
 use std::path::Path;
 
-use super::report;
-use crate::cli::{Compare, Design};
+use super::{output, report};
+use crate::cli::{Cli, Compare, Design};
 use crate::conduct::StudyRequest;
 use crate::conduct::environment::refuse;
 use crate::study::question::Question;
@@ -19,6 +21,7 @@ use bigiron_probe::machine;
 
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let mut question = question(&args.words, &args.design)?;
+    check_program(args.program.as_slice(), &args.metric, &question)?;
     command::ask(&mut question, &args.program, &args.metric)?;
     if args.quick {
         super::check_gate(true, &args.outcome.fail_on)?;
@@ -37,6 +40,32 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
         observer: &Terminal,
     };
     report::conduct(&request, &args.outcome)
+}
+
+/// Checks what stands after `--`, and what needs it.
+fn check_program(program: &[String], metrics: &[String], question: &Question) -> Result<(), Refusal> {
+    if program.is_empty() && std::env::args_os().last().is_some_and(|word| word == "--") {
+        return Err(Refusal::new("Nothing stands after `--`; your own program goes there, with its arguments"));
+    }
+    let has_program = question.settings.iter().any(|(lever, _)| lever == command::RUN)
+        || question.arms.iter().any(|arm| arm.settings.iter().any(|(lever, _)| lever == command::RUN));
+    if !metrics.is_empty() && program.is_empty() && !has_program {
+        return Err(Refusal::new("--metric: There is no program whose output could have it")
+            .hint("Your own program goes after `--`: `bigiron compare … --metric … -- ./benchmark`"));
+    }
+    let command = Cli::command();
+    let own: Vec<String> = command
+        .find_subcommand("compare")
+        .into_iter()
+        .flat_map(|compare| compare.get_arguments())
+        .filter_map(|arg| Some(format!("--{}", arg.get_long()?)))
+        .collect();
+    for word in program.iter().skip(1).filter(|word| own.contains(&word.split('=').next().unwrap_or(word).to_owned())) {
+        output::warn(&format!(
+            "`{word}` stands after `--` and is given to your program; options of bigiron go before `--`"
+        ));
+    }
+    Ok(())
 }
 
 /// Builds the question from the arguments.

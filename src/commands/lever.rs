@@ -178,6 +178,11 @@ fn parse(words: &[String]) -> anyhow::Result<Vec<Setting>> {
 
 fn check(words: &[String], apply: bool, dir: &Path) -> anyhow::Result<u8> {
     let settings = parse(words)?;
+    if settings.is_empty() {
+        return Err(Refusal::new(format!("{} sets nothing", suggest::list(words)))
+            .hint("Name a setting or an arm with settings, such as `running,block.scheduler=bfq`")
+            .into());
+    }
     let here = lever::of_runtime(&settings);
     if apply {
         return applied(&here, dir);

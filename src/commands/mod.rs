@@ -82,13 +82,26 @@ pub fn main(cli: Cli) -> ExitCode {
 
 /// Prints an error and returns its exit status.
 fn explain(error: &anyhow::Error) -> u8 {
-    output::line(format_args!("error: {error:#}"));
+    output::line(format_args!("error: {}", without_numbers(&format!("{error:#}"))));
     let refusal = error.downcast_ref::<Refusal>();
     if let Some(hint) = refusal.and_then(|r| r.hint.as_ref()) {
         output::line(format_args!("hint: {hint}"));
     }
     let wrong_folder = error.downcast_ref::<StoreError>().is_some_and(StoreError::is_wrong_folder);
     if refusal.is_some() || wrong_folder { REFUSED } else { FAILED }
+}
+
+/// The message without the numbers that Rust adds to the system's errors: "No such file or directory (os error 2)".
+fn without_numbers(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(at) = rest.find(" (os error ") {
+        let after = rest[at + 1..].find(')').map_or(rest.len(), |end| at + 2 + end);
+        out.push_str(&rest[..at]);
+        rest = &rest[after..];
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Exit status of a result under `--fail-on`; `None` is an unfinished result.
@@ -109,4 +122,17 @@ fn check_gate(is_screening: bool, fail_on: &[FailOn]) -> Result<(), Refusal> {
             .hint("Omit `--quick`; a gate needs the pairs of a full study or night"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_numbers;
+
+    #[test]
+    fn the_systems_errors_are_words() {
+        let said = "Cannot read `x`: No such file or directory (os error 2)";
+        assert_eq!(without_numbers(said), "Cannot read `x`: No such file or directory");
+        assert_eq!(without_numbers("a (os error 2); b (os error 13)!"), "a; b!");
+        assert_eq!(without_numbers("a (os error"), "a (os error");
+    }
 }

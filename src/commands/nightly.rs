@@ -159,9 +159,11 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
             .into());
     }
     if arms.len() < 2 {
-        return Err(
-            Refusal::new(format!("{} kernels; a night needs two or more, the baseline first", arms.len())).into()
-        );
+        return Err(Refusal::new(match arms.len() {
+            0 => "No kernels; a night needs two or more, the baseline first",
+            _ => "Only one kernel; a night needs two or more, the baseline first",
+        })
+        .into());
     }
     let wrong = |option: &str, message: String| Refusal::new(format!("--{option}: {message}"));
     let mut settings = Vec::new();

@@ -12,8 +12,9 @@ use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Report, R
 use crate::commands::output::Terminal;
 use crate::conduct::{self, Conducted, StudyRequest};
 use crate::night::Night;
-use bigiron_judge::Judgement;
+use crate::study::repeat;
 use bigiron_judge::stacks::Stacks;
+use bigiron_judge::{Comparison, Judgement, State};
 use bigiron_model::plan::Plan;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
@@ -70,6 +71,10 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         None => rendered(&study, args.format, args.counters == Counters::All),
     };
     if args.flame.is_none() && args.format == Format::Text { output::paged(&text) } else { output::data(&text) }?;
+    if study.judgement.state == State::Unfinished {
+        let dir = args.dir.display().to_string();
+        output::note(&format!("To resume it: {}", repeat::resumed(&study.folder.plan().repeat, &dir)));
+    }
     Ok(super::status(study.judgement.decision(), &args.fail_on))
 }
 
@@ -81,7 +86,8 @@ pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> an
         let mut lines = bigiron_report::summary(&study.report(false));
         let folder = quote(&study.folder.dir().display().to_string());
         let rest = format!("All of it as text: bigiron report {folder}");
-        lines.extend([String::new()].into_iter().chain(page).chain([rest]).map(SummaryLine::from));
+        let settle = settle(study.folder.plan(), &study.judgement);
+        lines.extend([String::new()].into_iter().chain(settle).chain(page).chain([rest]).map(SummaryLine::from));
         output::summary(&lines)?;
     } else {
         if let Some(page) = page {
@@ -90,6 +96,19 @@ pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> an
         output::data(&rendered(&study, outcome.format, false))?;
     }
     Ok(super::status(study.judgement.decision(), &outcome.fail_on))
+}
+
+/// The command with enough pairs to settle what is inconclusive, if that is foreseeable.
+fn settle(plan: &Plan, judgement: &Judgement) -> Option<String> {
+    let primaries = judgement.comparisons.iter().flat_map(Comparison::primaries);
+    let more = primaries.filter_map(|line| line.more_pairs).max()?;
+    let pairs = (plan.design.pairs + more).next_multiple_of(2);
+    let old = format!("--pairs {} ", plan.design.pairs);
+    plan.repeat.contains(&old).then(|| {
+        let command = plan.repeat.replacen(&old, &format!("--pairs {pairs} "), 1);
+        let command = command.replacen(&format!(" --seed {}", plan.design.seed), "", 1);
+        format!("To settle it: {command}")
+    })
 }
 
 /// The format's word on the command line.

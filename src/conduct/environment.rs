@@ -137,7 +137,9 @@ pub fn here<'a>(folder: &Path, link: &'a TrialLink) -> Site<'a> {
 /// A wrongly named kernel, or a file that is not a kernel, is the question's fault; a kernel that is currently unavailable is
 /// not.
 pub fn refuse(error: KernelError) -> anyhow::Error {
-    use KernelError::{BuildTree, Deb, Image, Io, Module, OtherRelease, Running, Spec, UnknownName, UnknownSeries};
+    use KernelError::{
+        BuildTree, Deb, Image, Io, Module, NoFile, OtherRelease, Running, Spec, UnknownName, UnknownSeries,
+    };
     if let Io { path, cause, .. } = &error
         && let Some(cache) = Store::open().ok().filter(|store| path.starts_with(store.dir()))
     {
@@ -171,6 +173,7 @@ pub fn refuse(error: KernelError) -> anyhow::Error {
         | UnknownSeries { .. }
         | Deb { .. }
         | Image { .. }
+        | NoFile { .. }
         | BuildTree { .. }
         | Module { .. }
         | OtherRelease { .. } => Refusal::new(error.to_string()).into(),

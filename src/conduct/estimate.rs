@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use indicatif::HumanDuration;
 use serde::{Deserialize, Serialize};
 
-use bigiron_model::store::line::sha256_hex;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Outcome, Record};
+use bigiron_model::store::line::sha256_hex;
 
 /// Maximum number of studies in the file.
 const KEPT: usize = 200;
@@ -98,8 +98,7 @@ impl Estimate {
 
 /// Keeps the times of a finished study. A cache that cannot be written costs only the next estimate.
 pub fn keep(cache: &Path, plan: &Plan, records: &[Record], folder: &Path) {
-    let times: Vec<f64> =
-        records.iter().filter(|r| r.outcome == Outcome::Completed).map(|r| r.host.wall_s).collect();
+    let times: Vec<f64> = records.iter().filter(|r| r.outcome == Outcome::Completed).map(|r| r.host.wall_s).collect();
     if times.is_empty() || plan.machine.host == HostKind::Sim {
         return;
     }

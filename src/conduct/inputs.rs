@@ -11,8 +11,8 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::Folder;
 
-use super::SearchContext;
 use super::environment::Environment;
+use super::{SearchContext, study_folder};
 use crate::study::resolved::ResolvedQuestion;
 
 /// Number of a hash's digits in messages.
@@ -82,6 +82,13 @@ fn difference(then: &Identity, now: &Identity) -> Option<String> {
 
 fn changed(folder: &Folder, changes: &str) -> Refusal {
     let dir = folder.dir().display().to_string();
+    if let Some(later) = study_folder::later(folder.dir(), folder.plan()) {
+        let later = quote(&later.display().to_string());
+        return Refusal::new(format!("The inputs of the study in `{dir}` have changed since it began: {changes}"))
+            .hint(format!(
+                "A later study of this question is in {later}: add `--out {later}`, or `--fresh` for another one"
+            ));
+    }
     Refusal::new(format!("The inputs of the study in `{dir}` have changed since it began: {changes}")).hint(format!(
         "`--fresh` begins a new study in a folder beside it; `bigiron report {}` prints the old study's report",
         quote(&dir)

@@ -1,5 +1,6 @@
 //! Conducting a study: from a question to its report. Finished work of an earlier run is not repeated.
 
+mod doubtful;
 pub mod environment;
 mod estimate;
 pub mod hosts;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use bigiron_archive::spec::KernelSpec;
 use bigiron_judge as judge;
 use bigiron_judge::causes::Causes;
 use bigiron_judge::counters::ComparedCounters;
@@ -29,6 +31,7 @@ use bigiron_model::plan::Plan;
 use bigiron_model::printable::without_passwords;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Record;
+use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_model::store::{Folder, SlotTally};
 use bigiron_report as report;
@@ -99,10 +102,14 @@ pub struct Conducted {
 pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
     let observer = request.observer;
+    check_paths(q)?;
     let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()), observer)?.at(request.out);
     let resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);
+    }
+    for warning in doubtful::check(&resolved, Path::new("/proc/sys"))? {
+        observer.warn(&warning);
     }
     if resolved.machine.host == HostKind::Local {
         warn_of_equal_arms(&resolved, &environment);
@@ -115,7 +122,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         observer.note(&format!("Using the exact clock, because guests do not run under KVM here: {why}"));
     }
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
-    let (folder, kernels) = match study_folder::find(&resolved, request.out, request.fresh)? {
+    let (folder, kernels) = match study_folder::find(&resolved, request.out, request.fresh, &|text| {
+        observer.note(text)
+    })? {
         StudyFolder::Finished(folder) => {
             inputs::check(&folder, &resolved, &environment, request.part.as_ref())?;
             // A study alone has not yet started anything that needs an orderly end: a signal simply ends the process.
@@ -139,6 +148,8 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         }
         StudyFolder::Unfinished(folder) => {
             inputs::check(&folder, &resolved, &environment, request.part.as_ref())?;
+            // Another bigiron may be at work in it: said before anything else.
+            folder.check_idle()?;
             observer.note(&format!("Resuming the study in `{}`", folder.dir().display()));
             let kernels = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)?;
             (folder, kernels)
@@ -199,6 +210,27 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         missing.insert(0, format!("No causes: {why}"));
     }
     finish(folder, judged, missing, &cancel, observer)
+}
+
+/// Refuses kernels whose files do not exist, before anything is tried with them.
+fn check_paths(q: &Question) -> Result<(), Refusal> {
+    if q.host.is_some_and(|host| host != HostKind::Vm) {
+        return Ok(());
+    }
+    for (i, arm) in q.arms.iter().enumerate() {
+        let paths = match KernelSpec::parse(&arm.kernel) {
+            Ok(KernelSpec::Deb(paths)) => paths,
+            Ok(KernelSpec::Image { image, modules }) => [image].into_iter().chain(modules).collect(),
+            _ => Vec::new(),
+        };
+        for path in paths {
+            if let Err(error) = path.metadata() {
+                let message = format!("Cannot read the kernel `{}`: {error}", path.display());
+                return Err(q.places.refuse(&format!("arms.{i}"), message));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Says what will be run, and how long it will take.

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use super::other_question;
+use crate::study::repeat;
 use crate::study::resolved::ResolvedQuestion;
 use bigiron_model::plan::Plan;
 use bigiron_model::refusal::Refusal;
-use bigiron_model::shell::quote;
 use bigiron_model::store::{Folder, SlotTally};
 
 /// Maximum number of differences in a message.
@@ -28,7 +28,14 @@ pub enum StudyFolder {
 
 /// Finds the folder: the one given, or the first default folder in which the question is not answered yet. A `fresh` study gets a folder beside those
 /// that have one.
-pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>, fresh: bool) -> anyhow::Result<StudyFolder> {
+///
+/// `note` tells the user that a question is measured again.
+pub fn find(
+    resolved: &ResolvedQuestion,
+    out: Option<&Path>,
+    fresh: bool,
+    note: &dyn Fn(&str),
+) -> anyhow::Result<StudyFolder> {
     if let (Some(dir), false) = (out, fresh) {
         if !has_plan(dir) {
             return Ok(StudyFolder::New(NewFolder::new(dir)?));
@@ -40,20 +47,37 @@ pub fn find(resolved: &ResolvedQuestion, out: Option<&Path>, fresh: bool) -> any
         return Ok(if finished(&folder)? { StudyFolder::Finished(folder) } else { StudyFolder::Unfinished(folder) });
     }
     let first = out.map_or_else(|| Path::new(RESULTS).join(resolved.folder_name()), Path::to_owned);
+    let mut answered: Option<PathBuf> = None;
     for number in 1.. {
         let dir = if number == 1 { first.clone() } else { beside(&first, number) };
         if !has_plan(&dir) {
             if is_taken(&dir) {
                 continue;
             }
+            if let (false, Some(before)) = (fresh, &answered) {
+                note(&format!(
+                    "`{0}` has answered this question already; it is measured once more (`bigiron report {0}` prints that answer)",
+                    Path::display(before)
+                ));
+            }
             return Ok(StudyFolder::New(NewFolder::new(&dir)?));
         }
         let folder = Folder::open(&dir)?;
-        if !fresh && folder.plan().question_sha256 == resolved.sha256() && !finished(&folder)? {
+        let same = folder.plan().question_sha256 == resolved.sha256();
+        if !fresh && same && !finished(&folder)? {
             return Ok(StudyFolder::Unfinished(folder));
+        }
+        if same {
+            answered = Some(dir);
         }
     }
     unreachable!("the numbers are unbounded")
+}
+
+/// The last study of the same question in a folder beside `dir`, where `--fresh` puts it.
+pub fn later(dir: &Path, plan: &Plan) -> Option<PathBuf> {
+    let studies = (2..).map(|number| beside(dir, number)).take_while(|dir| has_plan(dir));
+    studies.filter(|dir| Folder::open(dir).is_ok_and(|f| f.plan().question_sha256 == plan.question_sha256)).last()
 }
 
 /// `DIR-2` for `DIR`.
@@ -84,17 +108,8 @@ fn another(dir: &Path, plan: &Plan, resolved: &ResolvedQuestion) -> Refusal {
     let dir = dir.display().to_string();
     Refusal::new(format!("`{dir}` holds another study: {}{more}", differences.join("; "))).hint(format!(
         "Name another folder, or add `--fresh` for a new folder beside it; to resume that study, run `{}`",
-        resumed(&plan.repeat, &dir)
+        repeat::resumed(&plan.repeat, &dir)
     ))
-}
-
-/// The command with the folder; what stands after `--` belongs to a program.
-fn resumed(command: &str, dir: &str) -> String {
-    let out = format!(" --out {}", quote(dir));
-    match command.split_once(" -- ") {
-        Some((own, program)) => format!("{own}{out} -- {program}"),
-        None => format!("{command}{out}"),
-    }
 }
 
 /// A folder that is known to be writable before bigiron fetches anything. If dropped while empty, it is removed.
@@ -134,18 +149,11 @@ impl Drop for NewFolder {
 }
 
 fn unwritable(dir: &Path, error: io::Error) -> anyhow::Error {
+    if let Some(file) = dir.ancestors().find(|path| path.exists() && !path.is_dir()) {
+        let message = format!("`{}` is not a folder, and a study needs one", file.display());
+        return Refusal::new(message).hint("Name a new or empty folder with `--out DIR`").into();
+    }
     Refusal::new(format!("The study's folder `{}` is not writable: {error}", dir.display()))
         .hint("Name a writable folder with `--out DIR`")
         .into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::resumed;
-
-    #[test]
-    fn the_folder_is_not_given_to_the_program() {
-        assert_eq!(resumed("bigiron run s.toml --seed 1", "a b"), "bigiron run s.toml --seed 1 --out 'a b'");
-        assert_eq!(resumed("bigiron compare x y -- ./p --z", "o"), "bigiron compare x y --out o -- ./p --z");
-    }
 }

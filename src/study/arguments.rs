@@ -1,8 +1,11 @@
 //! Distinguishes arms from workloads among the words of a command line by their form.
 
+use std::fs;
+use std::path::Path;
+
 use super::arm::ArmText;
 use crate::registry;
-use bigiron_archive::spec::looks_like_kernel;
+use bigiron_archive::spec::{self, KernelSpec, looks_like_kernel};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
@@ -14,10 +17,18 @@ pub fn sort(words: &[String], named: &[String]) -> Result<(Vec<ArmText>, Vec<Str
     let (mut arms, mut workloads) = (Vec::new(), Vec::new());
     for word in words {
         let kernel = word.split(',').next().unwrap_or(word);
+        if kernel.is_empty() && !word.is_empty() {
+            return Err(Refusal::new(format!(
+                "`{word}` has no kernel before its comma; an arm is KERNEL[,LEVER=VALUE]…"
+            )));
+        }
         if registry::find(word).is_some() {
             workloads.push(word.clone());
         } else if looks_like_kernel(kernel, named) {
-            arms.push(ArmText::parse(word)?);
+            let arm = ArmText::parse(word)?;
+            check_file(&arm.kernel)?;
+            KernelSpec::parse(&arm.kernel).map_err(|e| Refusal::new(e.to_string()))?;
+            arms.push(arm);
         } else {
             return Err(neither(kernel, named));
         }
@@ -25,20 +36,49 @@ pub fn sort(words: &[String], named: &[String]) -> Result<(Vec<ArmText>, Vec<Str
     Ok((arms, workloads))
 }
 
+/// The refusal of a word, with what it was probably meant to be.
 fn neither(word: &str, named: &[String]) -> Refusal {
     let workloads = || registry::all().iter().map(|w| w.name());
     let mut message = format!("`{word}` is neither a kernel nor a workload");
-    if let Some(near) = suggest::nearest(word, workloads().chain(named.iter().map(String::as_str))) {
+    let known: Vec<String> = workloads().chain(spec::words()).map(str::to_owned).chain(named.iter().cloned()).collect();
+    let lower = word.to_ascii_lowercase();
+    let bare = lower.trim_start_matches("linux-").trim_start_matches("linux").trim_start_matches('v');
+    if word.is_empty() {
+        message = "An empty word is neither a kernel nor a workload".to_owned();
+    } else if lower != word && (lower.starts_with("debian:") || workloads().any(|w| w == lower)) {
+        message.push_str(&format!("; did you mean `{lower}`?"));
+    } else if lower == "debian:" || lower == "debian" {
+        message.push_str("; name a version of Debian's kernel, such as `debian:6.12`");
+    } else if bare.starts_with(|c: char| c.is_ascii_digit()) {
+        message.push_str(&format!("; did you mean `debian:{bare}`?"));
+    } else if let Some(near) = suggest::nearest(word, known.iter().map(String::as_str)) {
         message.push_str(&format!("; did you mean `{near}`?"));
-    } else if word.starts_with(|c: char| c.is_ascii_digit()) {
-        message.push_str(&format!("; did you mean `debian:{word}`?"));
+    } else if bigiron_image::find_tool(word).is_some() {
+        message.push_str(&format!("; your own program goes after `--`: `bigiron compare … -- {word} …`"));
     }
     let added =
         if named.is_empty() { "none has been added".to_owned() } else { format!("added: {}", suggest::list(named)) };
     Refusal::new(message).hint(format!(
-        "Workloads are {}; a kernel is `debian:VERSION`, a path, `running`, or a name given by `bigiron kernel add` ({added})",
-        suggest::list(workloads())
+        "Workloads are {}; a kernel is `debian:VERSION`, a path, {}, or a name given by `bigiron kernel add` ({added})",
+        suggest::list(workloads()),
+        spec::words().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
     ))
+}
+
+/// Refuses a file that is no kernel but something else that bigiron uses.
+fn check_file(word: &str) -> Result<(), Refusal> {
+    let path = Path::new(word);
+    let starts = |magic: &[u8]| fs::read(path).is_ok_and(|bytes| bytes.starts_with(magic));
+    // A device or a pipe is not read here.
+    let is_small_file = fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() < 1 << 20);
+    if word.ends_with(".toml") && is_small_file {
+        return Err(Refusal::new(format!("`{word}` is not a kernel; a study file is run by `bigiron run {word}`")));
+    }
+    if is_small_file && starts(b"#!") {
+        return Err(Refusal::new(format!("`{word}` is not a kernel but a program"))
+            .hint(format!("Your own program goes after `--`: `bigiron compare … -- {word}`")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -65,11 +105,20 @@ mod tests {
             ("dbism", "`dbism` is neither a kernel nor a workload; did you mean `dbsim`?"),
             ("mne", "did you mean `mine`?"),
             ("6.12", "did you mean `debian:6.12`?"),
+            ("v6.12", "did you mean `debian:6.12`?"),
+            ("linux-6.1", "did you mean `debian:6.1`?"),
+            ("Debian:6.1", "did you mean `debian:6.1`?"),
+            ("debian:", "such as `debian:6.12`"),
+            ("lastest", "did you mean `latest`?"),
+            ("runing", "did you mean `running`?"),
+            ("sh", "your own program goes after `--`"),
+            (",boot.nosmt", "has no kernel before its comma"),
+            ("", "An empty word"),
             ("postgres", "neither a kernel nor a workload"),
         ] {
             let refusal = sorted(&["mine", word]).unwrap_err();
             assert!(refusal.message.contains(want), "{refusal}");
-            let hint = refusal.hint.unwrap();
+            let Some(hint) = refusal.hint else { continue };
             assert!(hint.contains("Workloads are `micro`, `dbsim`, ") && hint.contains("added: `mine`"), "{hint}");
         }
     }

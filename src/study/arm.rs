@@ -36,9 +36,14 @@ impl ArmText {
                     last.push(',');
                     last.push_str(piece);
                 }
+                _ if piece.is_empty() => {
+                    return Err(Refusal::new(format!(
+                        "`{text}` has nothing after a comma; an arm is KERNEL[,LEVER=VALUE]…"
+                    )));
+                }
                 _ => {
                     let refusal = Refusal::from(lever::LeverError::Form(piece.to_owned()));
-                    return Err(if piece.is_empty() {
+                    return Err(if piece.starts_with("boot.") || piece.starts_with('=') {
                         refusal
                     } else {
                         refusal.hint(format!("A parameter of the kernel's command line is `boot.{piece}`"))

@@ -31,8 +31,10 @@ pub struct StudyFile {
 /// If the file cannot be read or is refused.
 pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
     let name = path.display().to_string();
-    let text =
-        std::fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the study file `{name}`: {e}")))?;
+    let text = std::fs::read_to_string(path).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => Refusal::new(format!("The study file `{name}` is not text in UTF-8")),
+        _ => Refusal::new(format!("Cannot read the study file `{name}`: {e}")),
+    })?;
     Ok(StudyFile { question: parse(&name, &text)?, text })
 }
 
@@ -42,6 +44,11 @@ pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
 /// If there is neither, or the file is refused.
 pub fn find(path: &Path) -> Result<StudyFile, Refusal> {
     let name = path.to_str().filter(|name| !name.contains('/') && !name.contains('.') && !path.is_file());
+    if path.is_dir() {
+        let shown = path.display();
+        return Err(Refusal::new(format!("`{shown}` is a folder; name a study file, or a ready-made study"))
+            .hint(format!("`bigiron report {shown}` prints the report of a study's folder, `bigiron studies` lists ready-made studies")));
+    }
     let Some(name) = name else { return read(path) };
     let text = ready_made::find(name)?.text.to_owned();
     Ok(StudyFile { question: parse(name, &text)?, text })

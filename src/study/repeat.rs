@@ -55,7 +55,27 @@ pub fn study(path: &str, seed: u64) -> String {
     format!("bigiron run {} --seed {seed}", quote(path))
 }
 
+/// The command with the study's folder; what stands after `--` belongs to a program.
+pub fn resumed(command: &str, dir: &str) -> String {
+    let out = format!(" --out {}", quote(dir));
+    match command.split_once(" -- ") {
+        Some((own, program)) => format!("{own}{out} -- {program}"),
+        None => format!("{command}{out}"),
+    }
+}
+
 /// A margin on the ratio in percent, without floating-point residue (2.9 %, not 2.9000000000000004 %).
 fn percent(margin: f64) -> f64 {
     (margin * 100.0 * 1e9).round() / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resumed;
+
+    #[test]
+    fn the_folder_is_not_given_to_the_program() {
+        assert_eq!(resumed("bigiron run s.toml --seed 1", "a b"), "bigiron run s.toml --seed 1 --out 'a b'");
+        assert_eq!(resumed("bigiron compare x y -- ./p --z", "o"), "bigiron compare x y --out o -- ./p --z");
+    }
 }

@@ -195,7 +195,7 @@ fn filesystem(q: &Question) -> Result<&str, Refusal> {
     let Some(name) = &q.filesystem else { return Ok("ext4") };
     setting::check("fs.type", name).map(|_| name.as_str()).map_err(|e| match e {
         LeverError::Value { right, .. } => {
-            q.places.refuse("machine.filesystem", format!("Unknown filesystem `{name}`; {right}"))
+            q.places.refuse("machine.filesystem", format!("Unknown file system `{name}`; {right}"))
         }
         other => other.into(),
     })

@@ -1,6 +1,7 @@
 //! One run of the executable in a folder of its own, with a cache of its own.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::fs::Permissions;
 use std::io::Write as _;
@@ -73,7 +74,7 @@ impl Test {
         self
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(executable());
         command
             .args(args)
@@ -89,6 +90,11 @@ impl Test {
     }
 
     pub fn run(&self, args: &[&str]) -> Ran {
+        self.run_words(args)
+    }
+
+    /// The same for words that need not be UTF-8.
+    pub fn run_words(&self, args: &[impl AsRef<OsStr>]) -> Ran {
         let output = self.command(args).output().unwrap();
         Ran {
             status: output.status.code().expect("ended by itself"),
@@ -139,6 +145,12 @@ impl Test {
     }
 }
 
+/// Whether a text has `want`, wherever its lines are broken.
+fn has(text: &str, want: &str) -> bool {
+    let in_a_line = || text.replace(" \\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    text.contains(want) || in_a_line().contains(want)
+}
+
 impl Ran {
     #[track_caller]
     pub fn status(self, want: i32) -> Self {
@@ -148,13 +160,13 @@ impl Ran {
 
     #[track_caller]
     pub fn stdout_has(self, want: &str) -> Self {
-        assert!(self.stdout.contains(want), "no `{want}` in stdout: {}", self.stdout);
+        assert!(has(&self.stdout, want), "no `{want}` in stdout: {}", self.stdout);
         self
     }
 
     #[track_caller]
     pub fn stderr_has(self, want: &str) -> Self {
-        assert!(self.stderr.contains(want), "no `{want}` in stderr: {}", self.stderr);
+        assert!(has(&self.stderr, want), "no `{want}` in stderr: {}", self.stderr);
         self
     }
 

@@ -1,5 +1,6 @@
 //! The executable as a user meets it: what it prints, what it refuses, its exit status; and, in `boot`, real kernels.
 
+mod bad_inputs;
 mod bisect;
 mod bisect_config;
 mod bisect_git;

@@ -99,7 +99,7 @@ fn folders_that_cannot_be_used() {
     let test = machine("7.2.22").file("full/notes.txt", "mine").file("file", "");
     let out = |dir: &str| compare(&test, &["mine", "mine", "micro", "--clock", "exact", "--out", dir]);
     out("/proc/bigiron").refused("is not writable");
-    out("file/below").refused("is not writable");
+    out("file/below").refused("`file` is not a folder");
     out("full").refused("is not empty and holds no study");
     assert_eq!(test.entries("full").len(), 1);
 }

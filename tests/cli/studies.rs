@@ -37,7 +37,7 @@ fn a_study_is_run_reported_and_shown() {
     test.run(&["show", "out"]).status(0).stdout_has("debian:6.12");
     test.run(&["show", "out", "3"]).status(0).stdout_has("Linux version");
     test.run(&["show", "out", "16"]).refused("its trials are 0 to 15");
-    test.run(&["report", "nowhere"]).refused("holds no study");
+    test.run(&["report", "nowhere"]).refused("There is no folder `nowhere`");
 }
 
 #[test]

@@ -81,8 +81,19 @@ impl KernelSpec {
         let number = |s: Option<&str>| s.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()));
         let plain = version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+~-".contains(&b));
         if !(number(parts.next()) && number(parts.next()) && plain) {
+            let releases: Vec<String> = RELEASES
+                .iter()
+                .map(|(number, name, series)| format!("`debian:{number}` or `debian:{name}` ({series})"))
+                .collect();
             return Err(KernelError::Spec(format!(
-                "`debian:{rest}` is not a kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`, a release like `debian:12` or `debian:bookworm`"
+                "`debian:{rest}` is not a kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`, and releases are {}",
+                releases.join(", ")
+            )));
+        }
+        if flavour == Some("") {
+            return Err(KernelError::Spec(format!(
+                "`debian:{rest}` ends after `/`; flavours are {}",
+                FLAVOURS.map(|f| format!("`{f}`")).join(", ")
             )));
         }
         if let Some(flavour) = flavour
@@ -115,6 +126,11 @@ impl fmt::Display for KernelSpec {
     }
 }
 
+/// The words that name kernels by their role.
+pub fn words() -> impl Iterator<Item = &'static str> {
+    WORDS.iter().map(|(word, _)| *word)
+}
+
 /// Whether an argument names a kernel rather than, say, a workload: `source:version`, a name in `named`, a path, or a word such as `running`.
 pub fn looks_like_kernel(text: &str, named: &[String]) -> bool {
     is_word(text) || named.iter().any(|n| n == text) || text.ends_with(".deb") || is_path(text) || is_source(text)
@@ -123,6 +139,7 @@ pub fn looks_like_kernel(text: &str, named: &[String]) -> bool {
 /// Whether `name` may be given to an added kernel.
 pub fn is_name(name: &str) -> bool {
     !is_word(name)
+        && !["debian", "ubuntu"].contains(&name)
         && name.len() <= 64
         && !name.ends_with(".deb")
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())

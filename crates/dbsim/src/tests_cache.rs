@@ -94,14 +94,15 @@ fn a_process_that_looks_at_the_whole_cache_has_the_page_tables_of_it() {
     let tables = |prefault| {
         let bench = Bench::new(|job| {
             job.cache.prefault = prefault;
-            // 32 tables of 2 MiB each, of which the gets of two or three transactions need some.
+            // 32 tables of 2 MiB each, of which the gets of one transaction need some: a second one is a minute away, however late the
+            // tables are read.
             (job.cache.bytes, job.data.bytes) = (64 << 20, 80 << 20);
             // All processes are present until the end of a window of time. It is long, because a disk can stall for a second and a
             // window in which nothing is committed is an error.
             job.run.length = Length::Time(Duration::from_secs(3));
             job.run.ramp = Some(Length::Transactions(0));
             for class in job.classes.iter_mut().filter(|c| c.kind.transacts()) {
-                class.pace = Pace::Closed { think: Duration::from_millis(1200) };
+                class.pace = Pace::Closed { think: Duration::from_secs(60) };
             }
         });
         count(&bench.run().unwrap(), "page-table-bytes-per-foreground")

@@ -2,11 +2,12 @@
 
 use bigiron_judge::line::Line;
 use bigiron_judge::suite::Reason;
+use bigiron_model::metric::Better;
 use bigiron_stats::Verdict;
 
 use super::Report;
 use super::quantity::shown;
-use super::row::Row;
+use super::row::{Mark, Row};
 use super::scope;
 use super::table::{Line as TableLine, table, wrap};
 
@@ -29,6 +30,7 @@ impl From<String> for SummaryLine {
 /// The summary, line by line.
 pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
     let mut lines = Vec::new();
+    let mut shown: Vec<&Row<'_>> = Vec::new();
     for sentence in &report.sentences {
         push(&mut lines, &wrap(&sentence.full(), "", "  "), sentence.verdict);
     }
@@ -40,12 +42,34 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
         let arms = (&report.plan.arms[0].name, &report.plan.arms[comparison.arm].name);
         push(&mut lines, &format!("\nWhat decides it, {} → {}\n", arms.0, arms.1), None);
         let cells = rows.iter().map(|row| TableLine::Cells(cells(row))).collect::<Vec<_>>();
+        shown.extend(&rows);
         for (text, row) in table(&[false, true, true, true, false], &cells).lines().zip(&rows) {
             lines.push(SummaryLine { text: text.to_owned(), verdict: Some(row.line.verdict) });
         }
     }
+    if let Some(legend) = legend(&shown) {
+        push(&mut lines, &wrap(&legend, "  ", "  "), None);
+    }
     push(&mut lines, &format!("\n{}", wrap(&scope::not_tested_in_short(report.plan), "Not tested: ", "  ")), None);
     lines
+}
+
+/// The meaning of the signs in the table.
+fn legend(rows: &[&Row<'_>]) -> Option<String> {
+    let mut all = Vec::new();
+    for better in [Better::Higher, Better::Lower] {
+        if let Some(row) = rows.iter().find(|row| row.line.metric.better == better) {
+            let word = if better == Better::Higher { "more" } else { "less" };
+            all.push(format!("{} {word} is better", row.arrow()));
+        }
+    }
+    if rows.iter().any(|row| row.mark() == Some(Mark::MorePairs)) {
+        all.push("+N: about N more pairs would settle it".to_owned());
+    }
+    if rows.iter().any(|row| row.is_uneven()) {
+        all.push("~ one arm varies more than the other".to_owned());
+    }
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 fn push(lines: &mut Vec<SummaryLine>, text: &str, verdict: Option<Verdict>) {
@@ -63,7 +87,9 @@ fn deciding<'r, 'a>(rows: &'r [Row<'a>], reason: Option<&Reason>) -> Vec<&'r Row
         Some(Reason::Primaries { workloads }) => workloads,
         _ => &[],
     };
-    let mut chosen: Vec<&Row<'a>> = rows.iter().filter(|r| r.line.metric.primary || r.line.discovery()).collect();
+    // Without any pair there is nothing to show: the sentences say why.
+    let mut chosen: Vec<&Row<'a>> =
+        rows.iter().filter(|r| r.line.estimate.is_some() && (r.line.metric.primary || r.line.discovery())).collect();
     let rank = |line: &Line| match line.metric.primary {
         true if by.contains(&line.workload) => 0,
         true => 1,

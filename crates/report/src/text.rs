@@ -122,7 +122,8 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
         } else {
             format!(" {} {}", line.metric.name, row.arrow())
         };
-        let number = |quantity: &Option<Quantity>| quantity.as_ref().map_or_else(|| "none".to_owned(), Quantity::number);
+        let number =
+            |quantity: &Option<Quantity>| quantity.as_ref().map_or_else(|| "none".to_owned(), Quantity::number);
         // A and B have one unit, so it stands once.
         lines.push(Line::Cells(vec![
             name,

@@ -64,7 +64,7 @@ const FLAGS: &[(&str, MountFlags)] = &[
 pub(super) fn check(lever: &str, value: &str) -> Result<(), String> {
     match lever {
         "fs.type" if image::tool(value).is_none() => Err(match image::UNAVAILABLE.iter().find(|(n, _)| *n == value) {
-            Some((_, why)) => (*why).to_owned(),
+            Some((_, why)) => format!("{why}; it can be {}", suggest::list(image::filesystems())),
             None => format!("it can be {}", suggest::list(image::filesystems())),
         }),
         "fs.mkfs" if !value.starts_with('-') => Err("options must begin with `-`, as in `-O ^has_journal`".to_owned()),

@@ -9,7 +9,7 @@ use crate::size;
 /// An error of the store. A `cause` is part of its message, and therefore not a `source`, which would be printed twice.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("`{}` holds no study: it has no plan.toml", dir.display())]
+    #[error("{}", no_study(dir))]
     NoStudy { dir: PathBuf },
     #[error("`{}` already holds a study; ask again to resume it, or name another folder", dir.display())]
     Exists { dir: PathBuf },
@@ -35,6 +35,16 @@ pub enum StoreError {
     Unwritable(String),
     #[error("Cannot {doing} `{}`: {cause}", path.display())]
     Io { doing: String, path: PathBuf, cause: io::Error },
+}
+
+/// What is wrong with a path that is not a study's folder.
+fn no_study(dir: &Path) -> String {
+    let shown = dir.display();
+    match dir.metadata() {
+        Ok(data) if !data.is_dir() => format!("`{shown}` is a file; a study is a folder with a plan.toml"),
+        Ok(_) => format!("`{shown}` holds no study: it has no plan.toml"),
+        Err(_) => format!("There is no folder `{shown}`"),
+    }
 }
 
 impl StoreError {

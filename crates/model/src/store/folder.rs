@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::error::StoreError;
 use super::line::{self, sha256_hex};
-use super::writer::{self, LOCK, Writer};
+use super::writer::{self, LOCK, Writer, lock};
 use crate::folder_files;
 use crate::plan::{Plan, SCHEMA};
 use crate::record::{Outcome, Record};
@@ -119,6 +119,11 @@ impl Folder {
     /// Takes the folder's lock and prepares for appending records.
     pub fn writer(&self) -> Result<Writer, StoreError> {
         Writer::new(&self.dir)
+    }
+
+    /// Fails if another bigiron is at work in the folder; changes nothing.
+    pub fn check_idle(&self) -> Result<(), StoreError> {
+        lock(&self.dir).map(drop)
     }
 
     /// Directory of one trial's artefacts, relative to the folder.

@@ -30,7 +30,9 @@ pub fn jsonl(report: &Report<'_>) -> String {
             .collect();
         lines.push(typed("comparison", comparison));
         let Some(Value::Array(judged)) = judged else { continue };
-        lines.extend(judged.into_iter().map(|line| typed("line", arms.clone().into_iter().chain(object(line)).collect())));
+        lines.extend(
+            judged.into_iter().map(|line| typed("line", arms.clone().into_iter().chain(object(line)).collect())),
+        );
     }
     let mut out = String::new();
     for line in lines {

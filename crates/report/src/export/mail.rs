@@ -34,9 +34,7 @@ pub fn mail(report: &Report<'_>) -> String {
         }
         // Primaries first; the others by the size of their change.
         let size = |row: &crate::row::Row<'_>| row.line.estimate.map_or(0.0, |e| e.mean.abs());
-        rows.sort_by(|a, b| {
-            b.line.metric.primary.cmp(&a.line.metric.primary).then(size(b).total_cmp(&size(a)))
-        });
+        rows.sort_by(|a, b| b.line.metric.primary.cmp(&a.line.metric.primary).then(size(b).total_cmp(&size(a))));
         let more = rows.len().saturating_sub(METRICS);
         rows.truncate(METRICS);
         let _ = writeln!(out, "{} -> {}:\n", report.plan.arms[0].name, report.plan.arms[comparison.arm].name);
@@ -91,15 +89,21 @@ fn effects<'a>(report: &'a Report<'_>) -> impl Iterator<Item = String> + 'a {
 /// The functions that explain the primaries, at most [`CAUSES`] each.
 fn causes(out: &mut String, report: &Report<'_>) {
     let is_primary = |workload: &str, metric: &str| {
-        report.rows.iter().flatten().any(|row| {
-            row.line.metric.primary && row.line.workload == workload && row.line.metric.name == metric
-        })
+        report
+            .rows
+            .iter()
+            .flatten()
+            .any(|row| row.line.metric.primary && row.line.workload == workload && row.line.metric.name == metric)
     };
     for causes in report.why.causes.iter().filter(|c| is_primary(&c.workload, &c.metric)) {
         if causes.causes.is_empty() {
             continue;
         }
-        let _ = writeln!(out, "Where the difference in {} {} is spent (ns per operation):\n", causes.workload, causes.metric);
+        let _ = writeln!(
+            out,
+            "Where the difference in {} {} is spent (ns per operation):\n",
+            causes.workload, causes.metric
+        );
         let cells = |cause: &bigiron_judge::causes::Cause| {
             Line::Cells(vec![
                 format!("  {}", cause.name),

@@ -54,11 +54,8 @@ fn table(out: &mut String, arms: (&String, &String), rows: &[&Row<'_>]) {
     );
     for row in rows {
         let name = format!("{} {} {}", row.line.workload, row.line.metric.name, row.arrow());
-        let verdict = if row.line.metric.primary {
-            format!("**{}**", escaped(&row.verdict()))
-        } else {
-            escaped(&row.verdict())
-        };
+        let verdict =
+            if row.line.metric.primary { format!("**{}**", escaped(&row.verdict())) } else { escaped(&row.verdict()) };
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {} | {verdict} |",

@@ -14,7 +14,12 @@ use bigiron_stats::Verdict;
 pub fn openmetrics(report: &Report<'_>) -> String {
     let mut out = String::new();
     let verdicts = Verdict::ALL.map(Verdict::name);
-    family(&mut out, "bigiron_study_verdict", "stateset", "The verdict over all arms; none is set while there is no result.");
+    family(
+        &mut out,
+        "bigiron_study_verdict",
+        "stateset",
+        "The verdict over all arms; none is set while there is no result.",
+    );
     for name in verdicts {
         let is = u8::from(name == verdict(report));
         let labels = labels(&[("study", &report.title()), ("bigiron_study_verdict", name)]);
@@ -23,8 +28,12 @@ pub fn openmetrics(report: &Report<'_>) -> String {
     family(&mut out, "bigiron_trials", "gauge", "Trials of an arm by their outcome.");
     for survival in &report.judgement.survival {
         let failed = survival.boots - survival.completed;
-        let counts =
-            [("completed", survival.completed), ("failed", failed), ("void", survival.void), ("missing", survival.missing)];
+        let counts = [
+            ("completed", survival.completed),
+            ("failed", failed),
+            ("void", survival.void),
+            ("missing", survival.missing),
+        ];
         for (outcome, count) in counts {
             let labels = labels(&[("arm", &survival.arm), ("outcome", outcome)]);
             let _ = writeln!(out, "bigiron_trials{labels} {count}");
@@ -53,9 +62,11 @@ fn numbers(out: &mut String, report: &Report<'_>, verdicts: &[&str]) {
         ("bigiron_change_high_ratio", "The upper end of its 95 % interval.", |row| {
             row.line.estimate.and_then(|e| e.ci95).map(|ci| ci.1.exp())
         }),
-        ("bigiron_detectable_ratio", "The smallest change that would be detected with 80 % power, as a ratio.", |row| {
-            row.line.estimate.and_then(|e| e.mde).map(f64::exp)
-        }),
+        (
+            "bigiron_detectable_ratio",
+            "The smallest change that would be detected with 80 % power, as a ratio.",
+            |row| row.line.estimate.and_then(|e| e.mde).map(f64::exp),
+        ),
     ];
     for (name, help, figure) in figures {
         family(out, name, "gauge", help);
