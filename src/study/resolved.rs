@@ -352,6 +352,7 @@ impl ResolvedQuestion {
             repeat,
             clock: self.clock,
             provenance: None,
+            begun: None,
             design: Design {
                 pairs: self.pairs,
                 seed,

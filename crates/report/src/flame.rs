@@ -71,14 +71,17 @@ pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: FlameView) -> String {
     let mut out = format!(
         "<svg class=\"flame\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" height=\"{height:.0}\" \
          role=\"img\" font-family=\"ui-monospace, 'DejaVu Sans Mono', monospace\" font-size=\"11\">\n\
-         <title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fcfcfa\"/>\n\
-         <text x=\"4\" y=\"16\" font-size=\"13\" fill=\"#16191d\">{}</text>\n<text x=\"4\" y=\"33\" fill=\"#59636e\">{}</text>\n",
+         <title>{}</title>\n<rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#fcfcfa\"/>\n\
+         <text class=\"title\" x=\"4\" y=\"16\" font-size=\"13\" fill=\"#16191d\">{}</text>\n<text class=\"sub\" x=\"4\" y=\"33\" fill=\"#59636e\">{}</text>\n",
         escape(&format!("{workload} {metric}: {what}")),
         escape(&format!("{workload} {metric}")),
         escape(&format!("{what}; {} ns of CPU time per operation", ns(whole)))
     );
     // Bars are laid out from the top and flipped here, so that callers lie below.
-    let _ = writeln!(out, "<g transform=\"translate(0 {height:.0})\" stroke=\"#fcfcfa\" stroke-width=\".6\">");
+    let _ = writeln!(
+        out,
+        "<g class=\"bars\" transform=\"translate(0 {height:.0})\" stroke=\"#fcfcfa\" stroke-width=\".6\">"
+    );
     out.push_str(&bars.out);
     out.push_str("</g>\n</svg>\n");
     out
