@@ -345,7 +345,18 @@ mod tests {
             ("vfs_read", 40.0, 42.0),
         ]);
         let without = without_copies(&c).unwrap();
-        assert_eq!(without.sentence(), "Without copies of memory the change is +2.0 ns (+5.0 %)FLIPS.");
+        assert!(without.flips);
+        assert_eq!(
+            without.sentence(),
+            "Without copies of memory the change is +2.0 ns (+5.0 %), of the opposite sign (†)."
+        );
+        let faster = causes(&[
+            ("copy_user_generic_unrolled", 60.0, 0.0),
+            ("rep_movs_alternative", 0.0, 20.0),
+            ("vfs_read", 40.0, 30.0),
+        ]);
+        let without = without_copies(&faster).unwrap();
+        assert_eq!(without.sentence(), "Without copies of memory the change is -10.0 ns (-25.0 %).");
         // The same routine called more often is a finding.
         assert_eq!(without_copies(&causes(&[("memcpy_orig", 10.0, 90.0), ("vfs_read", 40.0, 42.0)])), None);
     }

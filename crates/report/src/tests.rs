@@ -1,3 +1,4 @@
+mod layout;
 mod page;
 
 use std::collections::BTreeMap;

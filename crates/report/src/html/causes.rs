@@ -42,12 +42,12 @@ fn behind(report: &Report<'_>, comparison: usize) -> Markup {
     }
 }
 
-/// A bar from the middle: right for what increases the difference, left for what decreases it.
-fn bar(share: f64) -> Markup {
+/// A bar from the middle: to the right if it is in the direction of the difference, else to the left; red if B spends more there, as in flame graphs.
+fn bar(share: f64, delta: f64) -> Markup {
     let width = (share.abs().min(1.0) * BAR).max(1.0);
     let from = if share < 0.0 { BAR - width } else { BAR };
     html! {
-        svg class={ "share " (if share < 0.0 { "less" } else { "more" }) } width=(2.0 * BAR) height="10" viewBox={ "0 0 " (2.0 * BAR) " 10" } aria-hidden="true" {
+        svg class={ "share " (if delta > 0.0 { "costs" } else { "saves" }) } width=(2.0 * BAR) height="10" viewBox={ "0 0 " (2.0 * BAR) " 10" } aria-hidden="true" {
             path class="zero" d={ "M" (BAR) " 0V10" } {}
             rect x=(format!("{from:.1}")) y="1" width=(format!("{width:.1}")) height="8" {}
         }
@@ -64,7 +64,7 @@ fn line(report: &Report<'_>, comparison: &Comparison, of: &Causes, is_open: bool
                 @if why::decides(comparison, &of.workload, &of.metric) { (why::DECIDES) }
             }
             div class="scroll" {
-                table class="cols" {
+                table class="cols causes" {
                     thead {
                         tr {
                             th class="bar" {} th class="n" { "share" } th class="n" { "change, ns" } th class="n" { "A" } th class="n" { "B" }
@@ -75,7 +75,7 @@ fn line(report: &Report<'_>, comparison: &Comparison, of: &Causes, is_open: bool
                         @for cause in &of.causes[..shown] {
                             tr {
                                 @let share = cause.delta() / of.delta();
-                                td class="bar" { (bar(share)) }
+                                td class="bar" { (bar(share, cause.delta())) }
                                 td class="n" { (minus(&why::share(share))) }
                                 td class="n" { (minus(&why::change(cause))) }
                                 td class="n" { (minus(&why::ns(cause.a))) }

@@ -32,8 +32,15 @@ pub(super) fn summary(report: &Report<'_>) -> Markup {
                 }
             }
             dt { "Repeat" }
-            dd { code { (plan.repeat) } }
+            dd { code { (words(&plan.repeat)) } }
         }
+    }
+}
+
+/// A command whose lines break between its words only, not at the hyphens of options.
+fn words(command: &str) -> Markup {
+    html! {
+        @for (index, word) in command.split(' ').enumerate() { @if index > 0 { " " } span { (word) } }
     }
 }
 
