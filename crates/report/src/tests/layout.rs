@@ -145,7 +145,7 @@ fn what_does_not_fit_is_found() {
         ("main { width: 500px; }", "the page is"),
         (".study code { white-space: pre; } .study { overflow: hidden; }", "cut off"),
         (".chip { display: block; width: 30px; }", "needs"),
-        (".answer li { margin-top: -30px; }", "overlaps"),
+        (".answer li { margin-top: -60px; }", "overlaps"),
     ] {
         let broken = page.replacen("</style>", &format!("{style}</style>"), 1);
         let wrong = measure(browser, dir.path(), &broken, 400, false).wrong;

@@ -47,7 +47,7 @@ for (let node = walker.nextNode(); node; node = walker.nextNode()) {
 // Text that a box cuts off.
 for (const { box, node } of lines) {
   for (let e = node.parentElement; e && !scrolls(e); e = e.parentElement) {
-    if (e instanceof SVGElement || !["hidden", "clip"].includes(overflow(e))) continue;
+    if (e.ownerSVGElement || !["hidden", "clip"].includes(overflow(e))) continue;
     const by = e.getBoundingClientRect();
     if (box.left < by.left - slack || box.right > by.right + slack) wrong.push(`${describe(node)} is cut off by ${describe(e)}`);
   }
