@@ -3,6 +3,7 @@
 mod bisect;
 mod nightly;
 mod oltp;
+mod site;
 
 use bigiron_model::host::HostKind;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
 pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
+pub use site::Site;
 
 /// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
 #[derive(Debug, Parser)]
@@ -45,6 +47,7 @@ pub enum Command {
     Selftest(Selftest),
     Nightly(Nightly),
     History(History),
+    Site(Site),
     Bisect(Box<Bisect>),
     Doc(Doc),
     Dbsim(Dbsim),

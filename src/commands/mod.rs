@@ -17,6 +17,7 @@ mod report;
 mod run;
 mod selftest;
 mod show;
+mod site;
 mod undo;
 
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Site(args) => site::run(&args),
         Command::Bisect(args) => bisect::run(&args),
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),

@@ -21,5 +21,6 @@ mod nightly;
 mod oltp;
 mod refusals;
 mod security;
+mod site;
 mod studies;
 mod test_script;

@@ -17,6 +17,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::quantity::Quantity;
 use super::text::trouble_lines;
 use super::{Report, scope};
+pub use answer::lead_text;
 use bigiron_model::printable::printable;
 use contents::{Section, sections};
 
@@ -24,6 +25,9 @@ const CSS: &str = include_str!("report.css");
 
 /// maud writes void elements without the slash that XML requires.
 const META: &str = "<meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
+
+/// At the top of every page.
+const NAME: &str = "<b>bigiron</b>";
 
 /// A page headed by `kicker` and `title`; `style` is its style in addition to that of all pages.
 pub fn page(title: &str, style: &str, kicker: &Markup, body: &Markup) -> String {
@@ -37,7 +41,7 @@ pub fn page(title: &str, style: &str, kicker: &Markup, body: &Markup) -> String 
             }
             body {
                 main {
-                    div class="kicker" { b { "bigiron" } span { (kicker) } }
+                    div class="kicker" { (PreEscaped(NAME)) span { (kicker) } }
                     h1 { (title) }
                     (body)
                 }
@@ -81,6 +85,11 @@ pub fn html(report: &Report<'_>) -> String {
         ]))
     };
     page(&report.title(), "", &kicker, &body)
+}
+
+/// A page whose name at the top links to the index of its site.
+pub fn linked(page: &str, index: &str) -> String {
+    page.replacen(NAME, &format!("<a href=\"{}\">{NAME}</a>", escape(index)), 1)
 }
 
 /// Escapes text for the content and the quoted attributes of SVG. Control characters, which XML cannot carry, become blanks.

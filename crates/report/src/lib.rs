@@ -17,6 +17,7 @@ pub mod row;
 pub mod scope;
 pub mod sentence;
 pub mod shared;
+pub mod site;
 pub mod subsystem;
 pub mod summary;
 pub mod svg;

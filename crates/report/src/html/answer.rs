@@ -9,20 +9,29 @@ use super::super::sentence::{About, Sentence};
 use super::{chip, figure, prose, symbol};
 use bigiron_judge::State;
 
+/// The sentence that answers the question.
+fn lead<'a>(report: &'a Report<'_>) -> Option<&'a Sentence> {
+    match report.judgement.state {
+        State::Unfinished => report.sentences.iter().find(|s| s.about == About::Progress),
+        State::Finished | State::Spoilt => report.sentences.iter().rev().find(|s| s.about == About::Suite),
+    }
+}
+
+/// Its text without the verdict, which stands beside it.
+pub fn lead_text<'a>(report: &'a Report<'_>) -> &'a str {
+    lead(report).map_or("", |lead| {
+        let tail = lead.verdict.map(|v| format!(": {v}")).unwrap_or_default();
+        lead.text.strip_suffix(&tail).unwrap_or(&lead.text)
+    })
+}
+
 /// The answer at the top: the suite's verdict, then every sentence.
 pub(super) fn answer(report: &Report<'_>) -> Markup {
     let judgement = report.judgement;
-    let lead = match judgement.state {
-        State::Unfinished => report.sentences.iter().find(|s| s.about == About::Progress),
-        State::Finished | State::Spoilt => report.sentences.iter().rev().find(|s| s.about == About::Suite),
-    };
+    let lead = lead(report);
     let class = judgement.verdict.map_or("unfinished", Verdict::name);
     let word = judgement.verdict.map_or_else(|| "unfinished".to_owned(), |v| format!("{} {v}", symbol(v)));
-    // The word beside it states the verdict already.
-    let why = lead.map_or("", |lead| {
-        let tail = lead.verdict.map(|v| format!(": {v}")).unwrap_or_default();
-        lead.text.strip_suffix(&tail).unwrap_or(&lead.text)
-    });
+    let why = lead_text(report);
     let rest: Vec<&Sentence> =
         report.sentences.iter().filter(|s| lead.is_none_or(|lead| !std::ptr::eq(*s, lead)) && s.text != why).collect();
     html! {
