@@ -9,7 +9,7 @@ const update = () => {
     const text = entry.textContent.toLowerCase();
     entry.hidden = wanted.some((word) => !text.includes(word));
   }
-  shown.textContent = entries.filter((entry) => !entry.hidden).length + " of " + entries.length;
+  shown.textContent = entries.filter((entry) => !entry.hidden).length + " of " + entries.length + " shown";
 };
 filter.hidden = false;
 words.addEventListener("input", update);

@@ -9,9 +9,16 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
+use bigiron_stats::change_point::Search;
+
 use super::{configs, every_study, print, study};
-use crate::tests::{micro, plan, records};
-use bigiron_judge::fixture::{complain, dbsim, fail};
+use crate::history::View;
+use crate::site::{self, Entry};
+use crate::{Extras, Report};
+use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records};
+use bigiron_judge::history::series;
+use bigiron_judge::history::series::fixture::stepped;
+use bigiron_judge::judge;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Record};
 
@@ -111,6 +118,29 @@ fn crowded() -> (Plan, Vec<Record>) {
     (plan, records)
 }
 
+/// The index of a site with studies that are hard to lay out.
+fn index() -> String {
+    let entries: Vec<Entry> = every_study()
+        .into_iter()
+        .map(|(_, plan, records)| (plan, records))
+        .chain([crowded()])
+        .map(|(plan, records)| {
+            let judgement = judge(&plan, &records);
+            let report = Report::new(&plan, &records, &judgement, &Extras::default());
+            Entry::of_study(&report, format!("studies/{}/report.html", site::study_name(&plan)))
+        })
+        .collect();
+    site::index(&entries, &entries[..2], true)
+}
+
+/// The metrics of a history over kernels.
+fn history() -> String {
+    let history = stepped();
+    let search = Search::default();
+    let found = series::series(&history, "micro", "fork", &search, true).unwrap();
+    crate::history::html(&View::new(None, vec![found], search))
+}
+
 #[test]
 fn pages_fit_their_window_and_nothing_overlaps() {
     let Some(browser) = browser() else { return };
@@ -121,13 +151,14 @@ fn pages_fit_their_window_and_nothing_overlaps() {
     let mut pages = vec![("crowded", page)];
     let studies = every_study().into_iter().filter(|(name, ..)| ["failed", "five arms", "unfinished"].contains(name));
     pages.extend(studies.map(|(name, plan, records)| (name, print(&plan, &records, &configs()).html)));
-    assert_eq!(pages.len(), 4);
+    pages.extend([("index of a site", index()), ("history", history())]);
+    assert_eq!(pages.len(), 6);
     let mut wrong = Vec::new();
     for (name, page) in &pages {
         for width in WIDTHS {
             for dark in [false, true] {
                 let measured = measure(browser, dir.path(), page, width, dark);
-                assert!(measured.lines > 50, "{name}: {} lines of text", measured.lines);
+                assert!(measured.lines > 20, "{name}: {} lines of text", measured.lines);
                 wrong.extend(measured.wrong.iter().map(|w| format!("{name}, {width} px, dark {dark}: {w}")));
             }
         }
