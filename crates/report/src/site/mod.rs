@@ -17,7 +17,8 @@ const CSS: &str = include_str!("site.css");
 const FILTER: &str = include_str!("filter.js");
 
 /// maud writes void elements without the slash that XML requires.
-const FIELD: &str = "<input type=\"search\" placeholder=\"Words to look for\" aria-label=\"Show entries with these words\"/>";
+const FIELD: &str =
+    "<input type=\"search\" placeholder=\"Words to look for\" aria-label=\"Show entries with these words\"/>";
 
 /// The page of the history, if there is one.
 pub const HISTORY: &str = "history.html";

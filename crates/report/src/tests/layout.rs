@@ -50,7 +50,7 @@ fn browser() -> Option<&'static str> {
         let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         version.is_ok_and(|status| status.success())
     };
-    let found = BROWSERS.into_iter().find(|name| runs(&name));
+    let found = BROWSERS.into_iter().find(|name| runs(name));
     if found.is_none() {
         skipped("no Chromium; `scripts/setup test` installs it");
     }
