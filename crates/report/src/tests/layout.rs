@@ -19,6 +19,7 @@ use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records};
 use bigiron_judge::history::series;
 use bigiron_judge::history::series::fixture::stepped;
 use bigiron_judge::judge;
+use bigiron_model::metric::Unit;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Record};
 
@@ -135,7 +136,11 @@ fn index() -> String {
 
 /// The metrics of a history over kernels.
 fn history() -> String {
-    let history = stepped();
+    let mut history = stepped();
+    // A long unit.
+    for measured in history.entries.iter_mut().flat_map(|e| &mut e.rows).flat_map(|r| &mut r.metrics) {
+        measured.metric.unit = Unit::JobsPerMinute;
+    }
     let search = Search::default();
     let found = series::series(&history, "micro", "fork", &search, true).unwrap();
     crate::history::html(&View::new(None, vec![found], search))
