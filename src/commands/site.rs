@@ -139,7 +139,9 @@ impl Pages {
             let name = study.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let study = judged(study)?;
             self.page(&study, &format!("{at}/{name}"), "../../../")?;
-            machine = report::scope::machine(study.folder.plan(), &study.records);
+            if machine.is_empty() {
+                machine = report::scope::machine(study.folder.plan(), &study.records);
+            }
         }
         let page = without_passwords(&night_report::html(&report)).into_owned();
         self.files.insert(format!("{at}/{PAGE}"), linked(&page, &format!("../../{INDEX}")).into_bytes());

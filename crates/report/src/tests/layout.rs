@@ -58,10 +58,10 @@ fn browser() -> Option<&'static str> {
     found
 }
 
-fn measure(browser: &str, dir: &Path, page: &str, width: u32, dark: bool) -> Measured {
+/// What `script`, at the end of the page, leaves in an element `measured`.
+fn run(browser: &str, dir: &Path, page: &str, script: &str, width: u32, dark: bool) -> String {
     let path = dir.join("page.html");
-    let script = format!("<script>{MEASURE}</script></body>");
-    std::fs::write(&path, page.replacen("</body>", &script, 1)).unwrap();
+    std::fs::write(&path, page.replacen("</body>", &format!("<script>{{{script}}}</script></body>"), 1)).unwrap();
     let run = Command::new(browser)
         // As root and in containers there is no sandbox; the page is ours.
         .args([
@@ -79,10 +79,13 @@ fn measure(browser: &str, dir: &Path, page: &str, width: u32, dark: bool) -> Mea
         .output()
         .unwrap();
     let document = String::from_utf8_lossy(&run.stdout);
-    let json = document.rsplit_once("<pre id=\"measured\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-    let (json, _) = json.unwrap_or_else(|| panic!("no measurement: {}", String::from_utf8_lossy(&run.stderr)));
-    let json = json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
-    let measured: Measured = serde_json::from_str(&json).unwrap();
+    let found = document.rsplit_once("<pre id=\"measured\">").and_then(|(_, rest)| rest.split_once("</pre>"));
+    let (found, _) = found.unwrap_or_else(|| panic!("no measurement: {}", String::from_utf8_lossy(&run.stderr)));
+    found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
+fn measure(browser: &str, dir: &Path, page: &str, width: u32, dark: bool) -> Measured {
+    let measured: Measured = serde_json::from_str(&run(browser, dir, page, MEASURE, width, dark)).unwrap();
     assert_eq!((measured.width, measured.dark), (width, dark));
     measured
 }
@@ -187,4 +190,25 @@ fn what_does_not_fit_is_found() {
         let wrong = measure(browser, dir.path(), &broken, 400, false).wrong;
         assert!(wrong.iter().any(|w| w.contains(expected)), "{style}: {wrong:#?}");
     }
+}
+
+#[test]
+fn the_index_shows_the_entries_with_all_words() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"
+        const count = (text) => {
+          words.value = text;
+          words.dispatchEvent(new Event("input"));
+          return Array.from(document.querySelectorAll(".entries li")).filter((e) => e.getClientRects().length > 0).length;
+        };
+        const measured = document.createElement("pre");
+        measured.id = "measured";
+        const counts = ["", "a-KERNEL worse", "a-kernel nothing-has-this-word", "five"].map(count);
+        measured.textContent = JSON.stringify([counts, document.querySelector("output").textContent]);
+        document.body.append(measured);
+    "#;
+    let all = every_study().len() + 1 + 2;
+    let found = run(browser, dir.path(), &index(), script, 1200, false);
+    assert_eq!(found, format!("[[{all},1,0,0],\"0 of {all} shown\"]"));
 }
