@@ -15,9 +15,11 @@ mod oltp;
 mod output;
 mod report;
 mod run;
+mod schema;
 mod selftest;
 mod show;
 mod site;
+mod studies;
 mod undo;
 
 use std::process::ExitCode;
@@ -48,6 +50,7 @@ pub fn main(cli: Cli) -> ExitCode {
     if let Err(error) = signals::survive_file_size_limit() {
         return ExitCode::from(explain(&error));
     }
+    output::configure(cli.display);
     let done = match cli.command {
         Command::Compare(args) => compare::run(args),
         Command::Run(args) => run::run(args),
@@ -63,6 +66,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::History(args) => history::run(&args),
         Command::Site(args) => site::run(&args),
         Command::Bisect(args) => bisect::run(&args),
+        Command::Studies(args) => studies::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
         Command::Oltp(args) => oltp::run(args.action),
