@@ -6,9 +6,10 @@ use bigiron_stats::Verdict;
 
 use super::Report;
 use super::quantity::shown;
-use super::row::Row;
+use super::row::{COPIES_MARK, Row};
 use super::scope;
 use super::table::{Line as TableLine, table, wrap};
+use super::text::copies_decide;
 
 /// Maximum number of lines of the judgement for each arm.
 const LINES: usize = 3;
@@ -43,6 +44,10 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
         for (text, row) in table(&[false, true, true, true, false], &cells).lines().zip(&rows) {
             lines.push(SummaryLine { text: text.to_owned(), verdict: Some(row.line.verdict) });
         }
+    }
+    let marked = lines.iter().any(|line| line.verdict.is_some() && line.text.contains(COPIES_MARK));
+    if let Some(copies) = copies_decide(report).filter(|_| marked) {
+        push(&mut lines, &wrap(&copies, "", "  "), None);
     }
     push(&mut lines, &format!("\n{}", wrap(&scope::not_tested_in_short(report.plan), "Not tested: ", "  ")), None);
     lines
