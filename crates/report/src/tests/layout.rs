@@ -123,7 +123,7 @@ fn crowded() -> (Plan, Vec<Record>) {
 }
 
 /// The index of a site with studies that are hard to lay out.
-fn index() -> String {
+pub(super) fn index() -> String {
     let entries: Vec<Entry> = every_study()
         .into_iter()
         .map(|(_, plan, records)| (plan, records))
