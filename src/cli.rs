@@ -5,6 +5,7 @@ mod display;
 mod nightly;
 mod number;
 mod oltp;
+mod site;
 mod studies;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat,
 pub use display::{Color, Display};
 pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
+pub use site::Site;
 pub use studies::{Schema, SchemaOf, Studies};
 
 /// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
@@ -66,6 +68,7 @@ pub enum Command {
     Selftest(Selftest),
     Nightly(Nightly),
     History(History),
+    Site(Site),
     Bisect(Box<Bisect>),
     Studies(Studies),
     Schema(Schema),

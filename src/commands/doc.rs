@@ -36,6 +36,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("guide", "gate", include_str!("../../docs/guide/gate.md")),
     ("guide", "upgrade", include_str!("../../docs/guide/upgrade.md")),
     ("guide", "nightly", include_str!("../../docs/guide/nightly.md")),
+    ("guide", "site", include_str!("../../docs/guide/site.md")),
     ("study", "kernel-upgrade", include_str!("../../docs/studies/kernel-upgrade.md")),
     ("study", "filesystems", include_str!("../../docs/studies/filesystems.md")),
     ("study", "io-options", include_str!("../../docs/studies/io-options.md")),

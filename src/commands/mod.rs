@@ -18,6 +18,7 @@ mod run;
 mod schema;
 mod selftest;
 mod show;
+mod site;
 mod studies;
 mod undo;
 
@@ -63,6 +64,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Site(args) => site::run(&args),
         Command::Bisect(args) => bisect::run(&args),
         Command::Studies(args) => studies::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -363,7 +363,7 @@ fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Vec<S
 }
 
 /// The report of a night.
-fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<NightReport> {
+pub(super) fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<NightReport> {
     let studies = studies(dir, night, stop)?;
     let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
     let entries = collect::entries(night, &studies);

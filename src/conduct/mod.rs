@@ -25,6 +25,7 @@ use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::clock::Clock;
+use bigiron_model::date;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::Plan;
@@ -169,6 +170,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
                 if resolved.machine.host == HostKind::Vm { Some(Capabilities::qemu(&environment)?) } else { None };
             let mut plan = resolved.plan(identities, seed, again, qemu)?;
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
+            plan.begun = Some(date::now());
             if plan.machine.host != HostKind::Sim {
                 for i in 0..plan.arms.len() {
                     let workloads = &resolved.arms[i].parsed.workloads;

@@ -23,6 +23,7 @@ use bigiron_model::plan;
 use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
+use bigiron_model::slug;
 use bigiron_model::storage;
 use bigiron_model::storage::StorageProfile;
 use bigiron_model::suggest;
@@ -309,18 +310,8 @@ impl ResolvedQuestion {
 
     /// The default name of the study's folder: short names of the arms and the beginning of the hash.
     pub fn folder_name(&self) -> String {
-        let slug = |name: &str| {
-            let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|w| !w.is_empty());
-            let mut slug = words.collect::<Vec<_>>().join("-");
-            slug.truncate(40);
-            slug
-        };
-        let arms = match &self.arms[..] {
-            [a, b] => format!("{}-vs-{}", slug(&a.name), slug(&b.name)),
-            [a, rest @ ..] => format!("{}-vs-{}-others", slug(&a.name), rest.len()),
-            [] => String::new(),
-        };
-        format!("{arms}-{}", &self.sha256()[..8])
+        let arms: Vec<&str> = self.arms.iter().map(|a| a.name.as_str()).collect();
+        slug::of_question(&arms, &self.sha256())
     }
 
     /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them.
@@ -352,6 +343,7 @@ impl ResolvedQuestion {
             repeat,
             clock: self.clock,
             provenance: None,
+            begun: None,
             design: Design {
                 pairs: self.pairs,
                 seed,

@@ -53,6 +53,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         repeat: String::new(),
         clock: machines.clock,
         provenance: None,
+        begun: None,
         design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
         machine: Machine {
             host: bigiron_model::host::HostKind::Vm,

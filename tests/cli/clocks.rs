@@ -45,6 +45,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ("crates/service/src/root.rs", 1, "when the archive was asked, as in apt.rs"),
     ("src/commands/bisect/ask.rs", 1, "the date of a bisection"),
     ("src/commands/nightly.rs", 1, "the date of a night"),
+    ("src/conduct/mod.rs", 1, "the date of a study"),
     ("src/conduct/noise_card.rs", 1, "which of a machine's checks is the last"),
 ];
 

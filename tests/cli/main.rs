@@ -22,5 +22,6 @@ mod nightly;
 mod oltp;
 mod refusals;
 mod security;
+mod site;
 mod studies;
 mod test_script;

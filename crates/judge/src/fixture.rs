@@ -90,6 +90,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
         repeat: format!("bigiron compare {} --clock exact --pairs {pairs} --seed 7", arms.join(" ")),
         clock: Clock::Exact,
         provenance: None,
+        begun: Some("2026-11-22T13:05:09Z".into()),
         design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
         machine: Machine {
             host: HostKind::Vm,

@@ -25,6 +25,7 @@ pub mod refusal;
 pub mod setting;
 pub mod shell;
 pub mod size;
+pub mod slug;
 pub mod storage;
 pub mod store;
 pub mod suggest;

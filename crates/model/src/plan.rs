@@ -35,6 +35,9 @@ pub struct Plan {
     /// The programs that run its trials; absent in plans of builds that did not store them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
+    /// When the plan was made, in UTC; absent in plans of builds that did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begun: Option<String>,
     pub design: Design,
     pub machine: Machine,
     /// First is the baseline (A).

@@ -14,6 +14,7 @@ struct Context<'a> {
     report: &'a Report<'a>,
     arm: usize,
     line: &'a Line,
+    copies_decide: bool,
 }
 
 const COLUMNS: &[Column] = &[
@@ -43,6 +44,7 @@ const COLUMNS: &[Column] = &[
     ("verdict", |c| c.line.verdict.to_string()),
     ("unadjusted_verdict", |c| c.line.unadjusted.unwrap_or(c.line.verdict).to_string()),
     ("more_pairs", |c| c.line.more_pairs.map_or_else(String::new, |n| n.to_string())),
+    ("copies_decide_sign", |c| c.copies_decide.to_string()),
 ];
 
 /// A counter's row: in the columns of a line, with `METRIC METRIC …/COUNTER` for the metric.
@@ -76,7 +78,7 @@ pub fn csv(report: &Report<'_>) -> String {
     out.push('\n');
     for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
         for row in rows {
-            let context = Context { report, arm: comparison.arm, line: row.line };
+            let context = Context { report, arm: comparison.arm, line: row.line, copies_decide: row.copies_decide };
             let cells: Vec<String> = COLUMNS.iter().map(|c| quoted(&(c.1)(&context))).collect();
             out.push_str(&cells.join(","));
             out.push('\n');

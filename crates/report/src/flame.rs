@@ -9,6 +9,7 @@
 use std::fmt::Write as _;
 
 use super::html::escape;
+use super::table::clip;
 use super::why::{ns, signed};
 use bigiron_judge::stacks::{Frame, Stacks};
 
@@ -64,21 +65,24 @@ pub fn svg(stacks: &Stacks, arms: (&str, &str), shown: FlameView) -> String {
         FlameView::A => arms.0.to_owned(),
         FlameView::B => arms.1.to_owned(),
         FlameView::Difference => {
-            format!("{} against {}: widths are B's, red costs more than in A, blue less", arms.1, arms.0)
+            format!("widths are B's, red costs more than in A, blue less; {} against {}", arms.1, arms.0)
         }
     };
     let (metric, workload) = (&stacks.metric, &stacks.workload);
     let mut out = format!(
         "<svg class=\"flame\" viewBox=\"0 0 {WIDTH:.0} {height:.0}\" width=\"{WIDTH:.0}\" height=\"{height:.0}\" \
          role=\"img\" font-family=\"ui-monospace, 'DejaVu Sans Mono', monospace\" font-size=\"11\">\n\
-         <title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fcfcfa\"/>\n\
-         <text x=\"4\" y=\"16\" font-size=\"13\" fill=\"#16191d\">{}</text>\n<text x=\"4\" y=\"33\" fill=\"#59636e\">{}</text>\n",
+         <title>{}</title>\n<rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#fcfcfa\"/>\n\
+         <text class=\"title\" x=\"4\" y=\"16\" font-size=\"13\" fill=\"#16191d\">{}</text>\n<text class=\"sub\" x=\"4\" y=\"33\" fill=\"#59636e\">{}</text>\n",
         escape(&format!("{workload} {metric}: {what}")),
         escape(&format!("{workload} {metric}")),
-        escape(&format!("{what}; {} ns of CPU time per operation", ns(whole)))
+        escape(&clip(&format!("{} ns of CPU time per operation; {what}", ns(whole)), (WIDTH / CHARACTER) as usize - 2))
     );
     // Bars are laid out from the top and flipped here, so that callers lie below.
-    let _ = writeln!(out, "<g transform=\"translate(0 {height:.0})\" stroke=\"#fcfcfa\" stroke-width=\".6\">");
+    let _ = writeln!(
+        out,
+        "<g class=\"bars\" transform=\"translate(0 {height:.0})\" stroke=\"#fcfcfa\" stroke-width=\".6\">"
+    );
     out.push_str(&bars.out);
     out.push_str("</g>\n</svg>\n");
     out

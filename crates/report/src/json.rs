@@ -155,6 +155,7 @@ struct Judged<'a> {
     clock: &'static str,
     unadjusted_verdict: &'static str,
     uneven: bool,
+    copies_decide_sign: bool,
     baseline_mean: &'a Option<Quantity>,
     arm_mean: &'a Option<Quantity>,
     change: &'a Option<Quantity>,
@@ -244,6 +245,7 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
     }
     let lines = found.causes.iter().map(|of| {
         let shown = of.listed;
+        let touching = report.touching(of);
         ExplainedLine {
             arm: &report.plan.arms[report.judgement.comparisons[of.comparison].arm].name,
             of,
@@ -257,7 +259,8 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                 .into_iter()
                 .map(|p| ExplainedPart { part: p.name, change_ns: p.delta, share: p.share })
                 .collect(),
-            touching: report.touching(of),
+            touching: (!touching.is_empty())
+                .then(|| format!("Differences between A and B there: {}.", touching.join("; "))),
         }
     });
     Some(Explained { looking: found.looking.as_ref(), missing: &found.missing, lines: lines.collect() })
@@ -296,6 +299,7 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         clock: report.plan.clock.name(),
         unadjusted_verdict: line.unadjusted.unwrap_or(line.verdict).name(),
         uneven: line.estimate.is_some_and(|e| e.uneven),
+        copies_decide_sign: row.copies_decide,
         baseline_mean: &row.a,
         arm_mean: &row.b,
         change: &row.change,

@@ -17,6 +17,8 @@ pub mod quantity;
 pub mod row;
 pub mod scope;
 pub mod sentence;
+pub mod shared;
+pub mod site;
 pub mod subsystem;
 pub mod summary;
 pub mod svg;
@@ -36,6 +38,7 @@ use std::collections::BTreeMap;
 
 use bigiron_judge::causes::Causes;
 use bigiron_judge::counters::ComparedCounters;
+use bigiron_judge::line::Line;
 use bigiron_judge::{Judgement, State};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Arm, Plan};
@@ -90,12 +93,24 @@ pub struct Report<'a> {
 
 impl<'a> Report<'a> {
     pub fn new(plan: &'a Plan, records: &'a [Record], judgement: &'a Judgement, extras: &Extras) -> Report<'a> {
+        let copies_decide = |comparison: usize, line: &Line| {
+            let is_it = |c: &&Causes| {
+                c.comparison == comparison
+                    && c.workload == line.workload
+                    && c.metric == line.metric.name
+                    && c.window == c.metric
+            };
+            let causes = extras.why.causes.iter().find(is_it).filter(|_| plan.clock == Clock::Exact);
+            causes.and_then(subsystem::without_copies).is_some_and(|without| without.flips)
+        };
+        let row = |comparison, line| Row { copies_decide: copies_decide(comparison, line), ..Row::new(line) };
         let rows: Vec<Vec<Row<'a>>> = judgement
             .comparisons
             .iter()
-            .map(|c| {
+            .enumerate()
+            .map(|(index, c)| {
                 let (primaries, others): (Vec<_>, Vec<_>) = c.lines.iter().partition(|l| l.metric.primary);
-                primaries.into_iter().chain(others).map(Row::new).collect()
+                primaries.into_iter().chain(others).map(|line| row(index, line)).collect()
             })
             .collect();
         let config = |arm: usize| extras.configs.get(&plan.arms[arm].name);
@@ -125,8 +140,8 @@ impl<'a> Report<'a> {
         format!("{} against {first}", sentence::join(&others))
     }
 
-    /// The differences between the arms of a line's comparison that affect the subsystems in which the line differs.
-    pub fn touching(&self, causes: &Causes) -> Option<String> {
+    /// The differences between the arms of a line's comparison that affect the subsystems in which the line differs, one for each subsystem.
+    pub fn touching(&self, causes: &Causes) -> Vec<String> {
         let (a, b) = (&self.plan.arms[0], &self.plan.arms[self.judgement.comparisons[causes.comparison].arm]);
         let own = |arm: char, of: &'a Arm, other: &'a Arm| {
             let only = of.settings.iter().filter(|setting| !other.settings.contains(setting));
@@ -139,11 +154,10 @@ impl<'a> Report<'a> {
             [Some(a), Some(b)] => Some([a, b]),
             _ => None,
         };
-        let said = subsystem::touching(causes, subsystem::Arms { config, settings: &settings, releases });
-        (!said.is_empty()).then(|| format!("Differences between A and B there: {}.", said.join("; ")))
+        subsystem::touching(causes, subsystem::Arms { config, settings: &settings, releases })
     }
 
-    /// The sentences below the first `shown` rows of a line's causes.
+    /// The sentences below the first `shown` rows of a line's causes; what other lines share is in [`shared`].
     pub fn told(&self, causes: &Causes, shown: usize) -> impl Iterator<Item = String> {
         let without = if self.plan.clock == Clock::Exact { subsystem::without_copies(causes) } else { None };
         let counts = self.counters.get(causes.comparison);
@@ -156,8 +170,7 @@ impl<'a> Report<'a> {
             beside,
             calls,
             subsystem::summary(causes),
-            without,
-            self.touching(causes),
+            without.map(|without| without.sentence()),
         ]
         .into_iter()
         .flatten()

@@ -22,7 +22,13 @@ pub struct Row<'a> {
     /// The smallest detectable effect: the smallest change that would be detected with 80 % power.
     pub mde: Option<Quantity>,
     pub margin: Quantity,
+    /// Whether the sign of the change depends on how the exact clock counts copies of memory (see
+    /// [`subsystem::without_copies`](super::subsystem::without_copies)).
+    pub copies_decide: bool,
 }
+
+/// The mark of rows whose sign depends on copies of memory.
+pub const COPIES_MARK: &str = "†";
 
 impl<'a> Row<'a> {
     pub fn new(line: &'a Line) -> Row<'a> {
@@ -35,6 +41,7 @@ impl<'a> Row<'a> {
             ci90: None,
             mde: None,
             margin: Quantity::margin(line.margin),
+            copies_decide: false,
         };
         if let Some(estimate) = line.estimate {
             let interval = estimate.ci95.or(estimate.ci90);
@@ -75,10 +82,12 @@ impl<'a> Row<'a> {
             .map_or_else(|| "none".to_owned(), |(low, high)| format!("{} … {}", low.number(), high.number()))
     }
 
-    /// The verdict with its marks, if any (see [`Mark`]); `~` if one arm varies more than the other.
+    /// The verdict with its marks, if any (see [`Mark`]); `~` if one arm varies more than the other; `†` if copies of memory decide the sign.
     pub fn verdict(&self) -> String {
         let mark = self.mark().map_or_else(String::new, |mark| format!(" {}", mark.text(self.line)));
-        format!("{}{mark}{}", self.line.verdict, if self.is_uneven() { " ~" } else { "" })
+        let uneven = if self.is_uneven() { " ~" } else { "" };
+        let copies = if self.copies_decide { format!(" {COPIES_MARK}") } else { String::new() };
+        format!("{}{mark}{uneven}{copies}", self.line.verdict)
     }
 
     /// Whether one arm seems to vary more than the other; the interval does not account for that.

@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use super::kconfig::Difference;
+use super::row::COPIES_MARK;
+use super::why::signed;
 use bigiron_judge::causes::{Causes, WAITING};
 
 /// The subsystem of functions that match no pattern.
@@ -153,9 +155,25 @@ pub fn summary(causes: &Causes) -> Option<String> {
 /// The subsystem of memory copies.
 const COPIES: &str = "copies of memory";
 
+/// A difference under the exact clock without copies of memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WithoutCopies {
+    pub rest_ns: f64,
+    pub percent: f64,
+    /// Whether the rest has the opposite sign: then the sign of the difference depends on how the clock counts copies.
+    pub flips: bool,
+}
+
+impl WithoutCopies {
+    pub fn sentence(&self) -> String {
+        let mark = if self.flips { format!(", of the opposite sign ({COPIES_MARK})") } else { String::new() };
+        format!("Without copies of memory the change is {} ns ({:+.1} %){mark}.", signed(self.rest_ns), self.percent)
+    }
+}
+
 /// The rest of a difference under the exact clock without memory copies, if the copies matter and the arms use different copy routines: a loop of
 /// loads and stores executes more instructions than `rep movsq`, while processors with fast string instructions take the same time for either.
-pub fn without_copies(causes: &Causes) -> Option<String> {
+pub fn without_copies(causes: &Causes) -> Option<WithoutCopies> {
     let copies = || causes.causes.iter().filter(|c| of(&c.name).is_some_and(|s| s.name == COPIES));
     let other_routine = copies().any(|c| (c.a == 0.0) != (c.b == 0.0) || c.formerly.is_some());
     let (a, b) = copies().fold((0.0, 0.0), |sum, c| (sum.0 + c.a, sum.1 + c.b));
@@ -163,11 +181,10 @@ pub fn without_copies(causes: &Causes) -> Option<String> {
     if !other_routine || causes.delta() == 0.0 || ((b - a) / causes.delta()).abs() < 0.1 || causes.a <= a {
         return None;
     }
-    Some(format!(
-        "The arms use different copy routines, whose real cost the exact clock cannot model (`bigiron doc clocks`); without copies the change is {} ns ({:+.1} %).",
-        super::why::signed(rest),
-        100.0 * rest / (causes.a - a)
-    ))
+    let percent = 100.0 * rest / (causes.a - a);
+    // A rest that is printed as 0 has no sign.
+    let flips = rest * causes.delta() < 0.0 && percent.abs() >= 0.05;
+    Some(WithoutCopies { rest_ns: rest, percent, flips })
 }
 
 /// The known differences between the arms of a comparison.
@@ -327,11 +344,19 @@ mod tests {
             ("rep_movs_alternative", 0.0, 20.0),
             ("vfs_read", 40.0, 42.0),
         ]);
-        assert!(
-            without_copies(&c).unwrap().ends_with("without copies the change is +2.0 ns (+5.0 %)."),
-            "{:?}",
-            without_copies(&c)
+        let without = without_copies(&c).unwrap();
+        assert!(without.flips);
+        assert_eq!(
+            without.sentence(),
+            "Without copies of memory the change is +2.0 ns (+5.0 %), of the opposite sign (†)."
         );
+        let faster = causes(&[
+            ("copy_user_generic_unrolled", 60.0, 0.0),
+            ("rep_movs_alternative", 0.0, 20.0),
+            ("vfs_read", 40.0, 30.0),
+        ]);
+        let without = without_copies(&faster).unwrap();
+        assert_eq!(without.sentence(), "Without copies of memory the change is -10.0 ns (-25.0 %).");
         // The same routine called more often is a finding.
         assert_eq!(without_copies(&causes(&[("memcpy_orig", 10.0, 90.0), ("vfs_read", 40.0, 42.0)])), None);
     }

@@ -7,9 +7,10 @@ use bigiron_stats::Verdict;
 
 use super::Report;
 use super::quantity::shown;
-use super::row::{Mark, Row};
+use super::row::{COPIES_MARK, Mark, Row};
 use super::scope;
 use super::table::{Line as TableLine, table, wrap};
+use super::text::copies_decide;
 
 /// Maximum number of lines of the judgement for each arm.
 const LINES: usize = 3;
@@ -43,12 +44,22 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
         push(&mut lines, &format!("\nWhat decides it, {} → {}\n", arms.0, arms.1), None);
         let cells = rows.iter().map(|row| TableLine::Cells(cells(row))).collect::<Vec<_>>();
         shown.extend(&rows);
-        for (text, row) in table(&[false, true, true, true, false], &cells).lines().zip(&rows) {
-            lines.push(SummaryLine { text: text.to_owned(), verdict: Some(row.line.verdict) });
+        // A name that is too wide stands on a line of its own.
+        let mut left = rows.iter();
+        for text in table(&[false, true, true, true, false], &cells).lines() {
+            let row = left.as_slice().first().filter(|row| text.ends_with(&row.verdict()));
+            if row.is_some() {
+                left.next();
+            }
+            lines.push(SummaryLine { text: text.to_owned(), verdict: row.map(|row| row.line.verdict) });
         }
     }
     if let Some(legend) = legend(&shown) {
         push(&mut lines, &wrap(&legend, "  ", "  "), None);
+    }
+    let marked = lines.iter().any(|line| line.verdict.is_some() && line.text.contains(COPIES_MARK));
+    if let Some(copies) = copies_decide(report).filter(|_| marked) {
+        push(&mut lines, &wrap(&copies, "", "  "), None);
     }
     push(&mut lines, &format!("\n{}", wrap(&scope::not_tested_in_short(report.plan), "Not tested: ", "  ")), None);
     lines

@@ -12,8 +12,8 @@ use bigiron_model::metric::Better;
 /// Plot width in CSS pixels, and the margin at both ends.
 pub const WIDTH: f64 = 312.0;
 const EDGE: f64 = 10.0;
-/// Width of a tick's label.
-const LABEL: f64 = 31.0;
+/// Width of a character of a tick's label in the widest of the page's fonts.
+const CHARACTER: f64 = 7.4;
 /// Beyond this number of margins the axis is compressed, so that the margin stays visible beside large changes.
 const LINEAR_MARGINS: f64 = 8.0;
 
@@ -77,13 +77,17 @@ impl Axis {
             candidates.extend((1..20).map(|i| f64::from(i) * step));
         }
         let mut ticks = Vec::new();
-        let mut last = self.x(0.0);
+        let width = |label: &str| CHARACTER * label.chars().count() as f64;
+        // Where the previous label ends: at first, that of zero.
+        let mut end = self.x(0.0) + width("0") / 2.0;
         for percent in candidates {
             let at = (percent / 100.0).ln_1p();
             let x = self.x(at);
-            if percent <= limit && x - last >= LABEL {
-                last = x;
-                ticks.push((at, Quantity::margin(percent / 100.0).to_string()));
+            let label = Quantity::margin(percent / 100.0).to_string();
+            let half = width(&label) / 2.0;
+            if percent <= limit && x - half >= end && x + half <= WIDTH {
+                end = x + half;
+                ticks.push((at, label));
             }
         }
         ticks

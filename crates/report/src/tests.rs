@@ -1,3 +1,4 @@
+mod layout;
 mod page;
 
 use std::collections::BTreeMap;
@@ -363,6 +364,31 @@ fn trials_are_listed_with_every_attempt() {
     let mut no_clock = plan;
     no_clock.clock = Clock::None;
     assert!(!trial(&no_clock, &records[0], None).contains("throughput"));
+}
+
+#[test]
+fn rows_whose_sign_copies_decide_are_marked_in_every_format() {
+    let (plan, records) = study(1.05);
+    let plain = print(&plan, &records, &configs());
+    assert!(
+        !plain.text.contains('†') && !plain.html.contains('†') && !plain.json.contains("copies_decide_sign\": true")
+    );
+    let mut copying = configs();
+    let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
+    copying.why.causes[0].causes =
+        vec![cause("rep_movs_alternative", 0.0, 100.0), cause("copy_user_generic_unrolled", 20.0, 0.0)];
+    copying.why.causes[0].listed = 2;
+    let printed = print(&plan, &records, &copying);
+    let row = |text: &str| text.lines().find(|l| l.contains("fork-exit")).unwrap_or_default().to_owned();
+    assert!(row(&printed.text).ends_with(" †"), "{}", printed.text);
+    assert!(printed.text.contains("\n†: without copies of memory"));
+    assert_eq!(printed.html.matches("<span class=\"mark\">†</span>").count(), 1);
+    assert!(printed.html.contains("†: without copies of memory"));
+    assert_eq!(printed.json.matches("\"copies_decide_sign\": true").count(), 1);
+    assert!(row(&printed.csv).ends_with(",true"), "{}", printed.csv);
+    // On another clock, copies take the time they take.
+    let wall = Plan { clock: Clock::Wall, ..plan };
+    assert!(!print(&wall, &records, &copying).text.contains('†'));
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! The report for a terminal or an e-mail: at most 80 columns, intelligible without colour.
 
+mod causes;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::fact::{self, Fact};
 use super::quantity::{Quantity, shown};
-use super::row::{Mark, Row};
+use super::row::{COPIES_MARK, Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
-use super::{Report, counters as counting, locks, short, why};
+use super::{Report, counters as counting, short};
 use crate::kconfig::Difference;
 use bigiron_model::file_system;
 use bigiron_model::metric::Better;
@@ -33,7 +35,7 @@ pub fn text(report: &Report<'_>) -> String {
         }
         legend(&mut out, report);
     }
-    why(&mut out, report);
+    causes::why(&mut out, report);
     counters(&mut out, report);
     trouble(&mut out, report);
     features(&mut out, report);
@@ -168,9 +170,20 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
     let margins: Vec<String> = margins(report);
     out.push_str(&wrap(&format!("Margins: {}", margins.join(", ")), "", "  "));
-    if let Some(uneven) = uneven(report) {
-        out.push_str(&wrap(&uneven, "", "  "));
+    for mark in uneven(report).into_iter().chain(copies_decide(report)) {
+        out.push_str(&wrap(&mark, "", "  "));
     }
+}
+
+/// The meaning of the mark `†`; `None` if it does not occur.
+pub fn copies_decide(report: &Report<'_>) -> Option<String> {
+    let occurs = report.rows.iter().flatten().any(|r| r.copies_decide);
+    occurs.then(|| {
+        format!(
+            "{COPIES_MARK}: without copies of memory the change has the opposite sign. The exact clock cannot model what the arms' \
+             different copy routines really cost, so the verdict may be wrong; Why has both figures"
+        )
+    })
 }
 
 /// The meaning of the mark `~` and how often it occurs; `None` if it does not occur.
@@ -207,75 +220,6 @@ fn kind(row: &Row<'_>) -> &'static str {
         Kind::P999 => "p99.9",
         Kind::Amount => "amounts",
         Kind::Usage => "resources used",
-    }
-}
-
-/// The causes of the lines that differ.
-fn why(out: &mut String, report: &Report<'_>) {
-    let found = &report.why;
-    if found.is_empty() {
-        return;
-    }
-    out.push_str("\nWhy\n");
-    for missing in &found.missing {
-        out.push_str(&wrap(missing, "  - ", "    "));
-    }
-    let mut left = 0;
-    for (index, comparison) in report.judgement.comparisons.iter().enumerate() {
-        let (causes, more) = why::selected(found, index, &comparison.lines);
-        left += more;
-        if report.rows.len() > 1 && !causes.is_empty() {
-            let _ = writeln!(out, "  {} against {}", report.plan.arms[comparison.arm].name, report.plan.arms[0].name);
-        }
-        for causes in causes {
-            out.push_str(&wrap(&why::head(causes), "  ", "    "));
-            let shown = causes.listed.min(why::ROWS);
-            let cells = |texts: [&str; 5]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
-            let mut lines = vec![cells(["    share", "change, ns", "A", "B", "in"])];
-            for cause in &causes.causes[..shown] {
-                let share = why::share(cause.delta() / causes.delta());
-                lines.push(cells([
-                    &format!("    {share:>7}"),
-                    &why::change(cause),
-                    &why::ns(cause.a),
-                    &why::ns(cause.b),
-                    &why::name(cause),
-                ]));
-            }
-            out.push_str(&table(&[false, true, true, true, false], &lines));
-            let told = report.told(causes, shown);
-            for text in told {
-                out.push_str(&wrap(&text, "    ", "    "));
-            }
-        }
-    }
-    if left > 0 {
-        let lines = if left == 1 { "line has its" } else { "lines have their" };
-        out.push_str(&wrap(&format!("{left} more {lines} causes in the HTML and JSON reports."), "  ", "  "));
-    }
-    if let Some(method) = why::method(found) {
-        out.push_str(&wrap(&method, "  ", "  "));
-    }
-    waits(out, report);
-}
-
-/// What these lines waited for.
-fn waits(out: &mut String, report: &Report<'_>) {
-    let (plan, found) = (report.plan, &report.why.locks);
-    if found.traced.is_none() {
-        return;
-    }
-    out.push_str("\nLocks\n");
-    for (arm, why) in &found.untold {
-        out.push_str(&wrap(&format!("{arm}: {why}"), "  - ", "    "));
-    }
-    for line in &found.lines {
-        let comparison = &report.judgement.comparisons[line.comparison];
-        let arms = (plan.arms[0].name.as_str(), plan.arms[comparison.arm].name.as_str());
-        out.push_str(&locks::text(line, arms, plan.machine.cpus, locks::is_primary(line, &comparison.lines)));
-    }
-    if let Some(method) = locks::method(found) {
-        out.push_str(&wrap(&method, "  ", "  "));
     }
 }
 

@@ -7,7 +7,8 @@ use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling};
 use bigiron_judge::line::Line;
 use bigiron_judge::locks::Locks;
 use bigiron_judge::stacks::Stacks;
-use bigiron_judge::window;
+use bigiron_judge::suite::Reason;
+use bigiron_judge::{Comparison, window};
 use bigiron_model::evidence::Sampled;
 use bigiron_model::plan::Plan;
 
@@ -18,6 +19,9 @@ pub const MOST: usize = 40;
 
 /// Lines shown in text besides the primaries: those that changed most.
 pub const LINES: usize = 6;
+
+/// Said of the lines that decide the suite's verdict.
+pub const DECIDES: &str = " (decides the verdict)";
 
 /// The causes found, and how they were found.
 #[derive(Clone, Debug, Default)]
@@ -256,16 +260,34 @@ pub fn calls(why: &Why, causes: &Causes) -> Option<String> {
     Some(format!("System calls per operation, A and B: {}{more}{same}.", said.join(", ")))
 }
 
-/// The causes of a comparison that fit into text: primaries, then the lines that changed most; and the number of the others.
-pub fn selected<'a>(why: &'a Why, comparison: usize, lines: &[Line]) -> (Vec<&'a Causes>, usize) {
-    let of = |c: &Causes| lines.iter().find(|l| l.workload == c.workload && l.metric.name == c.metric);
-    let (primaries, mut others): (Vec<_>, Vec<_>) =
-        why.causes.iter().filter(|c| c.comparison == comparison).partition(|c| of(c).is_some_and(|l| l.metric.primary));
-    let change = |c: &Causes| of(c).and_then(|l| l.estimate).map_or(0.0, |e| e.mean.abs());
-    others.sort_by(|x, y| change(y).total_cmp(&change(x)));
-    let left = others.len().saturating_sub(LINES);
-    others.truncate(LINES);
-    (primaries.into_iter().chain(others).collect(), left)
+/// Whether a line's verdict is the suite's.
+pub fn decides(comparison: &Comparison, workload: &str, metric: &str) -> bool {
+    let Some(Reason::Primaries { workloads }) = comparison.suite.as_ref().map(|s| &s.reason) else { return false };
+    let is_primary = |l: &Line| l.workload == workload && l.metric.name == metric && l.metric.primary;
+    workloads.iter().any(|w| w == workload) && comparison.lines.iter().any(is_primary)
+}
+
+/// The causes of a comparison in order of importance: of the lines that decide the verdict, of the other primaries, then of the others; among each,
+/// the larger change first.
+pub fn ordered<'a>(why: &'a Why, comparison: usize, of: &Comparison) -> Vec<&'a Causes> {
+    let line = |c: &Causes| of.lines.iter().find(|l| l.workload == c.workload && l.metric.name == c.metric);
+    let rank = |c: &Causes| match line(c) {
+        Some(_) if decides(of, &c.workload, &c.metric) => 0,
+        Some(line) if line.metric.primary => 1,
+        _ => 2,
+    };
+    let change = |c: &Causes| line(c).and_then(|l| l.estimate).map_or(0.0, |e| e.mean.abs());
+    let mut all: Vec<&Causes> = why.causes.iter().filter(|c| c.comparison == comparison).collect();
+    all.sort_by(|x, y| rank(x).cmp(&rank(y)).then(change(y).total_cmp(&change(x))));
+    all
+}
+
+/// The number of [`ordered`] causes that fit into text: of the primaries, and of [`LINES`] others.
+pub fn selected(ordered: &[&Causes], of: &Comparison) -> usize {
+    let is_primary = |c: &&&Causes| {
+        of.lines.iter().any(|l| l.workload == c.workload && l.metric.name == c.metric && l.metric.primary)
+    };
+    ordered.len().min(LINES + ordered.iter().filter(is_primary).count())
 }
 
 #[cfg(test)]

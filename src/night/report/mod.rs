@@ -155,7 +155,7 @@ impl NightReport {
     }
 
     /// What happened to one kernel, in a sentence.
-    fn sentence(&self, arm: usize) -> String {
+    pub fn sentence(&self, arm: usize) -> String {
         let rows = self.rows(arm);
         let names = |of: &dyn Fn(&ReportRow) -> bool| -> Vec<String> {
             rows.iter().filter(|r| of(r)).map(|r| r.name.clone()).collect()

@@ -191,15 +191,16 @@ impl SeriesPoint {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod fixture {
+/// Made-up histories for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture {
     use super::*;
     use crate::history::entry::SCHEMA;
     use bigiron_model::identity::Identity;
     use bigiron_model::metric::{Kind, Unit};
 
     /// A kernel's entry with one row `micro` and one metric `fork` (nanoseconds).
-    pub(crate) fn entry(night: &str, version: &str, values: &[f64]) -> HistoryEntry {
+    pub fn entry(night: &str, version: &str, values: &[f64]) -> HistoryEntry {
         let metric = MetricDef {
             name: "fork".into(),
             unit: Unit::Ns,
@@ -236,7 +237,7 @@ pub(crate) mod fixture {
     }
 
     /// Five kernels with four boots each, with a step of 10 % at the third.
-    pub(crate) fn stepped() -> History {
+    pub fn stepped() -> History {
         let wobble = [0.999, 1.0, 1.0005, 1.001];
         let of = |version: &str, level: f64| entry(version, version, &wobble.map(|w| w * level));
         let entries = [("6.12", 110.0), ("5.10", 100.0), ("7.2", 110.1), ("6.1", 100.1), ("6.18", 110.05)];

@@ -66,6 +66,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
         repeat: "bigiron compare debian:6.0 debian:6.1".to_owned(),
         clock,
         provenance: None,
+        begun: None,
         design: Design { pairs, seed, hang_cpu_seconds: 30, idle_gap_seconds: 0 },
         machine: Machine {
             host: HostKind::Sim,

@@ -7,6 +7,7 @@ use crate::Report;
 use crate::quantity::shown;
 use crate::scope;
 use crate::table::{Line, table_of_width, wrap_at};
+use crate::text::copies_decide;
 
 /// The width that mail programs and the archives of kernel lists expect.
 const WIDTH: usize = 72;
@@ -52,6 +53,10 @@ pub fn mail(report: &Report<'_>) -> String {
         if more > 0 {
             let _ = writeln!(out, "  and {more} more metrics that differ");
         }
+        out.push('\n');
+    }
+    if let Some(copies) = copies_decide(report) {
+        out.push_str(&wrap_at(WIDTH, &format!("{copies}."), "", ""));
         out.push('\n');
     }
     causes(&mut out, report);

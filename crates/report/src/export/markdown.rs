@@ -9,6 +9,7 @@ use crate::Report;
 use crate::quantity::shown;
 use crate::row::Row;
 use crate::scope;
+use crate::text::copies_decide;
 
 /// The report: its sentences, the lines that decide, all others folded away, and the command that repeats it.
 pub fn markdown(report: &Report<'_>) -> String {
@@ -35,6 +36,9 @@ pub fn markdown(report: &Report<'_>) -> String {
                 out.push_str("\n</details>\n");
             }
         }
+    }
+    if let Some(copies) = copies_decide(report) {
+        let _ = writeln!(out, "\n{}", escaped(&copies));
     }
     let _ = writeln!(out, "\nNot tested: {}", escaped(&scope::not_tested_in_short(report.plan)));
     let _ = writeln!(out, "\nRepeat it:\n\n{}", block(&report.plan.repeat));

@@ -10,7 +10,7 @@ use super::{View, day, svg};
 use bigiron_judge::history::series::Series;
 
 /// Style of the line charts, in addition to the reports' style.
-const LINES: &str = "svg.line { display: block; background: var(--card); border: 1px solid var(--rule); border-radius: 10px; margin: 8px 0; }\n\
+const LINES: &str = "svg.line { display: block; min-width: 640px; }\n\
     svg.line text { font-size: 13px; }\nsvg .level { stroke: var(--zero); stroke-width: 2; stroke-dasharray: 5 4; fill: none; }\n\
     svg .joined { stroke: var(--same); stroke-width: 1.5; fill: none; }\nsvg .change { stroke: var(--v); stroke-width: 2; }\n\
     svg text.size { fill: var(--v); text-anchor: middle; font-weight: 600; }\nsvg.line .dot { fill: var(--same); }\n";
@@ -28,7 +28,7 @@ pub fn html(view: &View) -> String {
                 (prose(&series.metric.summary))
                 @if let Some(clock) = series.clock { ", " (clock) " clock" }
             }
-            (PreEscaped(svg::svg(series)))
+            div class="scroll" { (PreEscaped(svg::svg(series))) }
             (kernels(series))
         }
         (list("How to read it", &view.method()))

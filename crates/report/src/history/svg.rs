@@ -11,7 +11,8 @@ use bigiron_judge::history::series::Series;
 
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 260.0;
-const LEFT: f64 = 90.0;
+/// Width of a character of a label in the widest of the page's fonts.
+const CHARACTER: f64 = 8.3;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 40.0;
@@ -25,23 +26,25 @@ pub(super) fn svg(series: &Series) -> String {
     let room = if high > low { 0.08 * (high - low) } else { 0.01 * high.abs().max(1e-9) };
     let (low, high) = (low - room, high + room);
     let count = series.kernels.len();
-    let x = |i: f64| LEFT + (WIDTH - LEFT - RIGHT) * (i + 0.5) / count as f64;
+    let label = |value: f64| Quantity::couple(value, low, series.metric.unit, (high - low) / 20.0).0.to_string();
+    let lines = [low, (low + high) / 2.0, high].map(|value| (value, label(value)));
+    let longest = lines.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
+    let left = 16.0 + CHARACTER * longest as f64;
+    let x = |i: f64| left + (WIDTH - left - RIGHT) * (i + 0.5) / count as f64;
     let y = |value: f64| TOP + (HEIGHT - TOP - BOTTOM) * (high - value) / (high - low);
     let mut out = format!(
         r#"<svg class="line" viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" aria-label="{}">"#,
         escape(&format!("{} over {count} kernels, {} change points", series.name(), series.changes.len()))
     );
-    for step in 0..=2 {
-        let value = low + (high - low) * f64::from(step) / 2.0;
-        let label = Quantity::couple(value, low, series.metric.unit, (high - low) / 20.0).0;
+    for (value, label) in lines {
         let _ = write!(
             out,
-            r#"<path class="grid" d="M{LEFT} {:.1}H{:.1}"/><text class="tick end" x="{:.1}" y="{:.1}">{}</text>"#,
+            r#"<path class="grid" d="M{left:.1} {:.1}H{:.1}"/><text class="tick end" x="{:.1}" y="{:.1}">{}</text>"#,
             y(value),
             WIDTH - RIGHT,
-            LEFT - 8.0,
+            left - 8.0,
             y(value) + 4.0,
-            escape(&label.to_string())
+            escape(&label)
         );
     }
     let every = count.div_ceil(LABELS).max(1);

@@ -56,6 +56,12 @@ fn pages_are_well_formed_and_self_contained() {
         }
         assert!(!page.contains("NaN") && !page.contains("inf "), "{name}");
     }
+    // The index of a site has a script, but loads none.
+    let index = super::layout::index();
+    well_formed(&index).unwrap();
+    for banned in ["http://", "https://", "<link", "@import", "url(", " src="] {
+        assert!(!index.contains(banned), "the index has {banned}");
+    }
     assert!(well_formed("<!DOCTYPE html><p><b></p></b>").is_err());
     assert!(well_formed("<!DOCTYPE html><p>a & b</p>").is_err());
 }
