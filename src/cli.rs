@@ -1,8 +1,10 @@
 //! The command line, from which the parser, the man page and the completions are generated.
 
 mod bisect;
+mod display;
 mod nightly;
 mod oltp;
+mod studies;
 
 use bigiron_model::host::HostKind;
 use std::path::PathBuf;
@@ -11,8 +13,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
+pub use display::{Color, Display};
 pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
+pub use studies::{Schema, SchemaOf, Studies};
 
 /// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
 #[derive(Debug, Parser)]
@@ -28,6 +32,8 @@ pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
                   with --fail-on: 3 worse, 4 inconclusive, 5 unfinished or invalid; after a signal: 128 plus its number."
 )]
 pub struct Cli {
+    #[command(flatten)]
+    pub display: Display,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -46,6 +52,8 @@ pub enum Command {
     Nightly(Nightly),
     History(History),
     Bisect(Box<Bisect>),
+    Studies(Studies),
+    Schema(Schema),
     Doc(Doc),
     Dbsim(Dbsim),
     Oltp(Oltp),
@@ -58,7 +66,7 @@ pub enum Command {
 /// doc`). The same command finds an unfinished study of the same question and resumes it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    bigiron compare debian:6.1 debian:6.12\n  \
+    bigiron compare debian:6.1 debian:6.12 --quick\n  \
     bigiron compare debian:6.1 debian:6.12 micro --clock exact --pairs 8 --seed 7 --out DIR\n  \
     bigiron compare debian:6.12 debian:6.12,boot.mitigations=off micro\n  \
     bigiron compare mine debian:6.12 --fail-on worse\n  \
@@ -69,6 +77,9 @@ pub struct Compare {
     pub words: Vec<String>,
     #[command(flatten)]
     pub design: Design,
+    /// Screen for large changes: four pairs, and short runs of each workload; decides nothing
+    #[arg(long, help_heading = "Study")]
+    pub quick: bool,
     #[command(flatten)]
     pub outcome: ResultOptions,
     /// A metric that the program after `--` prints: NAME,unit=UNIT,better=higher|lower,json=POINTER or …,regex=PATTERN; may be repeated
@@ -171,6 +182,16 @@ pub enum Format {
     Json,
     Html,
     Csv,
+    /// For a comment on a pull request
+    Markdown,
+    /// Test results in XML, for a CI server
+    Junit,
+    /// JSON Lines: one object a line (`bigiron schema lines`)
+    Jsonl,
+    /// Plain text for a mailing list, with a subject
+    Mail,
+    /// For Prometheus
+    Openmetrics,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -181,8 +202,10 @@ pub enum FailOn {
 
 /// Run a study file
 #[derive(Debug, Args)]
-#[command(after_help = "The study file is described by `bigiron doc study-file`; ready-made ones are in studies/.")]
+#[command(after_help = "Examples:\n  bigiron run kernel-upgrade\n  bigiron run mine.toml --seed 7 --out DIR\n\n\
+    `bigiron doc study-file` describes study files.")]
 pub struct Run {
+    /// A study file, or the name of a ready-made study (see `bigiron studies`)
     #[arg(value_name = "STUDY")]
     pub study: PathBuf,
     /// Seed to use instead of the study file's

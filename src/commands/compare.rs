@@ -10,7 +10,7 @@ use crate::cli::{Compare, Design};
 use crate::conduct::StudyRequest;
 use crate::conduct::environment::refuse;
 use crate::study::question::Question;
-use crate::study::{arguments, command};
+use crate::study::{arguments, command, quick};
 use bigiron_archive::store::Store;
 use bigiron_model::margins;
 use bigiron_model::refusal::Refusal;
@@ -20,6 +20,10 @@ use bigiron_probe::machine;
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
     let mut question = question(&args.words, &args.design)?;
     command::ask(&mut question, &args.program, &args.metric)?;
+    if args.quick {
+        super::check_gate(true, &args.outcome.fail_on)?;
+        quick::shorten(&mut question);
+    }
     let request = StudyRequest {
         question,
         file: None,

@@ -15,8 +15,10 @@ mod oltp;
 mod output;
 mod report;
 mod run;
+mod schema;
 mod selftest;
 mod show;
+mod studies;
 mod undo;
 
 use std::process::ExitCode;
@@ -47,6 +49,7 @@ pub fn main(cli: Cli) -> ExitCode {
     if let Err(error) = signals::survive_file_size_limit() {
         return ExitCode::from(explain(&error));
     }
+    output::configure(cli.display);
     let done = match cli.command {
         Command::Compare(args) => compare::run(args),
         Command::Run(args) => run::run(args),
@@ -61,6 +64,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),
         Command::Bisect(args) => bisect::run(&args),
+        Command::Studies(args) => studies::run(&args),
+        Command::Schema(args) => schema::run(&args),
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
         Command::Oltp(args) => oltp::run(args.action),

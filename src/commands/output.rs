@@ -4,15 +4,42 @@ use std::env;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::Context as _;
 
+use crate::cli::{Color, Display};
 use crate::conduct::Observer;
 use crate::session::SessionEvent;
-use crate::session::progress::Progress;
+use crate::session::progress::{Detail, Progress};
 use bigiron_model::printable::{printable, without_passwords};
 use bigiron_report::summary::SummaryLine;
 use bigiron_stats::Verdict;
+
+/// The options of this call. Set once, before the command runs.
+static DISPLAY: OnceLock<Display> = OnceLock::new();
+
+/// Sets how much is printed, and whether in colour.
+pub(super) fn configure(display: Display) {
+    let _ = DISPLAY.set(display);
+}
+
+fn display() -> Display {
+    DISPLAY.get().copied().unwrap_or_default()
+}
+
+/// Whether to print to standard output in colour.
+pub(super) fn has_colours() -> bool {
+    match display().color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => {
+            io::stdout().is_terminal()
+                && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                && env::var_os("TERM").is_some_and(|term| term != "dumb")
+        }
+    }
+}
 
 /// The text without what would act on a terminal, and without passwords.
 fn safe(text: &str) -> String {
@@ -59,9 +86,7 @@ fn page(text: &str) -> bool {
 
 /// Writes lines to standard output, verdicts in colour on a terminal.
 pub(super) fn summary(lines: &[SummaryLine]) -> anyhow::Result<()> {
-    let has_colours = io::stdout().is_terminal()
-        && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-        && env::var_os("TERM").is_some_and(|term| term != "dumb");
+    let has_colours = has_colours();
     let mut text = String::new();
     for line in lines {
         let shown = safe(&line.text);
@@ -101,9 +126,11 @@ pub(super) fn line(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{}", safe(&line));
 }
 
-/// Prints a progress note.
+/// Prints a progress note, except with `--quiet`.
 pub(super) fn note(text: &str) {
-    line(format_args!("{text}"));
+    if !display().quiet {
+        line(format_args!("{text}"));
+    }
 }
 
 /// Prints a warning about something that may spoil the result.
@@ -124,7 +151,12 @@ impl Observer for Terminal {
     }
 
     fn session(&self) -> Box<dyn Fn(SessionEvent) + Sync> {
-        let progress = Progress::stderr();
+        let detail = match display() {
+            Display { quiet: true, .. } => Detail::Trouble,
+            Display { verbose: true, .. } => Detail::Steps,
+            _ => Detail::Trials,
+        };
+        let progress = Progress::stderr(detail);
         Box::new(move |event| progress.show(&event))
     }
 }

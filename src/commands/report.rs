@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
+use clap::ValueEnum as _;
+
 use super::bisect;
 use super::nightly;
 use super::output;
@@ -34,10 +36,12 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
             Format::Text => HistoryFormat::Text,
             Format::Json => HistoryFormat::Json,
             Format::Html => HistoryFormat::Html,
-            Format::Csv => {
-                return Err(Refusal::new(
-                    "A night has no CSV; each of its studies has: `bigiron report DIR/STUDY --format csv`",
-                )
+            other => {
+                let format = name(other);
+                return Err(Refusal::new(format!(
+                    "A night is reported as text, JSON or HTML, not as {format}; each of its studies has all formats: `bigiron report DIR/STUDY \
+                     --format {format}`"
+                ))
                 .into());
             }
         };
@@ -47,7 +51,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
         let format = match args.format {
             Format::Text => BisectFormat::Text,
             Format::Json => BisectFormat::Json,
-            Format::Html | Format::Csv => {
+            _ => {
                 return Err(Refusal::new(
                     "A bisection is reported as text or JSON; each of its studies has all formats: `bigiron report DIR/STUDY`",
                 )
@@ -88,6 +92,11 @@ pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> an
     Ok(super::status(study.judgement.decision(), &outcome.fail_on))
 }
 
+/// The format's word on the command line.
+fn name(format: Format) -> String {
+    format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// A study's report in a format; text shows all counters with `all_counters`, else those that differ.
 fn rendered(study: &Conducted, format: Format, all_counters: bool) -> String {
     let report = study.report(all_counters);
@@ -96,6 +105,11 @@ fn rendered(study: &Conducted, format: Format, all_counters: bool) -> String {
         Format::Json => report::json(&report),
         Format::Html => report::html(&report),
         Format::Csv => report::csv(&report),
+        Format::Markdown => report::markdown(&report),
+        Format::Junit => report::junit(&report),
+        Format::Jsonl => report::jsonl(&report),
+        Format::Mail => report::mail(&report),
+        Format::Openmetrics => report::openmetrics(&report),
     }
 }
 

@@ -13,7 +13,7 @@ use bigiron_lab::host::sim::Script;
 use bigiron_model::refusal::Refusal;
 
 pub(super) fn run(args: Run) -> anyhow::Result<u8> {
-    let study = file::read(&args.study)?;
+    let study = file::find(&args.study)?;
     let mut question = study.question;
     question.seed = args.seed.or(question.seed);
     let script = script(&study.text).map_err(|e| {

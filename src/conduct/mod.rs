@@ -1,6 +1,7 @@
 //! Conducting a study: from a question to its report. Finished work of an earlier run is not repeated.
 
 pub mod environment;
+mod estimate;
 pub mod hosts;
 mod inputs;
 pub mod noise_card;
@@ -29,8 +30,9 @@ use bigiron_model::printable::without_passwords;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Record;
 use bigiron_model::setting::Setting;
-use bigiron_model::store::Folder;
+use bigiron_model::store::{Folder, SlotTally};
 use bigiron_report as report;
+use bigiron_report::sentence;
 use bigiron_report::why::Why;
 use bigiron_report::{Extras, Report};
 
@@ -176,11 +178,17 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     };
     let host = hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref())?;
     observer.note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
+    if folder.plan().machine.host != HostKind::Sim && request.part.is_none() {
+        announce(&folder, session::width(folder.plan(), host.as_ref(), jobs), &environment)?;
+    }
     let cancel = match request.part {
         Some(part) => Arc::clone(part.cancel),
         None => signals::cancelled_by_signals()?,
     };
     session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &*observer.session())?;
+    if let Ok(read) = folder.records() {
+        estimate::keep(environment.cache(), folder.plan(), &read.records, folder.dir());
+    }
     let judged = judged(&folder, &cancel, observer)?;
     let wanted = reruns::wanted(&folder, &judged.1, request);
     let mut missing =
@@ -191,6 +199,26 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         missing.insert(0, format!("No causes: {why}"));
     }
     finish(folder, judged, missing, &cancel, observer)
+}
+
+/// Says what will be run, and how long it will take.
+fn announce(folder: &Folder, width: usize, environment: &Environment<'_>) -> anyhow::Result<()> {
+    let plan = folder.plan();
+    let left = SlotTally::of(plan, &folder.records()?.records).missing().len() as u32;
+    let arms: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
+    let workloads: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
+    let side = if width > 1 { format!(", {width} at a time") } else { String::new() };
+    let takes = estimate::estimate(environment.cache(), plan).map_or_else(
+        || format!("the first {} will tell how long it takes", plan.trials().trim_end_matches('s')),
+        |estimate| estimate.text(left, width),
+    );
+    environment.observer().note(&format!(
+        "To run: {} with {}, {left} {}{side}; {takes}",
+        sentence::join(&arms),
+        sentence::join(&workloads),
+        plan.trials()
+    ));
+    Ok(())
 }
 
 /// Warns of arms that differ only in settings that this machine already has.

@@ -19,4 +19,4 @@ mod tests_kill;
 pub use error::SessionError;
 pub use event::{SessionEvent, TrialId};
 pub use rerun::rerun;
-pub use run::{Summary, run};
+pub use run::{Summary, run, width};

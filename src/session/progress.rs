@@ -16,8 +16,20 @@ use bigiron_model::printable::printable;
 use bigiron_model::record::Outcome;
 use bigiron_model::store::Folder;
 
+/// How much of a session is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// Failed and void trials.
+    Trouble,
+    /// Each trial.
+    Trials,
+    /// Each step of each trial.
+    Steps,
+}
+
 /// Shows a session's events.
 pub struct Progress {
+    detail: Detail,
     shown: Mutex<Shown>,
 }
 
@@ -34,17 +46,23 @@ struct Bars {
 
 impl Progress {
     /// Bars if standard error is a terminal, plain lines otherwise.
-    pub fn stderr() -> Self {
+    pub fn stderr(detail: Detail) -> Self {
         let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
-        let bars = (std::io::stderr().is_terminal() && !dumb).then(Bars::new);
-        Progress { shown: Mutex::new(Shown { text: Text::default(), bars }) }
+        let bars = (std::io::stderr().is_terminal() && !dumb && detail == Detail::Trials).then(Bars::new);
+        Progress { detail, shown: Mutex::new(Shown { text: Text::default(), bars }) }
     }
 
     /// The event handler for [`super::run`]: `&|e| progress.show(&e)`.
     pub fn show(&self, event: &SessionEvent) {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let Shown { text, bars } = &mut *shown;
-        let lines: Vec<String> = text.lines(event).iter().map(|line| printable(line).into_owned()).collect();
+        let mut lines = text.lines(event);
+        match self.detail {
+            Detail::Trouble if !is_trouble(event) => lines.clear(),
+            Detail::Steps => lines.extend(text.step(event)),
+            _ => {}
+        }
+        let lines: Vec<String> = lines.iter().map(|line| printable(line).into_owned()).collect();
         match bars {
             Some(bars) => bars.show(event, text, &lines),
             None => {
@@ -112,6 +130,16 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("a constant template").progress_chars("=> ")
 }
 
+/// Whether a quiet session shows the event too.
+fn is_trouble(event: &SessionEvent) -> bool {
+    match event {
+        SessionEvent::SlotEnd { outcome, .. } => !matches!(outcome, Outcome::Completed),
+        SessionEvent::Void { .. } => true,
+        SessionEvent::SessionStart { unreadable, .. } => !unreadable.is_empty(),
+        _ => false,
+    }
+}
+
 /// The current activity of a running trial.
 fn doing(phase: &Phase) -> String {
     match phase {
@@ -174,6 +202,15 @@ impl Text {
                 vec![format!("{}: void: {}; {trials} to run again", self.counted(trial), first_line(cause))]
             }
             SessionEvent::Stopping => vec!["Stopping the running trials".to_owned()],
+        }
+    }
+
+    /// A line for a step of a trial.
+    fn step(&self, event: &SessionEvent) -> Option<String> {
+        match event {
+            SessionEvent::SlotStart(trial) => Some(format!("{}: starting", self.trial(trial))),
+            SessionEvent::Phase(trial, phase) => Some(format!("{}: {}", self.trial(trial), doing(phase))),
+            _ => None,
         }
     }
 

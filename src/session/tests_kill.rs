@@ -40,7 +40,7 @@ fn child() {
         Err(StoreError::NoStudy { .. }) => Folder::create(&dir, &plan).unwrap(),
         other => other.unwrap(),
     };
-    let progress = progress::Progress::stderr();
+    let progress = progress::Progress::stderr(progress::Detail::Trials);
     match run(&plan, &folder, &SimHost::new(script()), 3, &AtomicBool::new(false), &|e| progress.show(&e)) {
         Ok(summary) => println!("ENDED {summary:?}"),
         Err(e) => println!("STOPPED {e}"),

@@ -8,6 +8,7 @@ use std::path::Path;
 use super::arm::ArmText;
 use super::command;
 use super::question::{Question, QuestionPlaces};
+use super::ready_made;
 use bigiron_lab::lever;
 use bigiron_model::document;
 use bigiron_model::document::{Table, Value};
@@ -33,6 +34,17 @@ pub fn read(path: &Path) -> Result<StudyFile, Refusal> {
     let text =
         std::fs::read_to_string(path).map_err(|e| Refusal::new(format!("Cannot read the study file `{name}`: {e}")))?;
     Ok(StudyFile { question: parse(&name, &text)?, text })
+}
+
+/// Reads the study file at `path`, or the ready-made study of that name.
+///
+/// # Errors
+/// If there is neither, or the file is refused.
+pub fn find(path: &Path) -> Result<StudyFile, Refusal> {
+    let name = path.to_str().filter(|name| !name.contains('/') && !name.contains('.') && !path.is_file());
+    let Some(name) = name else { return read(path) };
+    let text = ready_made::find(name)?.text.to_owned();
+    Ok(StudyFile { question: parse(name, &text)?, text })
 }
 
 /// Parses the text of a study file called `name`.

@@ -7,6 +7,8 @@ pub mod arm;
 pub mod command;
 pub mod file;
 pub mod question;
+pub mod quick;
+pub mod ready_made;
 pub mod repeat;
 pub mod resolved;
 pub mod schedule;

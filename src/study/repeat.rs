@@ -42,6 +42,9 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
         option("idle-gap", resolved.idle_gap.to_string());
     }
     option("seed", seed.to_string());
+    if q.screening {
+        words.push("--quick".to_owned());
+    }
     let (metrics, words_after) = program::arguments(&q.settings);
     words.extend(metrics.into_iter().chain(words_after));
     words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")

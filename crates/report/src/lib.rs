@@ -5,6 +5,7 @@
 pub mod chart;
 pub mod counters;
 pub mod csv;
+pub mod export;
 pub mod fact;
 pub mod flame;
 pub mod history;
@@ -42,6 +43,11 @@ use bigiron_model::record::Record;
 use bigiron_model::version::major_minor;
 
 pub use csv::csv;
+pub use export::jsonl::jsonl;
+pub use export::junit::junit;
+pub use export::mail::mail;
+pub use export::markdown::markdown;
+pub use export::openmetrics::openmetrics;
 pub use html::html;
 pub use json::json;
 pub use summary::summary;

@@ -24,6 +24,8 @@ pub enum About {
     Survival,
     Workload,
     Suite,
+    /// What a screening cannot show.
+    Screening,
 }
 
 /// One sentence, without its full stop.
@@ -100,6 +102,20 @@ pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> V
             head: "all arms".into(),
             text,
             verdict: Some(verdict),
+        });
+    }
+    if plan.is_screening() && judgement.state == State::Finished {
+        let text = format!(
+            "{} pairs show large changes only, and their intervals are not exact; a decision needs the pairs of a full study",
+            plan.design.pairs
+        );
+        all.push(Sentence {
+            about: About::Screening,
+            arm: None,
+            workload: None,
+            head: "screening".into(),
+            text,
+            verdict: None,
         });
     }
     all

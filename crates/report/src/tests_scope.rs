@@ -12,7 +12,7 @@ fn panics_of_several_emulated_cpus_are_told_with_a_caution() {
     let (mut plan, mut records) = study(1.0);
     let cautions = |plan: &Plan, records: &[Record]| {
         let printed = print(plan, records, &Extras::default());
-        [printed.text.replace("\n  ", " "), printed.html].map(|text| text.contains("is not free of faults of its own"))
+        [printed.text.split_whitespace().collect::<Vec<_>>().join(" "), printed.html].map(|text| text.contains("is not free of faults of its own"))
     };
     fail(&mut records[3], Failure::Panic, "Kernel panic - not syncing");
     assert_eq!(cautions(&plan, &records), [false; 2], "one CPU");

@@ -1,10 +1,10 @@
-//! The report for a terminal or an e-mail: at most 100 columns, intelligible without colour.
+//! The report for a terminal or an e-mail: at most 80 columns, intelligible without colour.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::fact::{self, Fact};
-use super::quantity::shown;
+use super::quantity::{Quantity, shown};
 use super::row::{Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
@@ -73,37 +73,28 @@ fn sentences(out: &mut String, report: &Report<'_>) {
     }
 }
 
-/// One line per workload and one column per arm, for a study of several arms.
+/// One line per arm and one column per workload, for a study of several arms.
 fn matrix(out: &mut String, report: &Report<'_>) {
     if report.rows.len() < 2 {
         return;
     }
     let plan = report.plan;
     let _ = writeln!(out, "\nAgainst {} ({} clock)", plan.arms[0].name, plan.clock);
-    let mut right = vec![false];
-    let mut head = vec!["  primary".to_owned()];
-    for comparison in &report.judgement.comparisons {
-        right.push(false);
-        head.push(plan.arms[comparison.arm].name.clone());
-    }
-    let mut lines = vec![Line::Cells(head)];
-    for workload in &plan.workloads {
-        let mut cells = vec![format!("  {}", workload.name)];
-        for rows in &report.rows {
+    let head = ["  arm"].into_iter().chain(plan.workloads.iter().map(|w| w.name.as_str())).chain(["suite"]);
+    let mut lines = vec![Line::Cells(head.map(str::to_owned).collect())];
+    for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
+        let mut cells = vec![format!("  {}", plan.arms[comparison.arm].name)];
+        for workload in &plan.workloads {
             let row = rows.iter().find(|r| r.line.metric.primary && r.line.workload == workload.name);
             cells.push(row.map_or_else(String::new, |r| {
                 let change = r.change.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
                 format!("{change} {}", r.line.verdict)
             }));
         }
+        cells.push(comparison.suite.as_ref().map_or_else(String::new, |s| s.verdict.to_string()));
         lines.push(Line::Cells(cells));
     }
-    let mut cells = vec!["  suite".to_owned()];
-    for comparison in &report.judgement.comparisons {
-        cells.push(comparison.suite.as_ref().map_or_else(String::new, |s| s.verdict.to_string()));
-    }
-    lines.push(Line::Cells(cells));
-    out.push_str(&table(&right, &lines));
+    out.push_str(&table(&vec![false; plan.workloads.len() + 2], &lines));
 }
 
 fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'_>]) {
@@ -115,8 +106,8 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
     );
     out.push('\n');
     out.push_str(&wrap(&head, "", "  "));
-    let cells = |texts: [&str; 7]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
-    let mut lines = vec![cells(["  metric", "A", "B", "change", "95 % CI, %", "MDE", "verdict"])];
+    let cells = |texts: [&str; 6]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
+    let mut lines = vec![cells([" metric", "A", "B", "change", "95 % CI", "verdict"])];
     let mut group = String::new();
     for row in rows {
         let line = row.line;
@@ -127,28 +118,46 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
             group = heading;
         }
         let name = if line.metric.primary {
-            format!("  {} {} {}", line.workload, line.metric.name, row.arrow())
+            format!(" {} {} {}", line.workload, line.metric.name, row.arrow())
         } else {
-            format!("  {} {}", line.metric.name, row.arrow())
+            format!(" {} {}", line.metric.name, row.arrow())
         };
+        let number = |quantity: &Option<Quantity>| quantity.as_ref().map_or_else(|| "none".to_owned(), Quantity::number);
+        // A and B have one unit, so it stands once.
         lines.push(Line::Cells(vec![
             name,
-            shown(&row.a),
+            number(&row.a),
             shown(&row.b),
-            shown(&row.change),
-            row.interval(),
-            shown(&row.mde),
+            number(&row.change),
+            row.interval().replace(" … ", "…"),
             row.verdict(),
         ]));
     }
-    out.push_str(&table(&[false, true, true, true, true, true, false], &lines));
+    out.push_str(&table(&[false, true, true, true, true, false], &lines));
+    if let Some(detectable) = detectable(rows) {
+        out.push_str(&wrap(&detectable, "", "  "));
+    }
+}
+
+/// The smallest detectable effects: of each primary metric, and the range of the others.
+fn detectable(rows: &[Row<'_>]) -> Option<String> {
+    let (primaries, others): (Vec<&Row<'_>>, Vec<_>) = rows.iter().partition(|row| row.line.metric.primary);
+    let of = |row: &&Row<'_>| Some(format!("{} {}", row.line.workload, row.mde.as_ref()?));
+    let mut all: Vec<String> = primaries.iter().filter_map(of).collect();
+    let mut range: Vec<&Quantity> = others.iter().filter_map(|row| row.mde.as_ref()).collect();
+    range.sort_by(|a, b| a.value.total_cmp(&b.value));
+    if let (Some(least), Some(most)) = (range.first(), range.last()) {
+        all.push(format!("exploratory metrics {} to {most}", least.number()));
+    }
+    (!all.is_empty()).then(|| format!("Smallest detectable effect (MDE): {}", all.join(", ")))
 }
 
 fn legend(out: &mut String, report: &Report<'_>) {
     out.push('\n');
     out.push_str(&wrap(
-        "Change is B against A: + is a larger number; the verdict says whether that is good (↑ more is better, ↓ less is better). \
-         MDE, the smallest detectable effect, is the smallest change that this many pairs would have shown with 80 % power",
+        "Change and its interval are in per cent, B against A: + is a larger number; the verdict says whether that is good (↑ more is better, ↓ less is better). \
+         The smallest detectable effect is the smallest change that this many pairs would have shown with 80 % power; HTML, JSON and CSV \
+         have it for each metric",
         "",
         "",
     ));
@@ -278,8 +287,8 @@ fn counters(out: &mut String, report: &Report<'_>) {
             let _ = writeln!(out, "  {} against {}", report.plan.arms[comparison.arm].name, report.plan.arms[0].name);
         }
         let shown = counting::shown(counts, report.all_counters);
-        let cells = |texts: [&str; 6]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
-        let mut lines = vec![cells(["  counter", "A", "B", "change", "95 % CI, %", "in"])];
+        let cells = |texts: [&str; 5]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
+        let mut lines = vec![cells(["  counter", "A", "B", "change", "in"])];
         for counter in &shown.counters {
             let figures = counting::Figures::of(counter);
             let mark = if counter.differs() && !counter.discovery() { " ?" } else { "" };
@@ -288,12 +297,11 @@ fn counters(out: &mut String, report: &Report<'_>) {
                 &figures.a.to_string(),
                 &figures.b.to_string(),
                 &figures.change.map_or_else(String::new, |change| format!("{change}{mark}")),
-                &figures.interval,
                 &shown.place(counter),
             ]));
         }
         if !shown.counters.is_empty() {
-            out.push_str(&table(&[false, true, true, true, true, false], &lines));
+            out.push_str(&table(&[false, true, true, true, false], &lines));
         }
         out.push_str(&wrap(&counting::sum(counts, &shown), "  ", "  "));
     }

@@ -3,7 +3,7 @@
 //!
 //! Invariant: KVM counts as usable only after this kernel-and-QEMU pair of the host has run the agent to its orderly end. That it is not is
 //! remembered only if QEMU itself said so of this host: a guest that does not come up, or that KVM cannot go on with, may have had a bad kernel,
-//! and a host that lacked something may have been busy.
+//! and a host that lacked something may have been busy. Such a failure holds for an hour, so that each command does not wait for it again.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -35,11 +35,37 @@ pub struct KvmStatus {
     without_capabilities: bool,
     /// What the answer holds for: host kernel, QEMU, version of the probe.
     host: String,
+    /// Until when a failure holds that may pass; `None`: as long as the host is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<SinceBoot>,
 }
+
+/// A time of one run of the host's kernel, which no clock that can be set affects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SinceBoot {
+    boot: String,
+    seconds: u64,
+}
+
+impl SinceBoot {
+    fn now() -> SinceBoot {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let seconds = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
+        SinceBoot { boot, seconds: u64::try_from(seconds).unwrap_or(0) }
+    }
+
+    /// Whether this time is still to come.
+    fn is_ahead_of(&self, now: &SinceBoot) -> bool {
+        self.boot == now.boot && now.seconds < self.seconds
+    }
+}
+
+/// Seconds for which a failure holds that may pass.
+const HOUR: u64 = 3600;
 
 impl KvmStatus {
     fn no(host: &str, reason: String) -> Self {
-        Self { usable: false, reason, without_capabilities: false, host: host.to_owned() }
+        Self { usable: false, reason, without_capabilities: false, host: host.to_owned(), until: None }
     }
 
     /// What guests run under if it is usable.
@@ -114,10 +140,14 @@ fn probe(
         KvmBootEnd::Up(took) => {
             let less = if without_capabilities { " with arch-capabilities=off" } else { "" };
             let reason = format!("a guest booted under it{less} in {:.1} s", took.as_secs_f64());
-            KvmStatus { usable: true, reason, without_capabilities, host: host.to_owned() }
+            KvmStatus { usable: true, reason, without_capabilities, host: host.to_owned(), until: None }
         }
         KvmBootEnd::Refused(why) => no(&why),
-        KvmBootEnd::Failed(why) => return Ok(no(&format!("{why}; the next study tries again"))),
+        KvmBootEnd::Failed(why) => {
+            let now = SinceBoot::now();
+            let until = SinceBoot { seconds: now.seconds + HOUR, ..now };
+            KvmStatus { until: Some(until), ..no(&format!("{why}; it is tried again in an hour")) }
+        }
     };
     std::fs::create_dir_all(cache)?;
     std::fs::write(cache.join("kvm.toml"), toml::to_string(&kvm)?).context("Cannot remember what KVM can do")?;
@@ -151,7 +181,8 @@ pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<KvmStatus> {
 /// What an earlier probe on this host found, if it still holds.
 fn remembered(cache: &Path, host: &str) -> Option<KvmStatus> {
     let known: KvmStatus = toml::from_str(&std::fs::read_to_string(cache.join("kvm.toml")).ok()?).ok()?;
-    (known.host == host).then_some(known)
+    let holds = known.until.as_ref().is_none_or(|until| until.is_ahead_of(&SinceBoot::now()));
+    (known.host == host && holds).then_some(known)
 }
 
 /// What an answer holds for.
@@ -246,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kernel_or_a_busy_host_may_have_done_is_not_remembered_as_kvms_fault() {
+    fn what_a_kernel_or_a_busy_host_may_have_done_is_remembered_for_an_hour() {
         let ends = [
             judged("", "no sign of life within 30 s"),
             judged("oops", "it ended with exit status: 0"),
@@ -260,8 +291,13 @@ mod tests {
         ];
         for end in ends {
             let (kvm, kept, tried) = probed(vec![end]);
-            assert!(!kvm.usable && kvm.reason.ends_with("the next study tries again"), "{kvm:?}");
-            assert_eq!((kept, tried.len()), (None, 1));
+            assert!(!kvm.usable && kvm.reason.ends_with("it is tried again in an hour"), "{kvm:?}");
+            assert_eq!((kept.as_ref(), tried.len()), (Some(&kvm), 1));
+            let until = kvm.until.unwrap();
+            let now = SinceBoot::now();
+            assert!(until.is_ahead_of(&now) && until.seconds <= now.seconds + HOUR);
+            assert!(!until.is_ahead_of(&SinceBoot { seconds: now.seconds + HOUR, ..now.clone() }), "an hour later");
+            assert!(!until.is_ahead_of(&SinceBoot { boot: "another".to_owned(), ..now }), "after a reboot");
         }
     }
 
@@ -273,6 +309,6 @@ mod tests {
         assert_eq!(kvm.accelerator().host_cpu(), "host,arch-capabilities=off");
         assert_eq!(kept, Some(kvm));
         let (kvm, kept, _) = probed(vec![judged(MSR, "it ended"), judged("", "no sign of life")]);
-        assert!(!kvm.usable && kept.is_none());
+        assert!(!kvm.usable && kept.unwrap().until.is_some());
     }
 }

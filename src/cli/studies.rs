@@ -1,0 +1,31 @@
+//! The command line of `bigiron studies` and `bigiron schema`.
+
+use clap::{Args, ValueEnum};
+
+/// List the ready-made studies by their question, or print one as a study file
+///
+/// `bigiron run NAME` runs one as it is; a printed one can be saved, changed, and run with `bigiron run FILE`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  bigiron studies\n  bigiron studies io-scheduler > mine.toml\n  bigiron run io-scheduler")]
+pub struct Studies {
+    /// The study to print
+    pub name: Option<String>,
+}
+
+/// Print the JSON Schema of an output format
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  bigiron schema lines > lines.schema.json")]
+pub struct Schema {
+    /// The output format
+    #[arg(value_name = "OUTPUT", value_enum, default_value_t = SchemaOf::Report)]
+    pub of: SchemaOf,
+}
+
+/// What a schema describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SchemaOf {
+    /// `bigiron report --format json`
+    Report,
+    /// One line of `bigiron report --format jsonl`
+    Lines,
+}
