@@ -10,7 +10,7 @@ const CARGO: &str = r#"#!/bin/sh
 dir=$(dirname "$0")
 case "$*" in
 *--exact*) cat "$dir/alone" ;;
-test*--no-run) ;;
+test*--no-run | *--lib* | *--doc*) ;;
 test*)
 	cat "$dir/beside"
 	echo "$(ps -e -o args= | grep -c '^sh -c while :; do :; done') loops"

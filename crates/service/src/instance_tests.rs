@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::recipe::Recipe;
 
-/// A shell that counts up in a file until it is stopped.
+/// A shell that counts up in a file until it is stopped. It ends its child as it stops: a child that stayed would be waited for.
 struct Counter {
     /// Its exit status after the signal.
     status: u8,
@@ -34,7 +34,7 @@ impl Server for Counter {
 
     fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>) {
         let script = format!(
-            "cd '{0}/data'; trap 'exit {1}' TERM; echo \"read $(cat ../counter.conf)\"; sleep 600 & touch ready; \
+            "cd '{0}/data'; trap 'kill $!; exit {1}' TERM; echo \"read $(cat ../counter.conf)\"; sleep 600 & touch ready; \
              while :; do :; done",
             inside.display(),
             self.status
