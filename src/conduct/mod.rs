@@ -124,7 +124,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     }
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
     let (folder, kernels) = match study_folder::find(&resolved, request.out, request.fresh, &|text| {
-        observer.note(text)
+        observer.note(text);
     })? {
         StudyFolder::Finished(folder) => {
             inputs::check(&folder, &resolved, &environment, request.part.as_ref())?;
