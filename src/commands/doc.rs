@@ -29,6 +29,7 @@ const PAGES: &[(&str, &str, &str)] = &[
     ("concept", "words", include_str!("../../docs/concepts/words.md")),
     ("guide", "bisect", include_str!("../../docs/guide/bisect.md")),
     ("guide", "bisect-source", include_str!("../../docs/guide/bisect-source.md")),
+    ("guide", "ci", include_str!("../../docs/guide/ci.md")),
     ("guide", "comparison", include_str!("../../docs/guide/comparison.md")),
     ("guide", "examples", include_str!("../../docs/guide/examples.md")),
     ("guide", "faq", include_str!("../../docs/guide/faq.md")),
