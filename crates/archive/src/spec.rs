@@ -223,7 +223,8 @@ mod tests {
         for (text, what) in [
             ("", "debian:6.12"),
             ("debian:", "a series is like"),
-            ("debian:sid", "a release like `debian:12`"),
+            ("debian:sid", "releases are `debian:11`"),
+            ("debian:6.1/", "ends after `/`"),
             ("debian:6", "a series is like"),
             ("debian:6.1/arm64", "`cloud-amd64`, `amd64`, `rt-amd64`"),
             ("fedora:6.1", "there is `debian:`"),
