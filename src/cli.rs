@@ -95,7 +95,7 @@ pub struct Compare {
     pub words: Vec<String>,
     #[command(flatten)]
     pub design: Design,
-    /// Screen for large changes: four pairs, and short runs of each workload; decides nothing
+    /// Screen for large changes: four pairs of boots; decides nothing
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
     #[command(flatten)]

@@ -7,7 +7,6 @@ pub mod arm;
 pub mod command;
 pub mod file;
 pub mod question;
-pub mod quick;
 pub mod ready_made;
 pub mod repeat;
 pub mod resolved;
