@@ -1,4 +1,4 @@
-//! `debian:` kernels out of a small archive on disk, by the real apt: what is picked, what is refused, and what happens when the archive is gone.
+//! `debian:` and `ubuntu:` kernels out of a small archive on disk, by the real apt: what is picked, what is refused, and what happens when the archive is gone.
 
 mod small_archive;
 
@@ -13,7 +13,8 @@ use small_archive::{Archive, has};
 fn resolve_in_this_environment() {
     let store = Store::open().unwrap();
     for spec in std::env::var("KERNELS").unwrap().split_whitespace() {
-        match store.resolve(&KernelSpec::parse(spec).unwrap(), &|note| println!("note: {note}")) {
+        let spec = KernelSpec::parse(spec).unwrap();
+        match store.resolve(&spec, &|note| println!("note: {note}")) {
             Ok(kernel) => println!("{spec} = {}", kernel.identity.package.unwrap()),
             Err(error) => println!("{spec} ! {error}"),
         }
@@ -56,6 +57,46 @@ fn newest_of_the_machines_own_suites_then_of_others() {
     has(&said, "debian:7.2 = linux-image-7.2.9+deb13-cloud-amd64 7.2.9-1~bpo13+1\n");
     has(&said, "note: Not in the archive, left out: ");
     has(&said, "debian:9.9 ! Debian has no kernel `9.9` of flavour `cloud-amd64` here; available series: 6.1, 7.2\n");
+    has(
+        &resolve(&archive, "debian:6.1.2"),
+        "debian:6.1.2 ! Debian has no kernel `6.1.2` of flavour `cloud-amd64` here; available versions of 6.1: 6.1.90-1, 6.1.100-1, 6.1.200-1\n",
+    );
+}
+
+#[test]
+fn kernels_of_ubuntu_are_an_image_and_its_modules() {
+    let archive = Archive::with_source("noble-updates");
+    archive
+        .suite(
+            "noble-updates",
+            "Ubuntu",
+            &[
+                ("6.8.0-49-generic", "6.8.0-49.49"),
+                ("6.8.0-50-generic", "6.8.0-50.51"),
+                ("6.11.0-9-generic", "6.11.0-9.9~24.04.1"),
+                ("6.8.0-1021-aws", "6.8.0-1021.23"),
+            ],
+        )
+        .suite("resolute", "Ubuntu", &[("7.0.0-14-generic", "7.0.0-14.14")])
+        .suite("jammy", "Somebody", &[("5.15.0-100-generic", "5.15.0-100.110")]);
+    let said = resolve(
+        &archive,
+        "ubuntu:24.04 ubuntu:6.8.0-49 ubuntu:6.11 ubuntu:noble/aws ubuntu:26.04 latest previous ubuntu:22.04 debian:12",
+    );
+    has(&said, "ubuntu:6.8 = linux-image-6.8.0-50-generic 6.8.0-50.51\n");
+    has(&said, "ubuntu:6.8.0-49 = linux-image-6.8.0-49-generic 6.8.0-49.49\n");
+    has(&said, "ubuntu:6.11 = linux-image-6.11.0-9-generic 6.11.0-9.9~24.04.1\n");
+    has(&said, "ubuntu:6.8/aws = linux-image-6.8.0-1021-aws 6.8.0-1021.23\n");
+    has(&said, "ubuntu:7.0 = linux-image-7.0.0-14-generic 7.0.0-14.14\n");
+    has(&said, "latest = linux-image-7.0.0-14-generic 7.0.0-14.14\n");
+    has(&said, "previous = linux-image-6.11.0-9-generic 6.11.0-9.9~24.04.1\n");
+    has(
+        &said,
+        "ubuntu:5.15 ! Ubuntu has no kernel `5.15` of flavour `generic` here; available series: 6.8, 6.11, 7.0\n",
+    );
+    has(&said, "debian:6.1 ! apt has no source of Debian's archive on this machine");
+    let entry = fs::read_dir(archive.dir.path().join("cache/kernels")).unwrap().next().unwrap().unwrap().path();
+    assert!(entry.join("config").exists(), "the configuration comes with the modules");
 }
 
 #[test]
@@ -88,10 +129,10 @@ fn what_is_in_the_cache_serves_when_the_archive_is_gone() {
     let said = resolve(&archive, "debian:6.1 debian:6.12");
     has(
         &said,
-        "note: Using 6.1.0-9-cloud-amd64 from the cache; there may be a newer one: Cannot read Debian's package lists",
+        "note: Using 6.1.0-9-cloud-amd64 from the cache; there may be a newer one: Cannot read the archive's package lists",
     );
     has(&said, "debian:6.1 = linux-image-6.1.0-9-cloud-amd64 6.1.90-1\n");
-    has(&said, "debian:6.12 ! Cannot read Debian's package lists");
+    has(&said, "debian:6.12 ! Cannot read the archive's package lists");
 }
 
 #[test]

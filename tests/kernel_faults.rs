@@ -103,7 +103,7 @@ fn served() -> (Archive, Server) {
 /// The machine's apt knows only these, each an address and a suite.
 fn sources(archive: &Archive, suites: &[String]) {
     let lines: Vec<String> = suites.iter().map(|suite| format!("deb [trusted=yes] {suite} main\n")).collect();
-    fs::write(archive.dir.path().join("parts/debian.list"), lines.concat()).unwrap();
+    fs::write(archive.dir.path().join("parts/machine.list"), lines.concat()).unwrap();
 }
 
 /// `bigiron kernel fetch` of the archive's series.
@@ -131,7 +131,7 @@ fn succeeds(archive: &Archive) {
 fn a_broken_download_is_named_and_the_next_run_succeeds() {
     for (file, message) in [
         ("linux-image", "Cannot download `linux-image-6.1.0-9-cloud-amd64`"),
-        ("Packages", "Cannot read Debian's package lists"),
+        ("Packages", "Cannot read the archive's package lists"),
     ] {
         for fault in [Fault::Broken, Fault::Short, Fault::Changed] {
             let (archive, server) = served();
@@ -161,7 +161,8 @@ fn processes(name: &str, folder: &Path) -> Vec<Pid> {
 
 #[test]
 fn a_killed_apt_is_named_and_the_next_run_succeeds() {
-    for (file, message) in [("linux-image", "Cannot download"), ("Packages", "Cannot read Debian's package lists")] {
+    for (file, message) in [("linux-image", "Cannot download"), ("Packages", "Cannot read the archive's package lists")]
+    {
         let (archive, server) = served();
         server.fault(Some((file, Fault::Stalled)));
         let begin = || fetch(&archive).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -18,7 +18,7 @@ fn note(text: &str) {
 fn fetch(store: &Store, spec: &str) -> Option<Kernel> {
     match store.resolve(&KernelSpec::parse(spec).unwrap(), &note) {
         Ok(kernel) => Some(kernel),
-        Err(error @ (KernelError::NoApt(_) | KernelError::NoDebianSource(_) | KernelError::Update(_))) => {
+        Err(error @ (KernelError::NoApt(_) | KernelError::NoSource { .. } | KernelError::Update(_))) => {
             // Not by `eprintln!`, which the harness shows of failed tests alone.
             let _ = writeln!(std::io::stderr(), "SKIPPED kernels of Debian: {error}");
             None

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::builds;
 use crate::study::arm::{self, ArmText};
-use bigiron_archive::{KernelSpec, Store, looks_like_kernel, spec};
+use bigiron_archive::{Distribution, KernelSpec, Store, looks_like_kernel};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::version::compare as compare_versions;
 
@@ -73,11 +73,11 @@ fn same(arm: &ArmText) -> Refusal {
         .hint("`bigiron selftest` compares a kernel with itself")
 }
 
-/// The Debian kernels from `good` to `bad`, both Debian's, in the order of their versions.
+/// The kernels of a distribution's archive from `good` to `bad`, in the order of their versions.
 ///
 /// # Errors
-/// If the ends are not Debian's, of different flavours, with different levers, equal, or in the wrong order.
-pub fn debian(good: &ArmText, bad: &ArmText, store: &Store, note: &dyn Fn(&str)) -> anyhow::Result<Vec<ArmText>> {
+/// If the ends are not of one archive, of different flavours, with different levers, equal, or in the wrong order.
+pub fn of_archive(good: &ArmText, bad: &ArmText, store: &Store, note: &dyn Fn(&str)) -> anyhow::Result<Vec<ArmText>> {
     if good == bad {
         return Err(same(good).into());
     }
@@ -87,21 +87,36 @@ pub fn debian(good: &ArmText, bad: &ArmText, store: &Store, note: &dyn Fn(&str))
             .hint("Set levers on both, or with `--set`; `bigiron bisect levers` finds the lever; or give the arms with `--kernels`")
             .into());
     }
-    if of_good.1 != of_bad.1 {
-        let message = format!("Good is of flavour `{}` and bad of `{}`; a list needs one flavour", of_good.1, of_bad.1);
+    if of_good.flavour != of_bad.flavour {
+        let message = format!(
+            "Good is of flavour `{}` and bad of `{}`; a list needs one flavour",
+            of_good.flavour, of_bad.flavour
+        );
         return Err(Refusal::new(message).into());
     }
-    let all = store.debian_kernels(&of_good.1, note)?;
-    between(good, bad, (&of_good.0, &of_bad.0), &all).map_err(Into::into)
+    if of_good.distribution != of_bad.distribution {
+        let message = format!("Good is {}'s and bad {}'s; a list needs one", of_good.distribution, of_bad.distribution);
+        return Err(Refusal::new(message).hint("Name the kernels in order: `--kernels A,B,C`").into());
+    }
+    let all = store.kernels_of(of_good.distribution, &of_good.flavour, note)?;
+    between(good, bad, (&of_good.version, &of_bad.version), &all).map_err(Into::into)
 }
 
-/// Version and flavour of a Debian kernel.
-fn wanted(arm: &ArmText) -> Result<(String, String), Refusal> {
+/// A kernel of a distribution's archive.
+#[derive(Debug)]
+struct Wanted {
+    distribution: Distribution,
+    version: String,
+    flavour: String,
+}
+
+fn wanted(arm: &ArmText) -> Result<Wanted, Refusal> {
     match KernelSpec::parse(&arm.kernel) {
-        Ok(KernelSpec::Debian { version, flavour }) => {
-            Ok((version, flavour.unwrap_or_else(|| spec::DEFAULT_FLAVOUR.to_owned())))
+        Ok(KernelSpec::Archive { distribution, version, flavour }) => {
+            let flavour = flavour.unwrap_or_else(|| distribution.default_flavour().to_owned());
+            Ok(Wanted { distribution, version, flavour })
         }
-        Ok(_) => Err(Refusal::new(format!("`{arm}` is not in Debian's archive, so the kernels between are unknown"))
+        Ok(_) => Err(Refusal::new(format!("`{arm}` is not in an archive, so the kernels between are unknown"))
             .hint("Name the kernels in order: `--kernels A,B,C`")),
         Err(e) => Err(Refusal::new(e.to_string())),
     }
@@ -109,12 +124,15 @@ fn wanted(arm: &ArmText) -> Result<(String, String), Refusal> {
 
 /// The kernels of `all` (exact specs, oldest first) between those that `good` and `bad` stand for, with these at the ends.
 fn between(good: &ArmText, bad: &ArmText, wanted: (&str, &str), all: &[String]) -> Result<Vec<ArmText>, Refusal> {
-    let version = |text: &str| text.trim_start_matches("debian:").split('/').next().unwrap_or("").to_owned();
+    let version = |text: &str| match KernelSpec::parse(text) {
+        Ok(KernelSpec::Archive { version, .. }) => version,
+        _ => String::new(),
+    };
     let find = |arm: &ArmText, wanted: &str| {
         all.iter().rposition(|text| bigiron_model::version::satisfies(&version(text), wanted)).ok_or_else(|| {
             let newest =
                 all.last().map_or_else(|| "there is none".to_owned(), |last| format!("the newest is `{last}`"));
-            Refusal::new(format!("No kernel `{arm}` in Debian's archive or in the cache; {newest}"))
+            Refusal::new(format!("No kernel `{arm}` in the archive or in the cache; {newest}"))
         })
     };
     let (first, last) = (find(good, wanted.0)?, find(bad, wanted.1)?);
@@ -186,7 +204,7 @@ mod tests {
         let all = ["6.1.9-1", "6.1.190-1", "6.1.192-1", "6.6.2-1", "6.12.9-1", "6.12.117-1~deb12u1"];
         let all: Vec<String> = all.iter().map(|v| format!("debian:{v}")).collect();
         let list = |good: &str, bad: &str| {
-            let wanted = (wanted(&arm(good)).unwrap().0, wanted(&arm(bad)).unwrap().0);
+            let wanted = (wanted(&arm(good)).unwrap().version, wanted(&arm(bad)).unwrap().version);
             between(&arm(good), &arm(bad), (&wanted.0, &wanted.1), &all).map(|l| texts(&l))
         };
         // A series means its newest kernel.
@@ -195,6 +213,6 @@ mod tests {
         assert!(list("debian:6.12", "debian:6.1").unwrap_err().message.contains("is newer than bad"));
         assert!(list("debian:6.6", "debian:6.6.2").unwrap_err().message.contains("the same kernel"));
         assert!(list("debian:6.3", "debian:6.6").unwrap_err().message.contains("No kernel `debian:6.3`"));
-        assert!(wanted(&arm("running")).unwrap_err().message.contains("is not in Debian's archive"));
+        assert!(wanted(&arm("running")).unwrap_err().message.contains("is not in an archive"));
     }
 }

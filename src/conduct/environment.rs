@@ -138,7 +138,7 @@ pub fn here<'a>(folder: &Path, link: &'a TrialLink) -> Site<'a> {
 /// not.
 pub fn refuse(error: KernelError) -> anyhow::Error {
     use KernelError::{
-        BuildTree, Deb, Image, Io, Module, NoFile, OtherRelease, Running, Spec, UnknownName, UnknownSeries,
+        BuildTree, Deb, Image, Io, Module, NoFile, OtherRelease, Running, Spec, UnknownName, UnknownVersion,
     };
     if let Io { path, cause, .. } = &error
         && let Some(cache) = Store::open().ok().filter(|store| path.starts_with(store.dir()))
@@ -170,7 +170,7 @@ pub fn refuse(error: KernelError) -> anyhow::Error {
         Spec(_)
         | Running(_)
         | UnknownName { .. }
-        | UnknownSeries { .. }
+        | UnknownVersion { .. }
         | Deb { .. }
         | Image { .. }
         | NoFile { .. }

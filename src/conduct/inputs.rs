@@ -56,7 +56,7 @@ pub(super) fn check(
 fn kernel_now(host: HostKind, planned: &Identity, environment: &Environment<'_>) -> anyhow::Result<Option<Identity>> {
     Ok(match host {
         HostKind::Vm => match KernelSpec::parse(&planned.spec) {
-            Ok(KernelSpec::Debian { .. } | KernelSpec::Latest | KernelSpec::Previous) => None,
+            Ok(KernelSpec::Archive { .. } | KernelSpec::Latest | KernelSpec::Previous) => None,
             _ => Some(environment.kernel(&planned.spec)?.identity),
         },
         HostKind::Local => Some(local::identity()),

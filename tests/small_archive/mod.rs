@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// An archive of Debian's form in a folder, the configuration of an apt that has it as its only source, and a cache.
+/// An archive of Debian's or Ubuntu's form in a folder, the configuration of an apt that has it as its only source, and a cache.
 pub struct Archive {
     pub dir: tempfile::TempDir,
 }
@@ -15,13 +15,18 @@ pub struct Archive {
 impl Archive {
     /// An archive for which the machine has `bookworm` among its sources.
     pub fn new() -> Self {
+        Self::with_source("bookworm")
+    }
+
+    /// An archive for which the machine has this suite among its sources.
+    pub fn with_source(suite: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for name in ["repo", "parts", "cache"] {
             fs::create_dir(at(name)).unwrap();
         }
-        let sources = format!("deb [trusted=yes] file:{} bookworm main\n", at("repo").display());
-        fs::write(at("parts/debian.list"), sources).unwrap();
+        let sources = format!("deb [trusted=yes] file:{} {suite} main\n", at("repo").display());
+        fs::write(at("parts/machine.list"), sources).unwrap();
         // A hook must not run, and a source of somebody else's must not be asked.
         fs::write(at("parts/other.list"), "deb [trusted=yes] file:/nonexistent bookworm-pgdg main\n").unwrap();
         let conf = format!(
@@ -33,7 +38,7 @@ impl Archive {
         Self { dir }
     }
 
-    /// Put a suite there, with kernels given as release and version.
+    /// Put a suite there, with kernels given as release and version. Ubuntu's are split into an image and its modules.
     pub fn suite(&self, suite: &str, origin: &str, kernels: &[(&str, &str)]) -> &Self {
         let repo = self.dir.path().join("repo");
         let dists = repo.join("dists").join(suite);
@@ -42,14 +47,24 @@ impl Archive {
         fs::create_dir_all(repo.join("pool")).unwrap();
         let mut packages = String::new();
         for (release, version) in kernels {
-            let name = format!("linux-image-{release}");
-            let file = format!("pool/{name}_{version}.deb");
-            build_deb(&repo.join(&file), &name, version, release);
-            let size = fs::metadata(repo.join(&file)).unwrap().len();
-            let sha256 = sha256(&repo.join(&file));
-            packages.push_str(&format!(
-                "Package: {name}\nVersion: {version}\nArchitecture: amd64\nInstalled-Size: 10\nFilename: {file}\nSize: {size}\nSHA256: {sha256}\n\n"
-            ));
+            let modules = format!("linux-modules-{release}");
+            let is_split = origin == "Ubuntu";
+            let depends = if is_split { format!("Depends: kmod, {modules}\n") } else { String::new() };
+            let image = format!("boot/vmlinuz-{release}");
+            let mut package = |name: &str, depends: &str, holds: &str, bytes: &[u8]| {
+                let file = format!("pool/{name}_{version}.deb");
+                let fields = format!("Package: {name}\nVersion: {version}\nArchitecture: amd64\n{depends}");
+                build_deb(&repo.join(&file), &fields, holds, bytes);
+                let size = fs::metadata(repo.join(&file)).unwrap().len();
+                let sha256 = sha256(&repo.join(&file));
+                packages.push_str(&format!(
+                    "{fields}Installed-Size: 10\nFilename: {file}\nSize: {size}\nSHA256: {sha256}\n\n"
+                ));
+            };
+            package(&format!("linux-image-{release}"), &depends, &image, &header(release));
+            if is_split {
+                package(&modules, "", &format!("boot/config-{release}"), b"CONFIG_X86_64=y\n");
+            }
         }
         let path = index.join("Packages");
         fs::write(&path, &packages).unwrap();
@@ -85,8 +100,8 @@ fn sha256(path: &Path) -> String {
     output(Command::new("sha256sum").arg(path)).split_whitespace().next().unwrap().to_owned()
 }
 
-/// A package with a bzImage of `release` that is a header and nothing else.
-fn build_deb(path: &Path, name: &str, version: &str, release: &str) {
+/// A bzImage of `release` that is a header and nothing else.
+fn header(release: &str) -> Vec<u8> {
     let mut image = vec![0; 0x440];
     // What no compression makes smaller.
     let mut word = 1u64;
@@ -109,6 +124,11 @@ fn build_deb(path: &Path, name: &str, version: &str, release: &str) {
     ] {
         image[at..at + bytes.len()].copy_from_slice(bytes);
     }
+    image
+}
+
+/// A package with these fields that holds one file.
+fn build_deb(path: &Path, fields: &str, file: &str, bytes: &[u8]) {
     let pack = |file: &str, bytes: &[u8]| {
         let mut builder = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
         let mut header = tar::Header::new_gnu();
@@ -117,12 +137,11 @@ fn build_deb(path: &Path, name: &str, version: &str, release: &str) {
         builder.append_data(&mut header, file, bytes).unwrap();
         builder.into_inner().unwrap().finish().unwrap()
     };
-    let control = format!("Package: {name}\nVersion: {version}\nArchitecture: amd64\n");
     let mut builder = ar::Builder::new(fs::File::create(path).unwrap());
     for (member, bytes) in [
         ("debian-binary", b"2.0\n".to_vec()),
-        ("control.tar.gz", pack("./control", control.as_bytes())),
-        ("data.tar.gz", pack(&format!("./boot/vmlinuz-{release}"), &image)),
+        ("control.tar.gz", pack("./control", fields.as_bytes())),
+        ("data.tar.gz", pack(&format!("./{file}"), bytes)),
     ] {
         builder.append(&ar::Header::new(member.into(), bytes.len() as u64), &bytes[..]).unwrap();
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::catalog::{self, Package};
+use super::distribution::Distribution;
 use super::error::{KernelError, doing};
 use super::hash;
 use super::sources::{self, Source};
@@ -35,6 +36,8 @@ pub struct Apt {
     pub(super) dir: PathBuf,
     helper: PathBuf,
     own: Vec<Source>,
+    /// Where the sources were looked for.
+    searched: String,
 }
 
 /// What apt last read about one suite. Stored as `listing.json` in the suite's folder.
@@ -92,9 +95,9 @@ impl Lists {
         lists
     }
 
-    /// The suites signed by Debian: other distributions have releases with the same names.
-    pub fn debian(&self) -> impl Iterator<Item = &Suite> {
-        self.suites.iter().filter(|s| matches!(s.listing.origin.as_str(), "Debian" | "Debian Backports"))
+    /// The suites signed by a distribution.
+    pub fn of(&self, distribution: Distribution) -> impl Iterator<Item = &Suite> {
+        self.suites.iter().filter(move |s| distribution.signs(&s.listing.origin))
     }
 }
 
@@ -111,15 +114,20 @@ impl Apt {
         // A proxy's password may be among the machine's settings.
         replace(dir, "apt.conf", configuration(&machine, keys).as_bytes(), 0o600)?;
         let own = machine_sources(Path::new(list), Path::new(parts));
-        if own.is_empty() {
-            return Err(KernelError::NoDebianSource(format!("looked in {list} and {parts}")));
-        }
-        Ok(Self { dir: dir.to_path_buf(), helper, own })
+        Ok(Self { dir: dir.to_path_buf(), helper, own, searched: format!("looked in {list} and {parts}") })
     }
 
-    /// The machine's own sources of Debian's archive.
-    pub fn own(&self) -> &[Source] {
-        &self.own
+    /// The machine's own sources of a distribution's archive.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn own(&self, distribution: Distribution) -> Result<Vec<Source>, KernelError> {
+        let own: Vec<Source> =
+            self.own.iter().filter(|source| source.distribution() == Some(distribution)).cloned().collect();
+        if own.is_empty() {
+            return Err(KernelError::NoSource { distribution, reason: self.searched.clone() });
+        }
+        Ok(own)
     }
 
     /// The suites' packages, if all suites were asked about within `max_age`.

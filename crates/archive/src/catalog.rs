@@ -1,4 +1,4 @@
-//! Kernel packages in Debian's package indexes: which exist, and which one matches a version and flavour. The indexes also include packages of
+//! Kernel packages in a distribution's package indexes: which exist, and which one matches a version and flavour. The indexes also include packages of
 //! PostgreSQL servers.
 //!
 //! Invariant: only package names are interpreted here, never names of files in packages.
@@ -7,10 +7,8 @@ use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 
+use super::distribution::{Distribution, flavour_of};
 use bigiron_model::version;
-
-/// Flavours that Debian builds for amd64, longest suffix first so that `cloud-amd64` is not mistaken for `amd64`.
-const FLAVOURS: [&str; 3] = ["cloud-amd64", "rt-amd64", "amd64"];
 
 /// One package of an index that belongs to a kernel or a database server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +19,7 @@ pub struct Package {
     pub size: u64,
     /// Bytes once unpacked.
     pub installed: u64,
-    /// Names of the kernel packages it depends on (the shell packages of 6.19 and later).
+    /// Names of the kernel packages it depends on (Debian's shell packages of 6.19 and later, and Ubuntu's images).
     #[serde(default)]
     pub depends: Vec<String>,
 }
@@ -30,7 +28,7 @@ impl Package {
     /// The release and flavour, for a package that is a kernel's main package: (`6.12.113+deb12-cloud-amd64`, `cloud-amd64`).
     pub fn kernel(&self) -> Option<(&str, &'static str)> {
         let release = self.name.strip_prefix("linux-image-")?;
-        let flavour = FLAVOURS.into_iter().find(|f| release.strip_suffix(f).is_some_and(|r| r.ends_with('-')))?;
+        let flavour = flavour_of(release)?;
         release.starts_with(|c: char| c.is_ascii_digit()).then_some((release, flavour))
     }
 }
@@ -82,7 +80,7 @@ pub(super) fn is_kernel_package(name: &str) -> bool {
     ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"]
         .iter()
         .any(|p| name.strip_prefix(p).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())))
-        && FLAVOURS.iter().any(|f| name.ends_with(f))
+        && flavour_of(name).is_some()
 }
 
 /// Whether it is the package of a PostgreSQL server, such as `postgresql-15`.
@@ -120,7 +118,7 @@ impl<'a> KernelPackages<'a> {
                 if parts.packages.iter().any(|p| p.name == *name) {
                     continue;
                 }
-                match packages.iter().find(|p| p.name == *name && p.version == image.version) {
+                match packages.iter().find(|p| p.name == *name && is_build_of(&p.version, &image.version)) {
                     Some(found) => parts.packages.push(found),
                     None => parts.lacking.push(name),
                 }
@@ -131,10 +129,15 @@ impl<'a> KernelPackages<'a> {
     }
 }
 
-/// Whether a package with these dependencies is a shell: up to 6.18 a kernel is in one package, and `linux-base-…` contains only documentation; from
-/// 6.19 on image, modules and configuration are separate packages.
+/// Whether a part of `version` belongs to an image of `image`. Ubuntu signs images in a source package of its own, which may be built again.
+fn is_build_of(version: &str, image: &str) -> bool {
+    image.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('+'))
+}
+
+/// Whether a package with these dependencies is only a part of a kernel. At Debian, a kernel up to 6.18 is in one package, and `linux-base-…` contains
+/// only documentation; from 6.19 on image, modules and configuration are separate packages. At Ubuntu, image and modules are.
 pub(super) fn is_shell(depends: &[String]) -> bool {
-    depends.iter().any(|d| d.starts_with("linux-binary-"))
+    depends.iter().any(|d| d.starts_with("linux-binary-") || d.starts_with("linux-modules-"))
 }
 
 /// Series of one flavour that are completely available, oldest first.
@@ -151,19 +154,23 @@ pub fn series<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str)
 }
 
 /// Versions of one flavour that are completely available, oldest first; of several builds of one upstream version, only the newest.
-pub fn versions<'a>(lists: impl IntoIterator<Item = &'a [Package]>, flavour: &str) -> Vec<String> {
+pub fn versions<'a>(
+    lists: impl IntoIterator<Item = &'a [Package]>,
+    distribution: Distribution,
+    flavour: &str,
+) -> Vec<String> {
     let mut found = Vec::new();
     for packages in lists {
         let kernels = packages.iter().filter(|p| p.kernel().is_some_and(|(_, f)| f == flavour));
         found.extend(kernels.filter(|p| KernelPackages::of(packages, p).lacking.is_empty()).map(|p| p.version.clone()));
     }
-    newest_builds(found)
+    newest_builds(found, distribution)
 }
 
-/// The newest build of each upstream version in `versions`, in order.
-pub fn newest_builds(mut versions: Vec<String>) -> Vec<String> {
+/// The newest build of each kernel in `versions`, in order.
+pub fn newest_builds(mut versions: Vec<String>, distribution: Distribution) -> Vec<String> {
     versions.sort_by(|a, b| version::compare(b, a));
-    versions.dedup_by(|a, b| version::upstream(a) == version::upstream(b));
+    versions.dedup_by(|a, b| distribution.kernel_of(a) == distribution.kernel_of(b));
     versions.reverse();
     versions
 }
@@ -239,13 +246,16 @@ Version: 7.2.12-1~bpo13+1";
         assert_eq!(best(&all, "6.1", "rt-amd64").unwrap().name, "linux-image-6.1.0-53-rt-amd64");
         assert_eq!(best(&all, "6.9", "cloud-amd64"), None);
         assert_eq!(series([&all[..]], "cloud-amd64"), ["6.1", "7.2"]);
-        assert_eq!(versions([&all[..]], "cloud-amd64"), ["6.1.190-1", "6.1.192-1", "7.2.12-1~bpo13+1"]);
+        assert_eq!(
+            versions([&all[..]], Distribution::Debian, "cloud-amd64"),
+            ["6.1.190-1", "6.1.192-1", "7.2.12-1~bpo13+1"]
+        );
     }
 
     #[test]
     fn builds_of_one_version_are_one_kernel() {
         let all = ["6.12.90-1~bpo12+1", "6.12.90-2", "6.12.9-1", "6.12.90-1"].map(str::to_owned).to_vec();
-        assert_eq!(newest_builds(all), ["6.12.9-1", "6.12.90-2"]);
+        assert_eq!(newest_builds(all, Distribution::Debian), ["6.12.9-1", "6.12.90-2"]);
     }
 
     #[test]
@@ -257,6 +267,35 @@ Version: 7.2.12-1~bpo13+1";
         names.sort_unstable();
         assert_eq!(names, ["linux-base", "linux-binary", "linux-image", "linux-modules"]);
         assert!(parts.lacking.is_empty());
+    }
+
+    #[test]
+    fn an_image_of_ubuntu_brings_its_modules() {
+        let text = "\
+Package: linux-image-6.8.0-50-generic
+Version: 6.8.0-50.51+1
+Depends: kmod, linux-base (>= 4.5ubuntu1~16.04.1), linux-modules-6.8.0-50-generic
+
+Package: linux-image-unsigned-6.8.0-50-generic
+Version: 6.8.0-50.51
+
+Package: linux-modules-6.8.0-50-generic
+Version: 6.8.0-50.51
+
+Package: linux-modules-extra-6.8.0-50-generic
+Version: 6.8.0-50.51
+
+Package: linux-image-6.8.0-49-generic
+Version: 6.8.0-49.49
+Depends: kmod, linux-modules-6.8.0-49-generic
+";
+        let all = read_index(text.as_bytes()).unwrap();
+        let image = best(&all, "6.8", "generic").unwrap();
+        let parts = KernelPackages::of(&all, image);
+        let names: Vec<_> = parts.packages.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(names, ["linux-image-6.8.0-50-generic", "linux-modules-6.8.0-50-generic"]);
+        // Of 49 there are no modules.
+        assert_eq!(versions([&all[..]], Distribution::Ubuntu, "generic"), ["6.8.0-50.51+1"]);
     }
 
     #[test]

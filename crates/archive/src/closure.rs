@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::apt::{Apt, Failure, Lists, run};
+use super::distribution::Distribution;
 use super::error::{KernelError, doing};
 use super::hash;
 use super::sources::{self, Source, release_of};
 use bigiron_model::version;
 
+/// Servers come from Debian's archive.
+const DEBIAN: Distribution = Distribution::Debian;
 /// Package lists up to this age are used without asking again.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -60,14 +63,14 @@ impl Closure {
         let apt = Apt::open(state)?;
         let wanted = format!("{prefix}-{number}");
         note("Reading Debian's package lists");
-        let mut lists = apt.lists(apt.own(), DAY)?;
+        let mut lists = apt.lists(&apt.own(DEBIAN)?, DAY)?;
         if release_with(&lists, &wanted).is_none() {
-            let own: Vec<Source> = lists.debian().map(|s| s.source.clone()).collect();
+            let own: Vec<Source> = lists.of(DEBIAN).map(|s| s.source.clone()).collect();
             let have = lists.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
             if own.is_empty() {
                 return Err(match lists.failure {
                     Some(reason) => KernelError::Update(reason),
-                    None => KernelError::NoDebianSource("none of its sources is signed as Debian's".to_owned()),
+                    None => KernelError::unsigned(DEBIAN),
                 });
             }
             note("Reading the package lists of other Debian releases");
@@ -83,7 +86,7 @@ impl Closure {
         };
         let of_release =
             |s: &&super::apt::Suite| release_of(&s.listing.codename) == Some(&release.name) && !s.source.is_aside();
-        let texts: BTreeSet<String> = lists.debian().filter(of_release).map(|s| s.source.deb822()).collect();
+        let texts: BTreeSet<String> = lists.of(DEBIAN).filter(of_release).map(|s| s.source.deb822()).collect();
         let text = texts.into_iter().collect::<Vec<_>>().join("\n");
         let folder = apt.dir.join(format!("{}+{}", release.name, &hash::of_bytes(text.as_bytes())[..12]));
         note(&format!("Resolving what {wanted} of {} depends on", release.name));
@@ -121,7 +124,7 @@ fn said(failure: Failure, package: &str) -> KernelError {
 
 /// The release with the newest version of a package.
 fn release_with(lists: &Lists, wanted: &str) -> Option<Release> {
-    let found = lists.debian().filter(|s| !s.source.is_aside()).filter_map(|suite| {
+    let found = lists.of(DEBIAN).filter(|s| !s.source.is_aside()).filter_map(|suite| {
         let package = suite.listing.packages.iter().find(|p| p.name == wanted)?;
         let name = release_of(&suite.listing.codename)?.to_owned();
         Some(Release { name, version: package.version.clone() })
@@ -130,7 +133,7 @@ fn release_with(lists: &Lists, wanted: &str) -> Option<Release> {
 }
 
 fn numbers(lists: &Lists, prefix: &str) -> Vec<u32> {
-    let packages = lists.debian().filter(|s| !s.source.is_aside()).flat_map(|s| &s.listing.packages);
+    let packages = lists.of(DEBIAN).filter(|s| !s.source.is_aside()).flat_map(|s| &s.listing.packages);
     let numbers = packages.filter_map(|p| p.name.strip_prefix(prefix)?.strip_prefix('-')?.parse().ok());
     numbers.collect::<BTreeSet<u32>>().into_iter().collect()
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::distribution::Distribution;
 use super::error::{KernelError, doing};
 use super::{Kernel, hash};
 use bigiron_model::identity::Identity;
@@ -21,9 +22,9 @@ pub struct CachedKernel {
     /// Package and version, if it came in a package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<String>,
-    /// The Debian version and flavour, for kernels of Debian's archive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub debian: Option<Origin>,
+    /// Its name in a distribution's archive, if it came from one. Earlier builds wrote only Debian's.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "debian")]
+    pub origin: Option<Origin>,
     /// The source: a suite of the archive, or a path.
     pub from: String,
     /// When it was stored, seconds since 1970.
@@ -45,9 +46,11 @@ pub struct CachedKernel {
     pub dir: PathBuf,
 }
 
-/// Debian's name for a kernel.
+/// A distribution's name for a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
+    #[serde(default)]
+    pub distribution: Distribution,
     pub version: String,
     pub flavour: String,
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use super::distribution::Distribution;
+
 #[derive(Debug, Error)]
 pub enum KernelError {
     #[error("{0}")]
@@ -13,17 +15,18 @@ pub enum KernelError {
         "No kernel is named `{name}`; {known}. Add one with `bigiron kernel add {name} …`, or name `debian:6.12`, a path, or `running`"
     )]
     UnknownName { name: String, known: String },
-    #[error("Debian has no kernel `{wanted}` of flavour `{flavour}` here; available series: {available}")]
-    UnknownSeries { wanted: String, flavour: String, available: String },
+    #[error("{distribution} has no kernel `{wanted}` of flavour `{flavour}` here; available {available}")]
+    UnknownVersion { distribution: Distribution, wanted: String, flavour: String, available: String },
     #[error(
-        "`debian:` kernels need apt, and this machine has no `{0}`; give a .deb, a bzImage with its modules, or a build tree instead"
+        "Kernels of a distribution need apt, and this machine has no `{0}`; give a .deb, a bzImage with its modules, or a build tree instead"
     )]
     NoApt(String),
     #[error(
-        "apt has no source of Debian's archive on this machine ({0}); `debian:` kernels need one. Give a .deb, a bzImage with its modules, or a build tree instead"
+        "apt has no source of {distribution}'s archive on this machine ({reason}); `{}:` kernels need one. Give a .deb, a bzImage with its modules, or a build tree instead",
+        distribution.name()
     )]
-    NoDebianSource(String),
-    #[error("Cannot read Debian's package lists: {0}")]
+    NoSource { distribution: Distribution, reason: String },
+    #[error("Cannot read the archive's package lists: {0}")]
     Update(String),
     #[error("Cannot download `{package}`: {reason}")]
     Download { package: String, reason: String },
@@ -57,6 +60,11 @@ pub enum KernelError {
 }
 
 impl KernelError {
+    /// No source of the machine is the distribution's own.
+    pub(super) fn unsigned(distribution: Distribution) -> Self {
+        Self::NoSource { distribution, reason: format!("none of its sources is signed as {distribution}'s") }
+    }
+
     /// An I/O error with the failed action; a full disk gets its own message.
     pub fn io(action: &'static str, path: &Path, cause: io::Error) -> Self {
         if is_full(&cause) {

@@ -4,7 +4,7 @@ mod apt;
 mod catalog;
 mod closure;
 mod deb;
-mod debian;
+mod distribution;
 mod entry;
 pub mod error;
 #[cfg(any(test, feature = "testing"))]
@@ -16,6 +16,7 @@ pub mod image;
 mod local;
 pub mod modinfo;
 pub mod modules;
+mod packages;
 pub mod payload;
 mod regular_file;
 mod sources;
@@ -28,6 +29,7 @@ use bigiron_model::identity::Identity;
 
 pub use closure::{Closure, ClosurePackage};
 pub use deb::{LinkEntry, extract};
+pub use distribution::Distribution;
 pub use entry::CachedKernel;
 pub use error::KernelError;
 pub use modules::ModuleFile;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::entry::CachedKernel;
 use super::error::{KernelError, doing};
 use super::store::{NewKernel, Store};
-use super::{debian, hash, image, modinfo, modules, regular_file};
+use super::{hash, image, modinfo, modules, packages, regular_file};
 
 /// Files beside the modules that list what is built in.
 const LISTS: [&str; 3] = ["modules.builtin", "modules.builtin.modinfo", "modules.order"];
@@ -21,7 +21,7 @@ pub(super) fn debs(
     paths: &[PathBuf],
     note: &dyn Fn(&str),
 ) -> Result<CachedKernel, KernelError> {
-    let source_sha256 = debian::fingerprint(paths)?;
+    let source_sha256 = packages::fingerprint(paths)?;
     if let Some(entry) = store.by_source(&source_sha256)? {
         return Ok(entry);
     }
@@ -31,12 +31,12 @@ pub(super) fn debs(
     }
     let staged = store.stage(&guard)?;
     note(&format!("Unpacking {spec}"));
-    let found = debian::unpack(paths, staged.path())?;
+    let found = packages::unpack(paths, staged.path())?;
     let main =
         found.iter().find(|f| f.control.package.starts_with("linux-image")).or_else(|| found.iter().find(|f| f.image));
     let package = main.map(|f| format!("{} {}", f.control.package, f.control.version));
     let from = paths.iter().map(|p| absolute(p)).collect::<Vec<_>>().join(" ");
-    store.commit(&guard, staged, NewKernel { spec: spec.to_owned(), from, package, debian: None, source_sha256 })
+    store.commit(&guard, staged, NewKernel { spec: spec.to_owned(), from, package, origin: None, source_sha256 })
 }
 
 pub(super) fn image(
@@ -199,7 +199,7 @@ impl KernelFiles {
             }
         }
         let arrival =
-            NewKernel { spec: spec.to_owned(), from: from.to_owned(), package: None, debian: None, source_sha256 };
+            NewKernel { spec: spec.to_owned(), from: from.to_owned(), package: None, origin: None, source_sha256 };
         store.commit(&guard, staged, arrival)
     }
 

@@ -1,15 +1,13 @@
-//! The machine's apt sources that name Debian's archive, and the other suites that can be derived from them.
+//! The machine's apt sources that name a distribution's archive, and the other suites that can be derived from them.
 //!
 //! Invariant: addresses, keyrings and options come from the machine's own entries; only the names of suites are bigiron's.
 
 use std::collections::BTreeSet;
 
-/// Debian releases with kernels that bigiron can boot, the most reliable first. One that does not exist (yet, or any more) is left out at fetch time.
-const RELEASES: [&str; 6] = ["sid", "trixie", "forky", "bookworm", "bullseye", "duke"];
-/// Other names for these releases in an archive.
-const ALIASES: [&str; 6] = ["oldoldstable", "oldstable", "stable", "testing", "unstable", "experimental"];
-const POCKETS: [&str; 6] =
-    ["-security", "-updates", "-backports", "-backports-sloppy", "-proposed-updates", "/updates"];
+use super::distribution::Distribution;
+
+const POCKETS: [&str; 7] =
+    ["-security", "-updates", "-backports", "-backports-sloppy", "-proposed-updates", "-proposed", "/updates"];
 
 /// One suite of one archive, in terms of deb822.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +27,12 @@ impl Source {
 
     /// Whether its packages are backports for an older release, or not yet meant for use.
     pub fn is_aside(&self) -> bool {
-        ["-backports", "-backports-sloppy", "-proposed-updates"].iter().any(|p| self.suite.ends_with(p))
+        ["-backports", "-backports-sloppy", "-proposed-updates", "-proposed"].iter().any(|p| self.suite.ends_with(p))
+    }
+
+    /// The distribution that has a suite of this name.
+    pub fn distribution(&self) -> Option<Distribution> {
+        Distribution::of_release(release_of(&self.suite)?)
     }
 
     /// A deb822 file with only this source.
@@ -45,7 +48,7 @@ impl Source {
     }
 }
 
-/// The entries of a `.list` file (one per line) that seem to be Debian's archive.
+/// The entries of a `.list` file (one per line) that seem to be a distribution's archive.
 pub fn read_list(text: &str) -> Vec<Source> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -67,7 +70,7 @@ pub fn read_list(text: &str) -> Vec<Source> {
     found
 }
 
-/// The entries of a `.sources` file (deb822) that seem to be Debian's archive.
+/// The entries of a `.sources` file (deb822) that seem to be a distribution's archive.
 pub fn read_deb822(text: &str) -> Vec<Source> {
     let mut found = Vec::new();
     let mut fields: Vec<(String, String)> = Vec::new();
@@ -109,7 +112,7 @@ fn source<'a>(
     options: Vec<(String, String)>,
 ) -> Option<Source> {
     let uris: Vec<&str> = uris.split_whitespace().filter(|u| !u.starts_with("cdrom:")).collect();
-    let known = release_of(suite).is_some_and(|r| RELEASES.contains(&r) || ALIASES.contains(&r));
+    let known = release_of(suite).and_then(Distribution::of_release).is_some();
     if uris.is_empty() || !known || !components.any(|c| c == "main") {
         return None;
     }
@@ -147,15 +150,13 @@ pub(super) fn release_of(suite: &str) -> Option<&str> {
 /// Their `Release` files may have expired (an unsupported release is not signed again), so their date is not checked, but their signature is.
 pub fn derive(own: &[Source], have: &BTreeSet<String>) -> Vec<Source> {
     let mut found: Vec<Source> = Vec::new();
-    for source in own {
-        for release in RELEASES {
+    for (source, distribution) in own.iter().filter_map(|source| Some((source, source.distribution()?))) {
+        for &release in distribution.searched() {
             let suites: Vec<String> = match (source.is_security(), release) {
                 (true, "sid") => vec![],
                 (true, _) => vec![format!("{release}-security")],
                 (false, "sid") => vec![release.to_owned()],
-                (false, _) => {
-                    ["", "-updates", "-backports"].iter().map(|pocket| format!("{release}{pocket}")).collect()
-                }
+                (false, _) => distribution.pockets().iter().map(|pocket| format!("{release}{pocket}")).collect(),
             };
             for suite in suites.into_iter().filter(|s| !have.contains(s)) {
                 let mut options = source.options.clone();
@@ -245,6 +246,20 @@ Components: main
         assert!(security.iter().all(|s| s.uris == "http://s.test/sec"));
         assert!(suites(&found).contains(&"bullseye-security") && suites(&found).contains(&"trixie-backports"));
         assert!(!suites(&found).contains(&"bookworm") && !suites(&found).contains(&"bookworm-security"));
+    }
+
+    #[test]
+    fn each_distribution_has_its_own_suites() {
+        let own = read_list(
+            "deb http://m.test/debian bookworm main\ndeb http://u.test/ubuntu noble-updates main restricted\ndeb http://p.test/repo nodistro main",
+        );
+        let distributions: Vec<_> = own.iter().map(Source::distribution).collect();
+        assert_eq!(distributions, [Some(Distribution::Debian), Some(Distribution::Ubuntu)]);
+        let found = derive(&own, &BTreeSet::new());
+        let of = |suite: &str| found.iter().find(|s| s.suite == suite).map(|s| s.uris.as_str());
+        assert_eq!(of("trixie"), Some("http://m.test/debian"));
+        assert_eq!(of("jammy-updates"), Some("http://u.test/ubuntu"));
+        assert_eq!(of("jammy-backports"), None);
     }
 
     proptest! {

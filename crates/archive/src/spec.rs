@@ -5,14 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bigiron_model::identity::Identity;
 
+use super::distribution::Distribution;
 use super::error::KernelError;
-
-/// Debian's flavour without drivers for real hardware: the smallest that is sufficient for a VM.
-pub const DEFAULT_FLAVOUR: &str = "cloud-amd64";
-/// Debian's releases and the series of their kernels, without backports.
-const RELEASES: [(&str, &str, &str); 3] =
-    [("11", "bullseye", "5.10"), ("12", "bookworm", "6.1"), ("13", "trixie", "6.12")];
-const FLAVOURS: [&str; 3] = ["cloud-amd64", "amd64", "rt-amd64"];
 
 /// The words that name kernels by their role.
 const WORDS: [(&str, KernelSpec); 3] =
@@ -21,8 +15,8 @@ const WORDS: [(&str, KernelSpec); 3] =
 /// A kernel as the user named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelSpec {
-    /// `debian:VERSION[/FLAVOUR]`; the version is a series (`6.12`), an upstream version (`6.12.113`) or a whole Debian version.
-    Debian { version: String, flavour: Option<String> },
+    /// `debian:VERSION[/FLAVOUR]` or `ubuntu:…`; the version is a series (`6.12`), an upstream version (`6.12.113`) or a package's whole version.
+    Archive { distribution: Distribution, version: String, flavour: Option<String> },
     /// One or more packages: `a.deb`, or `a.deb:b.deb` for kernels that are split over several.
     Deb(Vec<PathBuf>),
     /// A bzImage, with or without a folder of modules.
@@ -33,7 +27,7 @@ pub enum KernelSpec {
     Named(String),
     /// The kernel of this machine.
     Running,
-    /// The newest kernel that Debian's archive offers.
+    /// The newest kernel that the archive of this machine's distribution offers.
     Latest,
     /// The newest kernel of the series before that of the newest.
     Previous,
@@ -52,67 +46,74 @@ impl KernelSpec {
         if pieces.iter().all(|p| p.ends_with(".deb")) {
             return Ok(Self::Deb(pieces.into_iter().map(PathBuf::from).collect()));
         }
-        if let Some(rest) = text.strip_prefix("debian:") {
-            return Self::debian(rest);
+        let source = text.split_once(':');
+        if let Some((distribution, rest)) = source.and_then(|(s, rest)| Some((Distribution::from_name(s)?, rest))) {
+            return Self::archive(distribution, rest);
         }
         if is_path(text) {
             let path = PathBuf::from(text);
             return Ok(if path.is_dir() { Self::BuildTree(path) } else { Self::Image { image: path, modules: None } });
         }
         if let Some((source, _)) = text.split_once(':') {
-            return bad(format!("`{source}:` is not a source of kernels; there is `debian:`, as in `debian:6.12`"));
+            return bad(format!(
+                "`{source}:` is not a source of kernels; there are `debian:` and `ubuntu:`, as in `debian:6.12`"
+            ));
         }
         if !is_name(text) {
             return bad(format!(
-                "`{text}` is not a kernel: neither `debian:VERSION`, nor a name (letters, digits, `.`, `_`, `-`), a path that exists, `running`, `latest` or `previous`"
+                "`{text}` is not a kernel: neither `debian:VERSION` or `ubuntu:VERSION`, nor a name (letters, digits, `.`, `_`, `-`), a path that exists, `running`, `latest` or `previous`"
             ));
         }
         Ok(Self::Named(text.to_owned()))
     }
 
-    fn debian(rest: &str) -> Result<Self, KernelError> {
+    fn archive(distribution: Distribution, rest: &str) -> Result<Self, KernelError> {
         let (version, flavour) = match rest.split_once('/') {
             Some((version, flavour)) => (version, Some(flavour)),
             None => (rest, None),
         };
-        let release = RELEASES.iter().find(|(number, name, _)| [*number, *name].contains(&version));
-        let version = release.map_or(version, |(_, _, series)| series);
+        let source = distribution.name();
+        let release = distribution.releases().iter().find(|r| [r.number, r.codename].contains(&version));
+        let version = release.map_or(version, |release| release.series);
         let mut parts = version.split('.');
         let number = |s: Option<&str>| s.is_some_and(|s| s.starts_with(|c: char| c.is_ascii_digit()));
         let plain = version.bytes().all(|b| b.is_ascii_alphanumeric() || b".+~-".contains(&b));
         if !(number(parts.next()) && number(parts.next()) && plain) {
-            let releases: Vec<String> = RELEASES
+            let releases: Vec<String> = distribution
+                .releases()
                 .iter()
-                .map(|(number, name, series)| format!("`debian:{number}` or `debian:{name}` ({series})"))
+                .map(|r| format!("`{source}:{}` or `{source}:{}` ({})", r.number, r.codename, r.series))
                 .collect();
+            let (series, version) = match distribution {
+                Distribution::Debian => ("6.12", "6.12.113"),
+                Distribution::Ubuntu => ("6.8", "6.8.0-50"),
+            };
             return Err(KernelError::Spec(format!(
-                "`debian:{rest}` is not a kernel version; a series is like `debian:6.12`, a version like `debian:6.12.113`, and releases are {}",
+                "`{source}:{rest}` is not a kernel version; a series is like `{source}:{series}`, a version like `{source}:{version}`, and releases are {}",
                 releases.join(", ")
             )));
         }
-        if flavour == Some("") {
-            return Err(KernelError::Spec(format!(
-                "`debian:{rest}` ends after `/`; flavours are {}",
-                FLAVOURS.map(|f| format!("`{f}`")).join(", ")
-            )));
+        let flavours = || distribution.flavours().iter().map(|f| format!("`{f}`")).collect::<Vec<_>>().join(", ");
+        match flavour {
+            Some("") => {
+                Err(KernelError::Spec(format!("`{source}:{rest}` ends after `/`; flavours are {}", flavours())))
+            }
+            Some(flavour) if !distribution.flavours().contains(&flavour) => Err(KernelError::Spec(format!(
+                "{distribution} has no flavour `{flavour}` for this architecture; there is {}",
+                flavours()
+            ))),
+            _ => Ok(Self::Archive { distribution, version: version.to_owned(), flavour: flavour.map(str::to_owned) }),
         }
-        if let Some(flavour) = flavour
-            && !FLAVOURS.contains(&flavour)
-        {
-            return Err(KernelError::Spec(format!(
-                "Debian has no flavour `{flavour}` for this architecture; there is {}",
-                FLAVOURS.map(|f| format!("`{f}`")).join(", ")
-            )));
-        }
-        Ok(Self::Debian { version: version.to_owned(), flavour: flavour.map(str::to_owned) })
     }
 }
 
 impl fmt::Display for KernelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Debian { version, flavour: None } => write!(f, "debian:{version}"),
-            Self::Debian { version, flavour: Some(flavour) } => write!(f, "debian:{version}/{flavour}"),
+            Self::Archive { distribution, version, flavour } => {
+                write!(f, "{}:{version}", distribution.name())?;
+                flavour.iter().try_for_each(|flavour| write!(f, "/{flavour}"))
+            }
             Self::Deb(paths) => {
                 let paths: Vec<_> = paths.iter().map(|p| p.display().to_string()).collect();
                 f.write_str(&paths.join(":"))
@@ -139,7 +140,7 @@ pub fn looks_like_kernel(text: &str, named: &[String]) -> bool {
 /// Whether `name` may be given to an added kernel.
 pub fn is_name(name: &str) -> bool {
     !is_word(name)
-        && !["debian", "ubuntu"].contains(&name)
+        && Distribution::from_name(name).is_none()
         && name.len() <= 64
         && !name.ends_with(".deb")
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -172,8 +173,8 @@ fn is_tree(path: &Path) -> bool {
 pub fn exact(identity: &Identity) -> String {
     let version = identity.package.as_deref().and_then(|p| p.split_once(' ')).map(|(_, version)| version);
     match (KernelSpec::parse(&identity.spec), version) {
-        (Ok(KernelSpec::Debian { flavour, .. }), Some(version)) => {
-            KernelSpec::Debian { version: version.to_owned(), flavour }.to_string()
+        (Ok(KernelSpec::Archive { distribution, flavour, .. }), Some(version)) => {
+            KernelSpec::Archive { distribution, version: version.to_owned(), flavour }.to_string()
         }
         _ => identity.spec.clone(),
     }
@@ -187,14 +188,17 @@ mod tests {
 
     #[test]
     fn forms_of_naming() {
-        let debian = |version: &str, flavour: Option<&str>| KernelSpec::Debian {
+        let archive = |distribution, version: &str, flavour: Option<&str>| KernelSpec::Archive {
+            distribution,
             version: version.into(),
             flavour: flavour.map(str::to_owned),
         };
+        let debian = |version, flavour| archive(Distribution::Debian, version, flavour);
         for (text, spec) in [
             ("debian:6.12", debian("6.12", None)),
             ("debian:6.1/rt-amd64", debian("6.1", Some("rt-amd64"))),
             ("debian:6.12.113-1~deb12u1", debian("6.12.113-1~deb12u1", None)),
+            ("ubuntu:6.8.0-50/aws", archive(Distribution::Ubuntu, "6.8.0-50", Some("aws"))),
             ("running", KernelSpec::Running),
             ("latest", KernelSpec::Latest),
             ("previous", KernelSpec::Previous),
@@ -211,9 +215,13 @@ mod tests {
 
     #[test]
     fn a_release_is_the_series_of_its_kernel() {
-        for (release, series) in
-            [("debian:12", "debian:6.1"), ("debian:bookworm", "debian:6.1"), ("debian:13/amd64", "debian:6.12/amd64")]
-        {
+        for (release, series) in [
+            ("debian:12", "debian:6.1"),
+            ("debian:bookworm", "debian:6.1"),
+            ("debian:13/amd64", "debian:6.12/amd64"),
+            ("ubuntu:24.04", "ubuntu:6.8"),
+            ("ubuntu:jammy/kvm", "ubuntu:5.15/kvm"),
+        ] {
             assert_eq!(KernelSpec::parse(release).unwrap(), KernelSpec::parse(series).unwrap());
         }
     }
@@ -227,7 +235,10 @@ mod tests {
             ("debian:6.1/", "ends after `/`"),
             ("debian:6", "a series is like"),
             ("debian:6.1/arm64", "`cloud-amd64`, `amd64`, `rt-amd64`"),
-            ("fedora:6.1", "there is `debian:`"),
+            ("fedora:6.1", "there are `debian:` and `ubuntu:`"),
+            ("ubuntu:", "a version like `ubuntu:6.8.0-50`"),
+            ("ubuntu:lts", "`ubuntu:24.04` or `ubuntu:noble` (6.8)"),
+            ("ubuntu:6.8/cloud-amd64", "Ubuntu has no flavour `cloud-amd64`"),
             ("no such thing", "is not a kernel"),
         ] {
             let said = KernelSpec::parse(text).unwrap_err().to_string();

@@ -18,10 +18,11 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::distribution::Distribution;
 use super::entry::{CachedKernel, Origin};
 use super::error::{KernelError, doing};
 use super::spec::{self, KernelSpec};
-use super::{Kernel, debian, hash, image, local, modinfo, modules};
+use super::{Kernel, hash, image, local, modinfo, modules, packages};
 use bigiron_model::folder_files::{self, Access, Owner};
 use bigiron_model::identity::Identity;
 use bigiron_model::version;
@@ -38,7 +39,7 @@ pub(super) struct NewKernel {
     pub spec: String,
     pub from: String,
     pub package: Option<String>,
-    pub debian: Option<Origin>,
+    pub origin: Option<Origin>,
     pub source_sha256: String,
 }
 
@@ -110,22 +111,29 @@ impl Store {
         note: &dyn Fn(&str),
     ) -> Result<CachedKernel, KernelError> {
         match spec {
-            KernelSpec::Debian { version, flavour } => debian::resolve(self, version, flavour.as_deref(), note),
+            KernelSpec::Archive { distribution, version, flavour } => {
+                packages::resolve(self, *distribution, version, flavour.as_deref(), note)
+            }
             KernelSpec::Named(name) => self.named(name),
             KernelSpec::Deb(paths) => local::debs(self, called, paths, note),
             KernelSpec::Image { image, modules } => local::image(self, called, image, modules.as_deref(), config, note),
             KernelSpec::BuildTree(dir) => local::build_tree(self, called, dir, note),
             KernelSpec::Running => local::running(self, note),
-            KernelSpec::Latest => debian::newest(self, 0, note),
-            KernelSpec::Previous => debian::newest(self, 1, note),
+            KernelSpec::Latest => packages::newest(self, 0, note),
+            KernelSpec::Previous => packages::newest(self, 1, note),
         }
     }
 
-    /// The available Debian kernels of a flavour, as exact specs, oldest first.
-    pub fn debian_kernels(&self, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
-        let versions = debian::versions(self, flavour, note)?;
-        let named = Some(flavour.to_owned()).filter(|f| f != spec::DEFAULT_FLAVOUR);
-        let spec = |version| KernelSpec::Debian { version, flavour: named.clone() }.to_string();
+    /// The kernels of a flavour that a distribution's archive offers, as exact specs, oldest first.
+    pub fn kernels_of(
+        &self,
+        distribution: Distribution,
+        flavour: &str,
+        note: &dyn Fn(&str),
+    ) -> Result<Vec<String>, KernelError> {
+        let versions = packages::versions(self, distribution, flavour, note)?;
+        let named = Some(flavour.to_owned()).filter(|f| f != distribution.default_flavour());
+        let spec = |version| KernelSpec::Archive { distribution, version, flavour: named.clone() }.to_string();
         Ok(versions.into_iter().map(spec).collect())
     }
 
@@ -202,16 +210,14 @@ impl Store {
             let path = self.dir.join("names").join(what);
             fs::remove_file(&path).map_err(doing("Cannot remove", &path))?;
             let owned = |e: &&CachedKernel| e.names == [what];
-            return entries.iter().filter(owned).filter(|e| e.debian.is_none()).map(|e| self.discard(e)).collect();
+            return entries.iter().filter(owned).filter(|e| e.origin.is_none()).map(|e| self.discard(e)).collect();
         }
-        let debian = match KernelSpec::parse(what) {
-            Ok(KernelSpec::Debian { version, flavour }) => Some((version, flavour)),
-            _ => None,
-        };
-        let meant = |e: &&CachedKernel| match (&debian, &e.debian) {
-            (Some((version, flavour)), Some(origin)) => {
-                version::satisfies(&origin.version, version)
-                    && flavour.as_deref().unwrap_or(spec::DEFAULT_FLAVOUR) == origin.flavour
+        let spec = KernelSpec::parse(what).ok();
+        let meant = |e: &&CachedKernel| match (&spec, &e.origin) {
+            (Some(KernelSpec::Archive { distribution, version, flavour }), Some(origin)) => {
+                origin.distribution == *distribution
+                    && version::satisfies(&origin.version, version)
+                    && flavour.as_deref().unwrap_or(distribution.default_flavour()) == origin.flavour
             }
             _ => e.release == what || e.spec == what,
         };
@@ -311,7 +317,7 @@ impl Store {
         let entry = CachedKernel {
             spec: arrival.spec,
             package: arrival.package,
-            debian: arrival.debian,
+            origin: arrival.origin,
             from: arrival.from,
             added: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
             bytes: size(dir)?,

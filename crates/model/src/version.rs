@@ -30,10 +30,14 @@ pub fn major_minor(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether a package of `version` matches `wanted`: a series (`6.12`), an upstream version (`6.12.113`) or the whole Debian version.
+/// Whether a package of `version` matches `wanted`: a series (`6.12`), an upstream version (`6.12.113`), the upstream version with the number of
+/// Ubuntu's ABI (`6.8.0-50` of `6.8.0-50.51`), or the whole version.
 pub fn satisfies(version: &str, wanted: &str) -> bool {
     if version == wanted {
         return true;
+    }
+    if wanted.contains('-') {
+        return version.strip_prefix(wanted).is_some_and(|rest| rest.starts_with('.'));
     }
     match upstream(version).strip_prefix(wanted) {
         Some("") => true,
@@ -142,6 +146,9 @@ mod tests {
             ("6.12.113-1", "6.12.11", false),
             ("6.12.113-1~deb12u1", "6.12.113-1~deb12u1", true),
             ("6.12.113-1~deb12u1", "6.12.113-1", false),
+            ("6.8.0-50.51", "6.8.0-50", true),
+            ("6.8.0-50.51", "6.8.0-5", false),
+            ("6.8.0-50.51", "6.8", true),
             ("6.12.113-1", "6", false),
             ("6.6-1", "6.6", true),
             ("7.3~rc7-1", "7.3", true),

@@ -43,7 +43,7 @@ impl ServerError {
     pub(crate) fn of_archive(recipe: &Recipe, error: KernelError) -> Self {
         let why = match error {
             KernelError::NoApt(tool) => format!("this machine has no `{tool}`"),
-            KernelError::NoDebianSource(why) => format!("apt has no source of it on this machine ({why})"),
+            KernelError::NoSource { reason, .. } => format!("apt has no source of it on this machine ({reason})"),
             other => return Self::Archive(other),
         };
         Self::NoArchive { title: recipe.title, why, instead: recipe.instead }

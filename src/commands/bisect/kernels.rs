@@ -40,7 +40,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
                 &ends,
                 &Environment::new(Some(good.kernel.clone()), &Terminal)?.at(common.out.as_deref()),
             )?;
-            list::debian(good, bad, &store, &output::note)?
+            list::of_archive(good, bad, &store, &output::note)?
         }
         _ => list::given(good, bad, given)?,
     };

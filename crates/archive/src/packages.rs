@@ -1,4 +1,4 @@
-//! `debian:` kernels: finds the package and its suite, and brings it into the cache.
+//! Kernels of a distribution's archive: finds the packages and their suite, and brings them into the cache.
 //!
 //! Invariant: the machine's own suites come first; others are asked only for kernels that those lack. Lists that cannot be refreshed are used in
 //! their last known state.
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::apt::{Apt, Lists, Suite};
 use super::catalog::{self, Package};
+use super::distribution::Distribution;
 use super::entry::{CachedKernel, Origin};
 use super::error::{KernelError, doing};
 use super::sources::{self, Source};
-use super::spec::DEFAULT_FLAVOUR;
 use super::store::{NewKernel, Store, StoreLock};
 use super::{deb, hash};
 use bigiron_model::version;
@@ -24,6 +24,7 @@ const RECENT: Duration = Duration::from_secs(600);
 
 struct PackageQuery<'a> {
     store: &'a Store,
+    distribution: Distribution,
     version: &'a str,
     flavour: &'a str,
     note: &'a dyn Fn(&str),
@@ -31,11 +32,13 @@ struct PackageQuery<'a> {
 
 pub(super) fn resolve(
     store: &Store,
+    distribution: Distribution,
     wanted: &str,
     flavour: Option<&str>,
     note: &dyn Fn(&str),
 ) -> Result<CachedKernel, KernelError> {
-    let question = PackageQuery { store, version: wanted, flavour: flavour.unwrap_or(DEFAULT_FLAVOUR), note };
+    let flavour = flavour.unwrap_or(distribution.default_flavour());
+    let question = PackageQuery { store, distribution, version: wanted, flavour, note };
     // For an exact version in the cache, asking cannot find anything better.
     if version::series(wanted).as_deref() != Some(wanted)
         && let Some(entry) = question.cached()?
@@ -55,17 +58,23 @@ pub(super) fn resolve(
 }
 
 /// Every available version of `flavour`, in the archive or in the cache, oldest first.
-pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Result<Vec<String>, KernelError> {
-    let question = PackageQuery { store, version: "", flavour, note };
-    let cached = store.list()?.into_iter().filter_map(|e| e.debian).filter(|o| o.flavour == flavour);
+pub(super) fn versions(
+    store: &Store,
+    distribution: Distribution,
+    flavour: &str,
+    note: &dyn Fn(&str),
+) -> Result<Vec<String>, KernelError> {
+    let question = PackageQuery { store, distribution, version: "", flavour, note };
+    let cached = store.list()?.into_iter().filter_map(|e| e.origin);
+    let cached = cached.filter(|o| o.distribution == distribution && o.flavour == flavour);
     let mut found: Vec<String> = cached.map(|o| o.version).collect();
-    match Apt::open(&store.dir().join("apt")) {
-        Ok(apt) => {
+    match Apt::open(&store.dir().join("apt")).and_then(|apt| Ok((apt.own(distribution)?, apt))) {
+        Ok((sources, apt)) => {
             let mut failure = None;
-            let own = question.ask(&apt, apt.own(), DAY, "Debian's package lists", &mut failure)?;
-            let other = question.ask(&apt, &others(&own), DAY, "those of other Debian releases", &mut failure)?;
-            let lists = own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]);
-            found.extend(catalog::versions(lists, flavour));
+            let own = question.ask(&apt, &sources, DAY, "package lists", &mut failure)?;
+            let other = question.ask(&apt, &question.others(&own), DAY, "those of its other releases", &mut failure)?;
+            let lists = question.suites(&own).chain(question.suites(&other)).map(|s| &s.listing.packages[..]);
+            found.extend(catalog::versions(lists, distribution, flavour));
             if let Some(reason) = failure {
                 question.note(&format!("Using the package lists as last read: {reason}"));
             }
@@ -73,16 +82,24 @@ pub(super) fn versions(store: &Store, flavour: &str, note: &dyn Fn(&str)) -> Res
         Err(error) if found.is_empty() => return Err(error),
         Err(error) => question.note(&format!("Only kernels of the cache are known: {error}")),
     }
-    Ok(catalog::newest_builds(found))
+    Ok(catalog::newest_builds(found, distribution))
+}
+
+/// The distribution whose archive is among the machine's sources; Debian, if none or several are.
+pub(super) fn distribution(store: &Store) -> Distribution {
+    let apt = Apt::open(&store.dir().join("apt")).ok();
+    let has = |distribution: &Distribution| apt.as_ref().is_some_and(|apt| apt.own(*distribution).is_ok());
+    Distribution::ALL.into_iter().find(has).unwrap_or_default()
 }
 
 /// The newest kernel, or that of the series which is `back` before it.
 pub(super) fn newest(store: &Store, back: usize, note: &dyn Fn(&str)) -> Result<CachedKernel, KernelError> {
-    let versions = versions(store, DEFAULT_FLAVOUR, note)?;
+    let distribution = distribution(store);
+    let versions = versions(store, distribution, distribution.default_flavour(), note)?;
     let wanted = catalog::newest_of_series(&versions, back).ok_or_else(|| {
         KernelError::Spec("`previous` needs kernels of two series, and the archive has those of one".to_owned())
     })?;
-    resolve(store, wanted, None, note)
+    resolve(store, distribution, wanted, None, note)
 }
 
 impl PackageQuery<'_> {
@@ -93,16 +110,20 @@ impl PackageQuery<'_> {
     /// The newest kernel in the cache that satisfies the request.
     fn cached(&self) -> Result<Option<CachedKernel>, KernelError> {
         let fits = |e: &CachedKernel| {
-            e.debian.as_ref().is_some_and(|o| o.flavour == self.flavour && version::satisfies(&o.version, self.version))
+            e.origin.as_ref().is_some_and(|o| {
+                o.distribution == self.distribution
+                    && o.flavour == self.flavour
+                    && version::satisfies(&o.version, self.version)
+            })
         };
-        let key = |e: &CachedKernel| e.debian.as_ref().map(|o| o.version.clone()).unwrap_or_default();
+        let key = |e: &CachedKernel| e.origin.as_ref().map(|o| o.version.clone()).unwrap_or_default();
         Ok(self.store.list()?.into_iter().filter(fits).max_by(|a, b| version::compare(&key(a), &key(b))))
     }
 
     /// The entry for exactly this package.
     fn stored(&self, package: &Package) -> Result<Option<CachedKernel>, KernelError> {
         let name = describe(package);
-        Ok(self.store.list()?.into_iter().find(|e| e.debian.is_some() && e.package.as_deref() == Some(&name)))
+        Ok(self.store.list()?.into_iter().find(|e| e.origin.is_some() && e.package.as_deref() == Some(&name)))
     }
 
     /// The cached kernel, if asking failed.
@@ -116,9 +137,21 @@ impl PackageQuery<'_> {
         }
     }
 
+    /// The suites that the distribution has signed.
+    fn suites<'l>(&self, lists: &'l Lists) -> impl Iterator<Item = &'l Suite> + use<'l> {
+        lists.of(self.distribution)
+    }
+
+    /// Suites of the distribution's archive other than the machine's own.
+    fn others(&self, own: &Lists) -> Vec<Source> {
+        let origin: Vec<_> = self.suites(own).map(|s| s.source.clone()).collect();
+        let have = own.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
+        sources::derive(&origin, &have)
+    }
+
     fn pick<'a>(&self, lists: &'a Lists) -> Option<(&'a Suite, &'a Package)> {
-        let best = lists
-            .debian()
+        let best = self
+            .suites(lists)
             .filter_map(|suite| Some((suite, catalog::best(&suite.listing.packages, self.version, self.flavour)?)));
         best.max_by(|a, b| version::compare(&a.1.version, &b.1.version))
     }
@@ -149,8 +182,9 @@ impl PackageQuery<'_> {
 
     /// The kernel, if the lists are fresh and it is in the cache: then nothing has to change and nobody has to wait.
     fn known(&self, apt: &Apt) -> Result<Option<CachedKernel>, KernelError> {
-        let Some(own) = apt.fresh(apt.own(), DAY) else { return Ok(None) };
-        let Some(lists) = (if self.pick(&own).is_some() { Some(own) } else { apt.fresh(&others(&own), DAY) }) else {
+        let Some(own) = apt.fresh(&apt.own(self.distribution)?, DAY) else { return Ok(None) };
+        let Some(lists) = (if self.pick(&own).is_some() { Some(own) } else { apt.fresh(&self.others(&own), DAY) })
+        else {
             return Ok(None);
         };
         match self.pick(&lists) {
@@ -162,34 +196,47 @@ impl PackageQuery<'_> {
     /// Finds lists that have the kernel: the machine's own, then others; first in their known state, then refreshed.
     fn search(&self, apt: &Apt, max_age: Duration) -> Result<QueryResult, KernelError> {
         let mut failure = None;
-        let mut available = Vec::new();
+        let mut available = String::new();
+        let sources = apt.own(self.distribution)?;
         for age in [max_age, max_age.min(RECENT)] {
-            let own = self.ask(apt, apt.own(), age, "Debian's package lists", &mut failure)?;
+            let own = self.ask(apt, &sources, age, "package lists", &mut failure)?;
             if self.pick(&own).is_some() {
                 return Ok(QueryResult::Found(own, failure));
             }
-            if own.debian().next().is_none() {
+            if self.suites(&own).next().is_none() {
                 return Ok(QueryResult::Nowhere(match failure {
                     Some(reason) => KernelError::Update(reason),
-                    None => KernelError::NoDebianSource("none of its sources is signed as Debian's".to_owned()),
+                    None => KernelError::unsigned(self.distribution),
                 }));
             }
             let other =
-                self.ask(apt, &others(&own), age, "the package lists of other Debian releases", &mut failure)?;
+                self.ask(apt, &self.others(&own), age, "the package lists of its other releases", &mut failure)?;
             if self.pick(&other).is_some() {
                 return Ok(QueryResult::Found(other, failure));
             }
             if let Some(reason) = failure {
                 return Ok(QueryResult::Nowhere(KernelError::Update(reason)));
             }
-            available =
-                catalog::series(own.debian().chain(other.debian()).map(|s| &s.listing.packages[..]), self.flavour);
+            available = self.available(&own, &other);
         }
-        Ok(QueryResult::Nowhere(KernelError::UnknownSeries {
+        Ok(QueryResult::Nowhere(KernelError::UnknownVersion {
+            distribution: self.distribution,
             wanted: self.version.to_owned(),
             flavour: self.flavour.to_owned(),
-            available: available.join(", "),
+            available,
         }))
+    }
+
+    /// What could be wanted instead: versions of the same series, or the series if there is none of it.
+    fn available(&self, own: &Lists, other: &Lists) -> String {
+        let lists = || self.suites(own).chain(self.suites(other)).map(|s| &s.listing.packages[..]);
+        let series = version::series(self.version);
+        let mut versions = catalog::versions(lists(), self.distribution, self.flavour);
+        versions.retain(|v| version::series(v) == series);
+        match series {
+            Some(series) if !versions.is_empty() => format!("versions of {series}: {}", versions.join(", ")),
+            _ => format!("series: {}", catalog::series(lists(), self.flavour).join(", ")),
+        }
     }
 
     fn ask(
@@ -203,7 +250,7 @@ impl PackageQuery<'_> {
         if let Some(lists) = apt.fresh(sources, max_age) {
             return Ok(lists);
         }
-        self.note(&format!("Reading {what}"));
+        self.note(&format!("Reading {what} of {}", self.distribution));
         let mut lists = apt.lists(sources, max_age)?;
         if !lists.absent.is_empty() && lists.failure.is_none() {
             self.note(&format!("Not in the archive, left out: {}", lists.absent.join(", ")));
@@ -234,23 +281,20 @@ impl PackageQuery<'_> {
         self.note(&format!("Unpacking {}", package.name));
         let staged = self.store.stage(guard)?;
         unpack(&files, staged.path())?;
-        let debian = Origin { version: package.version.clone(), flavour: self.flavour.to_owned() };
+        let origin = Origin {
+            distribution: self.distribution,
+            version: package.version.clone(),
+            flavour: self.flavour.to_owned(),
+        };
         let arrival = NewKernel {
-            spec: format!("debian:{}/{}", package.version, self.flavour),
-            from: format!("Debian {}", suite.source.suite),
+            spec: format!("{}:{}/{}", self.distribution.name(), package.version, self.flavour),
+            from: format!("{} {}", self.distribution, suite.source.suite),
             package: Some(describe(package)),
-            debian: Some(debian),
+            origin: Some(origin),
             source_sha256: fingerprint(&files)?,
         };
         self.store.commit(guard, staged, arrival)
     }
-}
-
-/// Suites of Debian's archive other than the machine's own.
-fn others(own: &Lists) -> Vec<Source> {
-    let origin: Vec<_> = own.debian().map(|s| s.source.clone()).collect();
-    let have = own.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
-    sources::derive(&origin, &have)
 }
 
 enum QueryResult {
@@ -271,11 +315,16 @@ pub(super) fn unpack(files: &[std::path::PathBuf], into: &Path) -> Result<Vec<de
     let split =
         |f: &&deb::Unpacked| catalog::is_shell(&f.control.depends) || !f.control.package.starts_with("linux-image-");
     let mut needed: BTreeSet<String> = found.iter().filter(split).flat_map(|f| f.control.depends.clone()).collect();
-    for release in
-        have.iter().filter_map(|p| p.strip_prefix("linux-binary-").or_else(|| p.strip_prefix("linux-modules-")))
-    {
-        let release = release.strip_prefix("unsigned-").unwrap_or(release);
-        needed.extend([format!("linux-binary-{release}"), format!("linux-modules-{release}")]);
+    for part in &have {
+        if let Some(release) = part.strip_prefix("linux-binary-") {
+            needed.insert(format!("linux-modules-{}", release.strip_prefix("unsigned-").unwrap_or(release)));
+        } else if let Some(release) = part.strip_prefix("linux-modules-")
+            && !found.iter().any(|f| f.image)
+        {
+            // Debian has the image in a package of its own, where it is not in the main package, as at Ubuntu.
+            let is_ubuntu = Distribution::Ubuntu.flavours().iter().any(|f| release.ends_with(&format!("-{f}")));
+            needed.insert(format!("linux-{}-{release}", if is_ubuntu { "image" } else { "binary" }));
+        }
     }
     let given =
         |name: &str| have.contains(&name) || have.contains(&name.replace("binary-", "binary-unsigned-").as_str());
