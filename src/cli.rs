@@ -7,6 +7,7 @@ mod number;
 mod oltp;
 mod site;
 mod studies;
+mod upgrade_check;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,7 @@ pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
 pub use site::Site;
 pub use studies::{Schema, SchemaOf, Studies};
+pub use upgrade_check::UpgradeCheck;
 
 /// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
 #[derive(Debug, Parser)]
@@ -58,6 +60,7 @@ pub fn parse() -> Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Compare(Compare),
+    UpgradeCheck(UpgradeCheck),
     Run(Run),
     Report(Report),
     Show(Show),

@@ -12,4 +12,5 @@ pub mod night;
 pub mod registry;
 pub mod session;
 pub mod study;
+pub mod upgrade;
 pub mod worker;

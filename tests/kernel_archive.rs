@@ -150,3 +150,30 @@ fn a_package_that_is_not_what_the_list_says_is_refused() {
     assert_eq!(fs::read_dir(archive.dir.path().join("cache/tmp")).unwrap().count(), 0);
     assert!(!archive.dir.path().join("cache/kernels").exists());
 }
+
+#[test]
+fn an_upgrade_is_looked_for_in_the_machines_own_suites() {
+    let archive = Archive::new();
+    let both = |release: &str, version: &str| {
+        ["amd64", "cloud-amd64"].map(|flavour| (format!("{release}-{flavour}"), version.to_owned()))
+    };
+    let put = |suite: &str, kernels: Vec<(String, String)>| {
+        let kernels: Vec<(&str, &str)> = kernels.iter().map(|(r, v)| (r.as_str(), v.as_str())).collect();
+        archive.suite(suite, "Debian", &kernels);
+    };
+    put("bookworm", [both("98.1.5+deb12", "98.1.5-1~deb12u1"), both("98.1.4+deb12", "98.1.4-1")].concat());
+    put("sid", both("99.2.1+deb14", "99.2.1-1").to_vec());
+    let check = |words: &[&str]| {
+        let mut command = archive.in_this_environment(env!("CARGO_BIN_EXE_bigiron"));
+        let done = command.args(["upgrade-check", "--dry-run"]).args(words).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let said = check(&["--seed", "7", "--quick"]);
+    has(&said, "The newest kernel that it could get is `debian:98.1.5-1~deb12u1");
+    has(&said, "`--to debian:99.2.1-1");
+    has(&said, "\nTo compare them: bigiron compare ");
+    has(&said, "--quick --seed=7");
+    has(&check(&["--to", "debian:6.12", "oltp"]), " debian:6.12 oltp\n");
+    assert!(!archive.dir.path().join("cache/kernels").exists(), "nothing is fetched");
+}

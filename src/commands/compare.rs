@@ -9,8 +9,8 @@ use std::path::Path;
 
 use super::{output, report};
 use crate::cli::{Cli, Compare, Design};
-use crate::conduct::StudyRequest;
 use crate::conduct::environment::refuse;
+use crate::conduct::{Conducted, StudyRequest};
 use crate::study::question::Question;
 use crate::study::resolved::SCREENING_PAIRS;
 use crate::study::{arguments, command};
@@ -21,6 +21,12 @@ use bigiron_model::size;
 use bigiron_probe::machine;
 
 pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
+    let fail_on = args.outcome.fail_on.clone();
+    Ok(super::status(conduct(args)?.judgement.decision(), &fail_on))
+}
+
+/// Conducts the comparison and prints its report.
+pub(super) fn conduct(args: Compare) -> anyhow::Result<Conducted> {
     let mut question = question(&args.words, &args.design)?;
     check_program(args.program.as_slice(), &args.metric, &question)?;
     command::ask(&mut question, &args.program, &args.metric)?;
@@ -42,7 +48,7 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
         part: None,
         observer: &Terminal,
     };
-    report::conduct(&request, &args.outcome)
+    report::conduct_and_print(&request, &args.outcome)
 }
 
 /// Checks what stands after `--`, and what needs it.

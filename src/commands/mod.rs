@@ -21,6 +21,7 @@ mod show;
 mod site;
 mod studies;
 mod undo;
+mod upgrade_check;
 
 use std::process::ExitCode;
 
@@ -53,6 +54,7 @@ pub fn main(cli: Cli) -> ExitCode {
     output::configure(cli.display);
     let done = match cli.command {
         Command::Compare(args) => compare::run(args),
+        Command::UpgradeCheck(args) => upgrade_check::run(args),
         Command::Run(args) => run::run(args),
         Command::Report(args) => report::run(&args),
         Command::Show(args) => show::run(&args),

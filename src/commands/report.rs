@@ -80,6 +80,12 @@ pub(super) fn run(args: &Report) -> anyhow::Result<u8> {
 
 /// Conducts a study, prints its report and returns the exit status.
 pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<u8> {
+    let study = conduct_and_print(request, outcome)?;
+    Ok(super::status(study.judgement.decision(), &outcome.fail_on))
+}
+
+/// Conducts a study and prints its report.
+pub(super) fn conduct_and_print(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<Conducted> {
     let study = conduct::conduct(request)?;
     let page = study.page.as_ref().map(|page| format!("Report: {}", page.display()));
     if outcome.format == Format::Text && !outcome.full {
@@ -95,11 +101,11 @@ pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> an
         }
         output::data(&rendered(&study, outcome.format, false))?;
     }
-    Ok(super::status(study.judgement.decision(), &outcome.fail_on))
+    Ok(study)
 }
 
 /// The command with enough pairs to settle what is inconclusive, if that is foreseeable.
-fn settle(plan: &Plan, judgement: &Judgement) -> Option<String> {
+pub(super) fn settle(plan: &Plan, judgement: &Judgement) -> Option<String> {
     let primaries = judgement.comparisons.iter().flat_map(Comparison::primaries);
     let more = primaries.filter_map(|line| line.more_pairs).max()?;
     let pairs = (plan.design.pairs + more).next_multiple_of(2);

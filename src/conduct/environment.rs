@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 
 use bigiron_archive::spec::KernelSpec;
 use bigiron_archive::store::Store;
@@ -98,7 +98,12 @@ impl<'a> Environment<'a> {
             return Ok(known);
         }
         let image = match &self.trial_kernel {
-            Some(name) => self.store.resolve(&KernelSpec::parse(name)?, &|text: &str| self.observer.note(text))?.image,
+            Some(name) => {
+                let spec = KernelSpec::parse(name)?;
+                let kernel = self.store.resolve(&spec, &|text: &str| self.observer.note(text));
+                // Why, is said where the study needs the kernel.
+                kernel.map_err(|_| anyhow!("there is no `{name}` to try it with"))?.image
+            }
             None => {
                 let newest = self.store.list()?.pop();
                 newest.context("/dev/kvm is there, but the cache has no kernel to test it with")?.dir.join("image")
@@ -138,7 +143,7 @@ pub fn here<'a>(folder: &Path, link: &'a TrialLink) -> Site<'a> {
 /// not.
 pub fn refuse(error: KernelError) -> anyhow::Error {
     use KernelError::{
-        BuildTree, Deb, Image, Io, Module, NoFile, OtherRelease, Running, Spec, UnknownName, UnknownVersion,
+        BuildTree, Deb, Image, Io, Module, NoFile, NoSource, OtherRelease, Running, Spec, UnknownName, UnknownVersion,
     };
     if let Io { path, cause, .. } = &error
         && let Some(cache) = Store::open().ok().filter(|store| path.starts_with(store.dir()))
@@ -170,6 +175,7 @@ pub fn refuse(error: KernelError) -> anyhow::Error {
         Spec(_)
         | Running(_)
         | UnknownName { .. }
+        | NoSource { .. }
         | UnknownVersion { .. }
         | Deb { .. }
         | Image { .. }

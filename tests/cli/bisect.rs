@@ -197,7 +197,7 @@ fn what_cannot_be_bisected_is_refused_before_anything_boots() {
     of(&["--kernels", "boot.nosmt,debian:6.1", "micro"]).refused("`--kernels` begins with `boot.nosmt`");
     of(&["--kernels", "debian:6.1,debian:6.2,bot.nosmt", "micro"]).refused("Unknown lever `bot.nosmt`");
     of(&["--good", "debian:6.1", "--bad", "debian:6.1", "micro"]).refused("Good and bad are the same");
-    of(&["--good", "running", "--bad", "debian:6.1", "micro"]).refused("`running` is not in Debian's archive");
+    of(&["--good", "running", "--bad", "debian:6.1", "micro"]).refused("`running` is not in an archive");
     of(&["--good", "6.1", "--bad", "debian:6.1", "micro"]).refused("`6.1` is not a kernel");
     of(&["--good", "debian:6.1", "micro"]).refused("--bad");
     of(&["--good", "debian:6.1/amd64", "--bad", "debian:6.12", "micro"]).refused("Good is of flavour `amd64`");

@@ -18,6 +18,7 @@ pub mod modinfo;
 pub mod modules;
 mod packages;
 pub mod payload;
+mod present;
 mod regular_file;
 mod sources;
 pub mod spec;
@@ -33,6 +34,7 @@ pub use distribution::Distribution;
 pub use entry::CachedKernel;
 pub use error::KernelError;
 pub use modules::ModuleFile;
+pub use present::PresentKernel;
 pub use spec::{KernelSpec, looks_like_kernel};
 pub use store::Store;
 

@@ -57,24 +57,33 @@ pub(super) fn resolve(
     question.fetch(&apt, &guard)
 }
 
-/// Every available version of `flavour`, in the archive or in the cache, oldest first.
-pub(super) fn versions(
+/// The versions of `flavour` that can be had, oldest first; of several builds of a kernel, only the newest.
+pub(super) struct Offered {
+    /// In the suites among the machine's sources.
+    pub own: Vec<String>,
+    /// In any suite of the archive, or in the cache.
+    pub all: Vec<String>,
+}
+
+pub(super) fn offered(
     store: &Store,
     distribution: Distribution,
     flavour: &str,
     note: &dyn Fn(&str),
-) -> Result<Vec<String>, KernelError> {
+) -> Result<Offered, KernelError> {
     let question = PackageQuery { store, distribution, version: "", flavour, note };
     let cached = store.list()?.into_iter().filter_map(|e| e.origin);
     let cached = cached.filter(|o| o.distribution == distribution && o.flavour == flavour);
     let mut found: Vec<String> = cached.map(|o| o.version).collect();
+    let mut of_own = Vec::new();
     match Apt::open(&store.dir().join("apt")).and_then(|apt| Ok((apt.own(distribution)?, apt))) {
         Ok((sources, apt)) => {
             let mut failure = None;
-            let own = question.ask(&apt, &sources, DAY, "package lists", &mut failure)?;
-            let other = question.ask(&apt, &question.others(&own), DAY, "those of its other releases", &mut failure)?;
-            let lists = question.suites(&own).chain(question.suites(&other)).map(|s| &s.listing.packages[..]);
-            found.extend(catalog::versions(lists, distribution, flavour));
+            let own = question.ask(&apt, &sources, DAY, "", &mut failure)?;
+            let other = question.ask(&apt, &question.others(&own), DAY, "'s other releases", &mut failure)?;
+            let packages = |lists| question.suites(lists).map(|s| &s.listing.packages[..]);
+            of_own = catalog::versions(packages(&own), distribution, flavour);
+            found.extend(catalog::versions(packages(&own).chain(packages(&other)), distribution, flavour));
             if let Some(reason) = failure {
                 question.note(&format!("Using the package lists as last read: {reason}"));
             }
@@ -82,7 +91,7 @@ pub(super) fn versions(
         Err(error) if found.is_empty() => return Err(error),
         Err(error) => question.note(&format!("Only kernels of the cache are known: {error}")),
     }
-    Ok(catalog::newest_builds(found, distribution))
+    Ok(Offered { own: of_own, all: catalog::newest_builds(found, distribution) })
 }
 
 /// The distribution whose archive is among the machine's sources; Debian, if none or several are.
@@ -95,7 +104,7 @@ pub(super) fn distribution(store: &Store) -> Distribution {
 /// The newest kernel, or that of the series which is `back` before it.
 pub(super) fn newest(store: &Store, back: usize, note: &dyn Fn(&str)) -> Result<CachedKernel, KernelError> {
     let distribution = distribution(store);
-    let versions = versions(store, distribution, distribution.default_flavour(), note)?;
+    let versions = offered(store, distribution, distribution.default_flavour(), note)?.all;
     let wanted = catalog::newest_of_series(&versions, back).ok_or_else(|| {
         KernelError::Spec("`previous` needs kernels of two series, and the archive has those of one".to_owned())
     })?;
@@ -199,7 +208,7 @@ impl PackageQuery<'_> {
         let mut available = String::new();
         let sources = apt.own(self.distribution)?;
         for age in [max_age, max_age.min(RECENT)] {
-            let own = self.ask(apt, &sources, age, "package lists", &mut failure)?;
+            let own = self.ask(apt, &sources, age, "", &mut failure)?;
             if self.pick(&own).is_some() {
                 return Ok(QueryResult::Found(own, failure));
             }
@@ -209,8 +218,7 @@ impl PackageQuery<'_> {
                     None => KernelError::unsigned(self.distribution),
                 }));
             }
-            let other =
-                self.ask(apt, &self.others(&own), age, "the package lists of its other releases", &mut failure)?;
+            let other = self.ask(apt, &self.others(&own), age, "'s other releases", &mut failure)?;
             if self.pick(&other).is_some() {
                 return Ok(QueryResult::Found(other, failure));
             }
@@ -250,7 +258,7 @@ impl PackageQuery<'_> {
         if let Some(lists) = apt.fresh(sources, max_age) {
             return Ok(lists);
         }
-        self.note(&format!("Reading {what} of {}", self.distribution));
+        self.note(&format!("Reading the package lists of {}{what}", self.distribution));
         let mut lists = apt.lists(sources, max_age)?;
         if !lists.absent.is_empty() && lists.failure.is_none() {
             self.note(&format!("Not in the archive, left out: {}", lists.absent.join(", ")));

@@ -127,6 +127,12 @@ impl fmt::Display for KernelSpec {
     }
 }
 
+/// The words that name exactly this kernel of an archive.
+pub fn of_archive(distribution: Distribution, version: String, flavour: &str) -> String {
+    let flavour = Some(flavour.to_owned()).filter(|f| f != distribution.default_flavour());
+    KernelSpec::Archive { distribution, version, flavour }.to_string()
+}
+
 /// The words that name kernels by their role.
 pub fn words() -> impl Iterator<Item = &'static str> {
     WORDS.iter().map(|(word, _)| *word)

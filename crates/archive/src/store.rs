@@ -131,10 +131,26 @@ impl Store {
         flavour: &str,
         note: &dyn Fn(&str),
     ) -> Result<Vec<String>, KernelError> {
-        let versions = packages::versions(self, distribution, flavour, note)?;
-        let named = Some(flavour.to_owned()).filter(|f| f != distribution.default_flavour());
-        let spec = |version| KernelSpec::Archive { distribution, version, flavour: named.clone() }.to_string();
-        Ok(versions.into_iter().map(spec).collect())
+        let versions = packages::offered(self, distribution, flavour, note)?.all;
+        Ok(versions.into_iter().map(|version| spec::of_archive(distribution, version, flavour)).collect())
+    }
+
+    /// The newest kernel of a flavour in the suites among the machine's sources, and the newest of all in the archive; as exact specs, with
+    /// their versions.
+    pub fn newest_of(
+        &self,
+        distribution: Distribution,
+        flavour: &str,
+        note: &dyn Fn(&str),
+    ) -> Result<[Option<(String, String)>; 2], KernelError> {
+        let offered = packages::offered(self, distribution, flavour, note)?;
+        let spec = |version: String| (spec::of_archive(distribution, version.clone(), flavour), version);
+        Ok([offered.own, offered.all].map(|versions| versions.into_iter().next_back().map(spec)))
+    }
+
+    /// The distribution whose archive is among the machine's sources; Debian, if none or several are.
+    pub fn distribution(&self) -> Distribution {
+        packages::distribution(self)
     }
 
     /// The kernel with this identity, only from the cache; its bytes are checked against their hashes.

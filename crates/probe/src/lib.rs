@@ -8,4 +8,5 @@ pub mod machine;
 pub mod noise;
 pub mod recorder;
 pub mod sampled;
+pub mod servers;
 pub mod symbols;

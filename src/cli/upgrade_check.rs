@@ -1,0 +1,38 @@
+//! The command line of `bigiron upgrade-check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::number::whole;
+
+/// Compare this machine's kernel with the newest one that it could get, and print advice
+///
+/// Workloads are chosen by the servers that run on this machine. Nothing is installed or changed: both kernels boot in virtual machines.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  bigiron upgrade-check --dry-run\n  bigiron upgrade-check --quick\n  \
+    bigiron upgrade-check --to debian:6.12 oltp\n\n\
+    `bigiron doc upgrade` says how to choose a workload and what no guest can show.")]
+pub struct UpgradeCheck {
+    /// Workloads to run instead of those chosen by this machine's servers
+    #[arg(value_name = "WORKLOAD")]
+    pub workloads: Vec<String>,
+    /// Kernel to upgrade to [default: the newest in this machine's package sources, else the newest in the archive]
+    #[arg(long, value_name = "KERNEL")]
+    pub to: Option<String>,
+    /// Only print what would be compared, and the command
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Screen for large changes: four pairs of boots; decides nothing
+    #[arg(long)]
+    pub quick: bool,
+    /// Random seed [default: drawn and kept in the plan]
+    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Folder of the study [default: one in bigiron-results/, named after the question]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Begin a new study in a folder of its own, even if the question has been answered
+    #[arg(long)]
+    pub fresh: bool,
+}

@@ -1,0 +1,167 @@
+//! `bigiron upgrade-check`.
+
+mod advice;
+
+use std::path::Path;
+
+use bigiron_archive::Store;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use bigiron_report::sentence;
+use bigiron_report::table::wrap;
+use clap::Parser as _;
+
+use super::{compare, output};
+use crate::cli::{Cli, Command, Compare, UpgradeCheck};
+use crate::conduct::environment::refuse;
+use crate::study::arguments;
+use crate::upgrade::Upgrade;
+
+pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
+    let store = Store::open().map_err(refuse)?;
+    check_words(&args, &store.names().map_err(refuse)?)?;
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let found = Upgrade::of_machine(&store, Path::new("/"), &release, &output::note).map_err(refuse)?;
+    let Some(mut upgrade) = found else {
+        return Err(Refusal::new(format!(
+            "The image of this machine's kernel {release} is not here, and its distribution has none that could stand for it"
+        ))
+        .hint("Name both kernels: `bigiron compare OLD NEW`; see `bigiron doc kernels`")
+        .into());
+    };
+    if args.to.is_some() {
+        upgrade.to = args.to.clone();
+    }
+    if !args.workloads.is_empty() {
+        upgrade.workloads.clone_from(&args.workloads);
+    }
+    let Some(to) = upgrade.to.clone() else {
+        output::data(&wrap(
+            &format!("This machine runs {release}; the archive offers nothing newer. There is nothing to compare."),
+            "",
+            "",
+        ))?;
+        return Ok(0);
+    };
+    let words = command(&upgrade, &to, &args);
+    let text = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
+    let found = introduction(&upgrade, &to);
+    if args.dry_run {
+        output::data(&format!("{found}\n\nTo compare them: {text}"))?;
+        return Ok(0);
+    }
+    output::note(&found);
+    let compare = parsed(&words)?;
+    let study = compare::conduct(compare)?;
+    output::data(&format!("\nAdvice\n{}", advice::advice(&study, &upgrade, &to)))?;
+    Ok(0)
+}
+
+/// Refuses words that are no workloads, and a kernel that is none, before the archive is asked.
+fn check_words(args: &UpgradeCheck, named: &[String]) -> Result<(), Refusal> {
+    let (kernels, _) = arguments::sort(&args.workloads, named)?;
+    if let Some(kernel) = kernels.first() {
+        return Err(Refusal::new(format!("`{kernel}` is a kernel; here only workloads are named"))
+            .hint(format!("`--to {kernel}` compares with it; `bigiron compare` compares any two kernels")));
+    }
+    let to: Vec<String> = args.to.iter().cloned().collect();
+    match arguments::sort(&to, named)? {
+        (_, workloads) if !workloads.is_empty() => {
+            Err(Refusal::new(format!("--to: `{}` is a workload, not a kernel", workloads[0])))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What was found on the machine, and what will be compared.
+fn introduction(upgrade: &Upgrade, to: &str) -> String {
+    let mut lines = Vec::new();
+    let runs = match upgrade.is_stand_in {
+        false => format!("This machine runs {}.", upgrade.release),
+        true => format!(
+            "This machine runs {}, whose image is neither on the machine nor in the archive. `{}`, the kernel of its release, stands for it, so the \
+             answer is about that kernel.",
+            upgrade.release, upgrade.from
+        ),
+    };
+    lines.push(runs);
+    lines.push(format!("The newest kernel that it could get is `{to}`."));
+    if let Some(also) = upgrade.also.as_ref().filter(|also| *also != to) {
+        lines.push(format!("Other releases have a newer one: `--to {also}`."));
+    }
+    let servers: Vec<&str> = upgrade.servers.iter().map(|server| server.name).collect();
+    let workloads = upgrade.workloads.iter().map(String::as_str).collect::<Vec<_>>();
+    lines.push(match servers.is_empty() {
+        true => {
+            format!("No database or file server was found running here; workloads: {}.", sentence::join(&workloads))
+        }
+        false => format!("Found running: {}; workloads: {}.", sentence::join(&servers), sentence::join(&workloads)),
+    });
+    lines.iter().map(|line| wrap(line, "", "  ")).collect::<String>().trim_end().to_owned()
+}
+
+/// The comparison as a command.
+fn command(upgrade: &Upgrade, to: &str, args: &UpgradeCheck) -> Vec<String> {
+    let mut words: Vec<String> = ["bigiron", "compare", &upgrade.from, to].map(str::to_owned).to_vec();
+    words.extend(upgrade.workloads.iter().cloned());
+    words.extend(args.quick.then(|| "--quick".to_owned()));
+    words.extend(args.fresh.then(|| "--fresh".to_owned()));
+    words.extend(args.seed.map(|seed| format!("--seed={seed}")));
+    words.extend(args.out.as_ref().map(|out| format!("--out={}", out.display())));
+    words
+}
+
+/// The same comparison as `bigiron compare` would understand it.
+fn parsed(words: &[String]) -> anyhow::Result<Compare> {
+    match Cli::try_parse_from(words)?.command {
+        Command::Compare(compare) => Ok(compare),
+        _ => unreachable!("the second word is `compare`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upgrade() -> Upgrade {
+        Upgrade {
+            release: "6.1.0-53-amd64".to_owned(),
+            from: "running".to_owned(),
+            is_stand_in: false,
+            to: Some("debian:6.12.117-1/amd64".to_owned()),
+            also: Some("debian:7.2.9-1/amd64".to_owned()),
+            servers: Vec::new(),
+            workloads: vec!["micro".to_owned(), "dbsim".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_command_is_understood_by_compare() {
+        let args = UpgradeCheck {
+            workloads: Vec::new(),
+            to: None,
+            dry_run: false,
+            quick: true,
+            seed: Some(7),
+            out: Some("-odd dir".into()),
+            fresh: true,
+        };
+        let compare = parsed(&command(&upgrade(), "debian:6.12.117-1/amd64", &args)).unwrap();
+        assert_eq!(compare.words, ["running", "debian:6.12.117-1/amd64", "micro", "dbsim"]);
+        assert!(compare.quick && compare.outcome.fresh);
+        assert_eq!((compare.design.seed, compare.outcome.out), (Some(7), Some("-odd dir".into())));
+    }
+
+    #[test]
+    fn what_was_found_is_said() {
+        let text = introduction(&upgrade(), "debian:6.12.117-1/amd64");
+        assert!(
+            text.starts_with("This machine runs 6.1.0-53-amd64.\nThe newest kernel that it could get is `debian:6.12")
+        );
+        assert!(text.contains("`--to debian:7.2.9-1/amd64`"), "{text}");
+        let stand_in = Upgrade { is_stand_in: true, from: "debian:6.1".to_owned(), ..upgrade() };
+        let text = introduction(&stand_in, "debian:7.2.9-1/amd64");
+        assert!(text.contains("answer is about that kernel") && !text.contains("--to"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+}
