@@ -87,14 +87,15 @@ pub enum Command {
 /// doc`). The same command finds an unfinished study of the same question and resumes it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
+    bigiron compare\n  \
     bigiron compare debian:6.1 debian:6.12 --quick\n  \
     bigiron compare debian:6.1 debian:6.12 micro --clock exact --pairs 8 --seed 7 --out DIR\n  \
     bigiron compare debian:6.12 debian:6.12,boot.mitigations=off micro\n  \
     bigiron compare mine debian:6.12 --fail-on worse\n  \
     bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
-    /// Two or more arms, and the workloads to run [default workloads: micro dbsim]
-    #[arg(value_name = "ARM|WORKLOAD", required = true)]
+    /// Two or more arms, and the workloads to run [default workloads: micro dbsim]; without any, bigiron asks on a terminal
+    #[arg(value_name = "ARM|WORKLOAD")]
     pub words: Vec<String>,
     #[command(flatten)]
     pub design: Design,

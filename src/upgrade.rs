@@ -59,7 +59,7 @@ impl Upgrade {
 }
 
 /// The words for the kernel to compare with, and its version.
-fn baseline(present: &PresentKernel) -> Option<(String, String)> {
+pub fn baseline(present: &PresentKernel) -> Option<(String, String)> {
     match (&present.spec, present.machine) {
         (Some(spec), _) => {
             let upstream = || present.release.split('-').next().unwrap_or_default().to_owned();
@@ -91,7 +91,7 @@ fn choose(base: &str, own: Option<Offer>, all: Option<Offer>) -> (Option<String>
 }
 
 /// The workloads in place of these servers, the one that explains last.
-fn workloads(servers: &[&ServerKind]) -> Vec<String> {
+pub fn workloads(servers: &[&ServerKind]) -> Vec<String> {
     let mut names: Vec<&str> = Vec::new();
     for name in servers.iter().flat_map(|server| server.workloads) {
         if !names.contains(name) {

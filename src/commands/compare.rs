@@ -1,5 +1,7 @@
 //! `bigiron compare`.
 
+mod questions;
+
 use clap::CommandFactory as _;
 
 use crate::commands::output::Terminal;
@@ -26,7 +28,11 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
 }
 
 /// Conducts the comparison and prints its report.
-pub(super) fn conduct(args: Compare) -> anyhow::Result<Conducted> {
+pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
+    if args.words.is_empty() {
+        let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
+        args.words = questions::ask(&options(), &named)?;
+    }
     let mut question = question(&args.words, &args.design)?;
     check_program(args.program.as_slice(), &args.metric, &question)?;
     command::ask(&mut question, &args.program, &args.metric)?;
@@ -49,6 +55,11 @@ pub(super) fn conduct(args: Compare) -> anyhow::Result<Conducted> {
         observer: &Terminal,
     };
     report::conduct_and_print(&request, &args.outcome)
+}
+
+/// The options of this call, as they were given. Without arms every word after the command is one, or its value.
+fn options() -> Vec<String> {
+    std::env::args().skip_while(|word| word != "compare").skip(1).collect()
 }
 
 /// Checks what stands after `--`, and what needs it.

@@ -1,0 +1,159 @@
+//! The questions that `bigiron compare` asks on a terminal when it is given no arms.
+
+use std::io::{self, BufRead, IsTerminal as _, Write};
+use std::path::Path;
+
+use bigiron_archive::PresentKernel;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use bigiron_probe::servers;
+
+use crate::study::arguments;
+use crate::upgrade;
+
+/// The answers that an empty line stands for.
+struct Usual {
+    baseline: String,
+    other: String,
+    workloads: Vec<String>,
+}
+
+/// The words of a comparison, from the user.
+///
+/// `options` are the options already given. `named` are the names of kernels that were added.
+///
+/// # Errors
+/// If there is no terminal to ask on, or the user ends the input.
+pub(super) fn ask(options: &[String], named: &[String]) -> anyhow::Result<Vec<String>> {
+    let nothing = || {
+        Refusal::new("Nothing to compare: name two or more kernels or settings").hint(
+            "For example `bigiron compare debian:6.1 debian:6.12`; on a terminal `bigiron compare` alone asks for them",
+        )
+    };
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(nothing().into());
+    }
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let present = PresentKernel::below(Path::new("/"), &release);
+    let usual = Usual {
+        baseline: upgrade::baseline(&present).map_or_else(|| "previous".to_owned(), |(spec, _)| spec),
+        other: "latest".to_owned(),
+        workloads: upgrade::workloads(&servers::running(Path::new("/proc"))),
+    };
+    let words = converse(&mut io::stdin().lock(), &mut io::stderr().lock(), &usual, options, named)?;
+    words.ok_or_else(|| nothing().into())
+}
+
+/// Asks for both kernels and the workloads until each answer can be used; shows the command. `None` if the input ends.
+fn converse(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    usual: &Usual,
+    options: &[String],
+    named: &[String],
+) -> io::Result<Option<Vec<String>>> {
+    let kernel = |words: &[String]| match arguments::sort(words, named) {
+        Ok((arms, workloads)) if arms.len() == 1 && workloads.is_empty() => Ok(()),
+        Ok(_) => Err(Refusal::new("One kernel is needed here, such as `debian:6.12`")),
+        Err(refusal) => Err(refusal),
+    };
+    let workload = |words: &[String]| match arguments::sort(words, named) {
+        Ok((arms, _)) if arms.is_empty() => Ok(()),
+        Ok((arms, _)) => Err(Refusal::new(format!("`{}` is a kernel, not a workload", arms[0]))),
+        Err(refusal) => Err(refusal),
+    };
+    writeln!(
+        output,
+        "Three questions; Enter takes what stands in brackets. `bigiron doc kernels` lists the ways to name a kernel."
+    )?;
+    let mut words = Vec::new();
+    for (question, usual, check) in [
+        (
+            "Kernel to compare with, for example the present one",
+            std::slice::from_ref(&usual.baseline),
+            &kernel as &Check,
+        ),
+        ("Kernel or setting to try", std::slice::from_ref(&usual.other), &kernel),
+        ("Workloads", &usual.workloads[..], &workload),
+    ] {
+        let Some(answer) = answer(input, output, question, usual, check)? else { return Ok(None) };
+        words.extend(answer);
+    }
+    let command = ["bigiron", "compare"].into_iter().map(str::to_owned).chain(words.iter().cloned());
+    let command: Vec<String> = command.chain(options.iter().cloned()).map(|word| quote(&word)).collect();
+    write!(output, "\nThis is the command:\n  {}\nEnter runs it, Ctrl-C does not: ", command.join(" "))?;
+    output.flush()?;
+    Ok((input.read_line(&mut String::new())? > 0).then_some(words))
+}
+
+/// Whether the words of an answer can be used.
+type Check<'a> = dyn Fn(&[String]) -> Result<(), Refusal> + 'a;
+
+fn answer(
+    input: &mut impl BufRead,
+    output: &mut impl Write,
+    question: &str,
+    usual: &[String],
+    check: &Check<'_>,
+) -> io::Result<Option<Vec<String>>> {
+    loop {
+        write!(output, "{question} [{}]: ", usual.join(" "))?;
+        output.flush()?;
+        let mut line = String::new();
+        if input.read_line(&mut line)? == 0 {
+            writeln!(output)?;
+            return Ok(None);
+        }
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let words = if words.is_empty() { usual.to_vec() } else { words };
+        match check(&words) {
+            Ok(()) => return Ok(Some(words)),
+            Err(refusal) => {
+                writeln!(output, "{refusal}")?;
+                refusal.hint.iter().try_for_each(|hint| writeln!(output, "{hint}"))?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn talk(typed: &str) -> (Option<Vec<String>>, String) {
+        let usual = Usual {
+            baseline: "debian:6.1".to_owned(),
+            other: "latest".to_owned(),
+            workloads: vec!["micro".to_owned(), "dbsim".to_owned()],
+        };
+        let mut output = Vec::new();
+        let words = converse(&mut typed.as_bytes(), &mut output, &usual, &["--quick".to_owned()], &["mine".to_owned()])
+            .unwrap();
+        (words, String::from_utf8(output).unwrap())
+    }
+
+    #[test]
+    fn an_empty_line_is_the_usual_answer() {
+        let (words, said) = talk("\n\n\n\n");
+        assert_eq!(words.unwrap(), ["debian:6.1", "latest", "micro", "dbsim"]);
+        assert!(said.contains("\n  bigiron compare debian:6.1 latest micro dbsim --quick\n"), "{said}");
+    }
+
+    #[test]
+    fn a_wrong_answer_is_asked_again() {
+        let (words, said) = talk("debain:6.1\nmine\nmicro\nmine,boot.mitigations=off\nlatest\noltp micro\n\n");
+        assert_eq!(words.unwrap(), ["mine", "mine,boot.mitigations=off", "oltp", "micro"]);
+        assert!(said.contains("`debain:` is not a source of kernels"), "{said}");
+        assert!(
+            said.contains("One kernel is needed here") && said.contains("`latest` is a kernel, not a workload"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn the_end_of_the_input_runs_nothing() {
+        for typed in ["", "\n", "\n\n\n", "debian:6.1\nlatest\nmicro\n"] {
+            assert_eq!(talk(typed).0, None, "{typed:?}");
+        }
+    }
+}
