@@ -4,6 +4,7 @@
 
 mod completions;
 mod man;
+mod picture;
 mod sim;
 
 use clap::{Parser, Subcommand};
@@ -19,6 +20,8 @@ struct Args {
 enum Command {
     /// Simulate studies with known truth and check the statistics' promises
     Sim(sim::Args),
+    /// Draw the crates
+    Picture(picture::Args),
     /// Write the man pages
     Man(man::Args),
     /// Write the shell completions
@@ -28,6 +31,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Sim(args) => sim::run(&args),
+        Command::Picture(args) => picture::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Completions(args) => completions::run(&args),
     }
