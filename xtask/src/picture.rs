@@ -119,9 +119,11 @@ fn picture(crates: &[Crate]) -> String {
             let (from, to) = (at[c.name.as_str()], at[used]);
             let (x1, y1, x2, y2) = (from.0 + BOX.0 / 2, from.1 + BOX.1, to.0 + BOX.0 / 2, to.1);
             let bend = (y2 - y1) / 2;
+            // It passes behind other boxes.
+            let dash = if bend > BOX.1 / 2 { " stroke-dasharray=\"4 3\"" } else { "" };
             let _ = writeln!(
                 out,
-                "<path marker-end=\"url(#head)\" d=\"M{x1} {y1}C{x1} {} {x2} {} {x2} {y2}\"/>",
+                "<path{dash} marker-end=\"url(#head)\" d=\"M{x1} {y1}C{x1} {} {x2} {} {x2} {y2}\"/>",
                 y1 + bend,
                 y2 - bend
             );
