@@ -9,6 +9,7 @@ mod boot;
 mod builder;
 mod clocks;
 mod command;
+mod completions;
 mod dbsim;
 mod docs;
 mod exit_status;

@@ -2,7 +2,6 @@
 //!
 //! Invariant: everything that users of bigiron need is also available without it.
 
-mod completions;
 mod man;
 mod picture;
 mod sim;
@@ -24,8 +23,6 @@ enum Command {
     Picture(picture::Args),
     /// Write the man pages
     Man(man::Args),
-    /// Write the shell completions
-    Completions(completions::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -33,6 +30,5 @@ fn main() -> anyhow::Result<()> {
         Command::Sim(args) => sim::run(&args),
         Command::Picture(args) => picture::run(&args),
         Command::Man(args) => man::run(&args),
-        Command::Completions(args) => completions::run(&args),
     }
 }

@@ -82,6 +82,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_sys::network;
 
 use bigiron_model::workload::{Options, Window};
+use bigiron_workload::library::Library;
 use bigiron_workload::{
     Configured, Context, Explanation, Needs, OptionDef, RawNeeds, Running, Workload, WorkloadResult,
 };
@@ -119,6 +120,14 @@ impl Workload for Dbsim {
 
     fn check_dotted(&self, name: &str) -> Result<(), String> {
         job::check_dotted(name)
+    }
+
+    fn dotted(&self) -> Vec<String> {
+        job::dotted()
+    }
+
+    fn library(&self) -> Option<(&'static str, &'static Library)> {
+        Some(("job", &job::shipped::LIBRARY))
     }
 
     fn explain(&self, name: &str) -> Vec<Explanation> {
