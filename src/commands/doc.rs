@@ -1,5 +1,9 @@
 //! `bigiron doc`.
 
+mod table;
+mod terminal;
+mod words;
+
 use std::fmt::Write as _;
 
 use super::output;
@@ -8,9 +12,12 @@ use crate::pages;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
+/// Columns of a page on a wide terminal: longer lines are hard to read.
+const WIDEST: usize = 80;
+
 pub(super) fn run(args: &Doc) -> anyhow::Result<u8> {
     let Some(name) = &args.name else {
-        output::data(&list())?;
+        output::paged(&list())?;
         return Ok(0);
     };
     // A lever is documented on its family's page.
@@ -20,7 +27,17 @@ pub(super) fn run(args: &Doc) -> anyhow::Result<u8> {
             .map_or_else(|| "`bigiron doc` lists the pages".to_owned(), |near| format!("did you mean `{near}`?"));
         return Err(Refusal::new(format!("No page `{name}`; {right}")).into());
     };
-    output::data(found.text)?;
+    match output::columns() {
+        None => output::data(found.text)?,
+        Some(columns) => {
+            let mut text = String::new();
+            for line in terminal::lines(found.text, columns.min(WIDEST), output::has_colours()) {
+                text.push_str(&line.text);
+                text.push('\n');
+            }
+            output::paged_styled(&text)?;
+        }
+    }
     Ok(0)
 }
 
