@@ -3,6 +3,7 @@
 mod bisect;
 mod dbsim;
 mod display;
+pub mod help;
 mod kernel;
 mod lever;
 mod nightly;
@@ -43,9 +44,7 @@ pub use upgrade_check::UpgradeCheck;
     long_about = "Boots two or more kernels in virtual machines, in random balanced pairs, runs database-shaped work in them and \
                   prints a verdict with its evidence.\n\n\
                   For comparing kernels and settings; not for comparing hardware or database products.",
-    after_help = "First steps:\n  bigiron doctor\n  bigiron compare debian:6.1 debian:6.12\n\n\
-                  Exit status: 0 success, 1 failure, 2 refusal (the command line or the study is wrong; nothing was booted);\n\
-                  with --fail-on: 3 worse, 4 inconclusive, 5 unfinished or invalid; after a signal: 128 plus its number."
+    after_help = help::main()
 )]
 pub struct Cli {
     #[command(flatten)]

@@ -54,6 +54,15 @@ pub fn find(name: &str) -> Option<&'static Page> {
 }
 
 impl Page {
+    /// The first table below the heading `## TITLE`: the cells of each row, without the head; empty if there is none.
+    pub fn table(&self, title: &str) -> Vec<Vec<String>> {
+        let heading = format!("## {title}");
+        let below = self.text.lines().skip_while(|line| *line != heading).skip(1);
+        let rows = below.take_while(|line| !line.starts_with("## ")).skip_while(|line| !line.starts_with('|'));
+        let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+        rows.map(|row| row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()).collect()
+    }
+
     /// Its first heading.
     pub fn title(&self) -> &'static str {
         self.text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or("")
