@@ -110,10 +110,6 @@ impl Workload for Dbsim {
         "A database kernel's load: shared buffer cache, group commit, database writer, scanner; no database"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../docs/workloads/dbsim.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         job::OPTIONS
     }

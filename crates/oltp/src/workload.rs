@@ -47,10 +47,6 @@ impl Workload for Oltp {
         "TPC-C-like transactions on PostgreSQL or the embedded SQLite, up to thousands of users"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../docs/workloads/oltp.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         &options::OPTIONS
     }

@@ -186,8 +186,6 @@ pub trait Workload: Sync {
     fn name(&self) -> &'static str;
     /// One line, as in a list of workloads.
     fn summary(&self) -> &'static str;
-    /// The documentation page, printed by `bigiron doc NAME`.
-    fn doc(&self) -> &'static str;
     fn options(&self) -> &'static [OptionDef];
     /// Checks whether the option `name`, which is not in [`Workload::options`], exists nevertheless: a job's keys have dotted names. The error says
     /// what would be right.

@@ -51,10 +51,6 @@ impl Workload for Multiuser {
         "Many users, each a process that runs a mix of tests in its own order: jobs per minute over users"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/multiuser.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         &keys::OPTIONS
     }
