@@ -43,7 +43,7 @@ impl Table {
         for (done, &i) in order.iter().enumerate() {
             let wanted: usize = order[done..].iter().map(|&i| whole[i] - least[i]).sum();
             let fair = rest / (count - done);
-            let share = if wanted == 0 { 0 } else { rest * (whole[i] - least[i]) / wanted };
+            let share = (rest * (whole[i] - least[i])).checked_div(wanted).unwrap_or(0);
             let more = share.max(fair).min(whole[i] - least[i]).min(rest);
             widths[i] += more;
             rest -= more;
