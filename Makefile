@@ -14,7 +14,7 @@ export RUSTUP_HOME := $(toolchains)
 endif
 endif
 
-.PHONY: all build demo test test-busy test-long lint install man completions clean
+.PHONY: all build demo test test-busy test-long lint install man completions deb tarball clean
 
 all: build
 
@@ -66,6 +66,15 @@ completions: build
 	cd target/completions && for shell in bash zsh fish; do \
 		PATH="$(abspath $(dir $(BIN))):$$PATH" COMPLETE=$$shell bigiron >$$shell.new || exit 1; done && \
 		mv bash.new bigiron.bash && mv zsh.new _bigiron && mv fish.new bigiron.fish
+
+# A Debian package and an archive, in target/package.
+deb: build man completions
+	scripts/setup package
+	scripts/package deb
+	lintian -EviIL +pedantic --fail-on error,warning target/package/*.deb
+
+tarball: build man completions
+	scripts/package tarball
 
 clean:
 	cargo clean
