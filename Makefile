@@ -71,7 +71,7 @@ completions: build
 deb: build man completions
 	scripts/setup package
 	scripts/package deb
-	lintian -EviIL +pedantic --fail-on error,warning target/package/*.deb
+	lintian -EviIL +pedantic --fail-on error,warning,info,pedantic target/package/*.deb
 
 tarball: build man completions
 	scripts/package tarball
