@@ -67,11 +67,10 @@ completions: build
 		PATH="$(abspath $(dir $(BIN))):$$PATH" COMPLETE=$$shell bigiron >$$shell.new || exit 1; done && \
 		mv bash.new bigiron.bash && mv zsh.new _bigiron && mv fish.new bigiron.fish
 
-# A Debian package and an archive, in target/package.
+# A Debian package and an archive, in target/package. Lintian finds nothing, or it is no package.
 deb: build man completions
 	scripts/setup package
-	scripts/package deb
-	lintian -EviIL +pedantic --fail-on error,warning,info,pedantic target/package/*.deb
+	lintian -EviIL +pedantic --fail-on error,warning,info,pedantic "$$(scripts/package deb)"
 
 tarball: build man completions
 	scripts/package tarball

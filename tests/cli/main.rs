@@ -21,6 +21,7 @@ mod local;
 mod multiuser;
 mod nightly;
 mod oltp;
+mod packages;
 mod refusals;
 mod security;
 mod site;

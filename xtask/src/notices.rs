@@ -114,7 +114,8 @@ fn texts(package: &Package) -> anyhow::Result<Vec<String>> {
         })
         .collect();
     files.sort();
-    let has_choice = package.license.as_deref().is_some_and(|license| license.contains(" OR ") || license.contains('/'));
+    let has_choice =
+        package.license.as_deref().is_some_and(|license| license.contains(" OR ") || license.contains('/'));
     if let Some(mit) = files.iter().find(|(name, _)| has_choice && name.contains("MIT")) {
         files = vec![mit.clone()];
     }
