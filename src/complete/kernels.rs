@@ -3,16 +3,18 @@
 use clap_complete::engine::CompletionCandidate;
 
 use super::{after, candidate, folders, levers};
-use bigiron_archive::{Store, known, spec};
+use bigiron_archive::{Distribution, Store, known, spec};
 use bigiron_lab::lever;
 
 /// Everything that may continue `typed` into a kernel.
 pub(super) fn kernels(typed: &str) -> Vec<CompletionCandidate> {
-    if typed.contains('/') && !typed.starts_with("debian:") || typed.starts_with(['.', '~']) {
-        return folders::files(typed, |_| true);
+    let source = typed.split_once(':').and_then(|(name, _)| Distribution::from_name(name));
+    if let (Some(distribution), Some((kernel, _))) = (source, typed.split_once('/')) {
+        let flavours = distribution.flavours().iter().map(|flavour| candidate(*flavour, "")).collect();
+        return after(&format!("{kernel}/"), flavours);
     }
-    if let Some((kernel, _)) = typed.split_once('/') {
-        return after(&format!("{kernel}/"), spec::flavours().map(|flavour| candidate(flavour, "")).into());
+    if typed.contains('/') || typed.starts_with(['.', '~']) {
+        return folders::files(typed, |_| true);
     }
     let store = Store::open().ok();
     let mut found: Vec<CompletionCandidate> = Vec::new();
@@ -21,20 +23,28 @@ pub(super) fn kernels(typed: &str) -> Vec<CompletionCandidate> {
             found.push(candidate(value, about));
         }
     };
-    let cached = store.iter().flat_map(known::cached);
-    for entry in cached {
+    for entry in store.iter().flat_map(known::cached) {
         for name in &entry.names {
             add(name.clone(), format!("kernel {}, added", entry.release));
         }
-        if entry.debian.is_some() && entry.spec.starts_with("debian:") {
+        if entry.origin.is_some() {
             add(entry.spec, format!("kernel {}, in the cache", entry.release));
         }
     }
-    for series in store.iter().flat_map(known::series) {
-        add(format!("debian:{series}"), format!("Debian's newest kernel {series}"));
-    }
-    for (release, series) in spec::releases() {
-        add(release, format!("kernel {series}"));
+    for distribution in Distribution::ALL {
+        let source = distribution.name();
+        let series: Vec<String> = store.iter().flat_map(|store| known::series(store, distribution)).collect();
+        // Few machines have sources of another distribution than Debian.
+        let is_meant = !typed.is_empty() && format!("{source}:").starts_with(typed) || typed.starts_with(source);
+        let has_releases = distribution == Distribution::Debian || !series.is_empty() || is_meant;
+        for series in series {
+            add(format!("{source}:{series}"), format!("{distribution}'s newest kernel {series}"));
+        }
+        for release in distribution.releases().iter().filter(|_| has_releases) {
+            for name in [release.number, release.codename] {
+                add(format!("{source}:{name}"), format!("kernel {}", release.series));
+            }
+        }
     }
     for word in spec::words() {
         add(word.to_owned(), String::new());

@@ -74,6 +74,11 @@ pub fn kernel_or_workload() -> ArgValueCompleter {
     completer(|typed| [kernels::kernels(typed), words::workloads()].concat_all())
 }
 
+/// A workload.
+pub fn workload() -> ArgValueCompleter {
+    completer(|_| words::workloads())
+}
+
 /// `LEVER=VALUE`.
 pub fn setting() -> ArgValueCompleter {
     completer(levers::setting)

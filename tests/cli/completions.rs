@@ -54,6 +54,9 @@ fn kernels_workloads_levers_and_values_are_completed() {
     let test = with_cache();
     offers(&test, "bigiron compare ", &["mine", "debian:6.1", "running", "latest", "previous", "micro", "dbsim"]);
     offers(&test, "bigiron compare deb", &["debian:6.1", "debian:6.18", "debian:12", "debian:bookworm"]);
+    offers(&test, "bigiron compare ubuntu:24", &["ubuntu:24.04"]);
+    assert!(!complete(&test, &["bigiron", "compare", ""]).iter().any(|c| c.starts_with("ubuntu:")));
+    offers(&test, "bigiron upgrade-check --to debian:b", &["debian:bookworm"]);
     offers(&test, "bigiron compare debian:6.1/", &["debian:6.1/amd64", "debian:6.1/cloud-amd64"]);
     offers(&test, "bigiron compare mine mine,", &["mine,boot.", "mine,block.", "mine,dbsim."]);
     offers(&test, "bigiron compare mine mine,block.s", &["mine,block.scheduler="]);

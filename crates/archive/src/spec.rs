@@ -138,18 +138,6 @@ pub fn words() -> impl Iterator<Item = &'static str> {
     WORDS.iter().map(|(word, _)| *word)
 }
 
-/// Names of Debian's releases as kernels, such as `debian:12` and `debian:bookworm`, and the series of their kernels.
-pub fn releases() -> impl Iterator<Item = (String, &'static str)> {
-    RELEASES
-        .iter()
-        .flat_map(|(number, name, series)| [*number, *name].map(|release| (format!("debian:{release}"), *series)))
-}
-
-/// The flavours of Debian's kernels.
-pub fn flavours() -> [&'static str; 3] {
-    FLAVOURS
-}
-
 /// Whether an argument names a kernel rather than, say, a workload: `source:version`, a name in `named`, a path, or a word such as `running`.
 pub fn looks_like_kernel(text: &str, named: &[String]) -> bool {
     is_word(text) || named.iter().any(|n| n == text) || text.ends_with(".deb") || is_path(text) || is_source(text)
