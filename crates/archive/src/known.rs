@@ -57,7 +57,7 @@ mod tests {
             package("6.18.1-amd64", "6.18.1-1"),
         ];
         put(dir.path(), "apt/bookworm-1/listing.json", listing("Debian", &debian).as_bytes());
-        let other = [package("6.8.0-50-generic", "6.8.0-50.51")];
+        let other = [package("6.8.0-50-generic", "6.8.0-50.51"), package("5.15.0-cloud-amd64", "5.15.1-1")];
         put(dir.path(), "apt/noble-1/listing.json", listing("Ubuntu", &other).as_bytes());
         put(dir.path(), "apt/sid-1/listing.json", b"{\"checked\":");
         put(dir.path(), "kernels/x/entry.toml", b"\xff\xfe = [");
