@@ -14,7 +14,7 @@ export RUSTUP_HOME := $(toolchains)
 endif
 endif
 
-.PHONY: all build demo test test-busy test-long lint install man clean
+.PHONY: all build demo test test-busy test-long lint install man completions deb tarball clean
 
 all: build
 
@@ -47,7 +47,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-install: build man
+install: build man completions
 	install -d $(PREFIX)/bin $(PREFIX)/share/man/man1 $(PREFIX)/share/bash-completion/completions \
 		$(PREFIX)/share/zsh/site-functions $(PREFIX)/share/fish/vendor_completions.d
 	install -m 755 $(BIN) $(PREFIX)/bin/bigiron
@@ -56,10 +56,24 @@ install: build man
 	install -m 644 target/completions/_bigiron $(PREFIX)/share/zsh/site-functions/_bigiron
 	install -m 644 target/completions/bigiron.fish $(PREFIX)/share/fish/vendor_completions.d/bigiron.fish
 
-# Man pages and shell completions, from the parser.
+# From the parser.
 man:
 	cargo xtask man target/man
-	cargo xtask completions target/completions
+
+# A script for each shell, which asks bigiron at each Tab.
+completions: build
+	install -d target/completions
+	cd target/completions && for shell in bash zsh fish; do \
+		PATH="$(abspath $(dir $(BIN))):$$PATH" COMPLETE=$$shell bigiron >$$shell.new || exit 1; done && \
+		mv bash.new bigiron.bash && mv zsh.new _bigiron && mv fish.new bigiron.fish
+
+# A Debian package and an archive, in target/package. Lintian finds nothing, or it is no package.
+deb: build man completions
+	scripts/setup package
+	lintian -EviIL +pedantic --fail-on error,warning,info,pedantic "$$(scripts/package deb)"
+
+tarball: build man completions
+	scripts/package tarball
 
 clean:
 	cargo clean

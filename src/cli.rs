@@ -1,7 +1,11 @@
 //! The command line, from which the parser, the man page and the completions are generated.
 
 mod bisect;
+mod dbsim;
 mod display;
+pub mod help;
+mod kernel;
+mod lever;
 mod nightly;
 mod number;
 mod oltp;
@@ -12,14 +16,19 @@ mod upgrade_check;
 use std::path::PathBuf;
 
 use bigiron_model::host::HostKind;
-use number::{between, whole};
+use number::whole;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::complete;
+
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
+pub use dbsim::{Dbsim, DbsimAction, DbsimFormat, DbsimJob, DbsimRun};
 pub use display::{Color, Display};
+pub use kernel::{Kernel, KernelAction};
+pub use lever::{Lever, LeverAction};
 pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
 pub use site::Site;
@@ -35,9 +44,7 @@ pub use upgrade_check::UpgradeCheck;
     long_about = "Boots two or more kernels in virtual machines, in random balanced pairs, runs database-shaped work in them and \
                   prints a verdict with its evidence.\n\n\
                   For comparing kernels and settings; not for comparing hardware or database products.",
-    after_help = "First steps:\n  bigiron doctor\n  bigiron compare debian:6.1 debian:6.12\n\n\
-                  Exit status: 0 success, 1 failure, 2 refusal (the command line or the study is wrong; nothing was booted);\n\
-                  with --fail-on: 3 worse, 4 inconclusive, 5 unfinished or invalid; after a signal: 128 plus its number."
+    after_help = help::main()
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -95,7 +102,7 @@ pub enum Command {
     bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
     /// Two or more arms, and the workloads to run [default workloads: micro dbsim]; without any, bigiron asks on a terminal
-    #[arg(value_name = "ARM|WORKLOAD")]
+    #[arg(value_name = "ARM|WORKLOAD", add = complete::arm_or_workload())]
     pub words: Vec<String>,
     #[command(flatten)]
     pub design: Design,
@@ -146,16 +153,16 @@ pub struct Design {
     pub seed: Option<u64>,
     /// Storage: nvme, ssd, hdd or hdd-15k (models), ram, or host-file (a virtio disk on a file, not on the exact clock) [default: nvme on
     /// the exact clock, else host-file]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::storage())]
     pub storage: Option<String>,
     /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, if the kernels support it [default: ext4]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::filesystem())]
     pub filesystem: Option<String>,
     /// Set a lever on all arms; may be repeated
-    #[arg(long, value_name = "LEVER=VALUE")]
+    #[arg(long, value_name = "LEVER=VALUE", add = complete::setting())]
     pub set: Vec<String>,
     /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9, amount or usage; may be repeated
-    #[arg(long, value_name = "KIND=PERCENT")]
+    #[arg(long, value_name = "KIND=PERCENT", add = complete::margin())]
     pub margin: Vec<String>,
     /// CPU seconds without progress after which a trial counts as hung [default: 120 for each CPU; with `--on local` plus the
     /// time that its workload may take]
@@ -228,7 +235,7 @@ pub enum FailOn {
     `bigiron doc study-file` describes study files.")]
 pub struct Run {
     /// A study file, or the name of a ready-made study (see `bigiron studies`)
-    #[arg(value_name = "STUDY")]
+    #[arg(value_name = "STUDY", add = complete::study())]
     pub study: PathBuf,
     /// Seed to use instead of the study file's
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
@@ -239,8 +246,14 @@ pub struct Run {
 
 /// Regenerate a study's report; boots nothing
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron report DIR\n  \
+    bigiron report DIR --format html > report.html\n  \
+    bigiron report DIR --fail-on worse\n\n\
+    `bigiron doc report` describes the report and its formats.")]
 pub struct Report {
-    /// The study's folder
+    /// The folder of a study, a night or a bisection
+    #[arg(add = complete::study_folder())]
     pub dir: PathBuf,
     /// Format of the report
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
@@ -277,91 +290,14 @@ pub enum Flame {
 
 /// List the trials of a study, or show one in full
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  bigiron show DIR\n  bigiron show DIR 3")]
 pub struct Show {
     /// The study's folder
+    #[arg(add = complete::study_folder())]
     pub dir: PathBuf,
     /// Number of the trial, as listed
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true)]
     pub trial: Option<u32>,
-}
-
-/// Fetch, add, list and remove kernels
-#[derive(Debug, Args)]
-pub struct Kernel {
-    #[command(subcommand)]
-    pub action: KernelAction,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum KernelAction {
-    /// Fetch kernels into the cache
-    Fetch {
-        /// For example `debian:6.12` or `debian:6.12/amd64`
-        #[arg(value_name = "KERNEL", required = true)]
-        kernels: Vec<String>,
-    },
-    /// Keep a kernel under a name
-    Add {
-        /// The name for use in arms
-        name: String,
-        /// A .deb, a bzImage, a build tree, `running` or `debian:VERSION`
-        #[arg(value_name = "KERNEL", required_unless_present = "image", conflicts_with = "image")]
-        kernel: Option<String>,
-        /// Boot image (bzImage)
-        #[arg(long, value_name = "FILE")]
-        image: Option<PathBuf>,
-        /// Folder with the image's modules
-        #[arg(long, value_name = "DIR", requires = "image")]
-        modules: Option<PathBuf>,
-        /// Configuration that the image was built with
-        #[arg(long, value_name = "FILE", requires = "image")]
-        config: Option<PathBuf>,
-    },
-    /// List the kernels in the cache
-    List,
-    /// Remove a kernel, by its name, its release or the words it was fetched with
-    Remove {
-        #[arg(value_name = "KERNEL", required = true)]
-        kernels: Vec<String>,
-    },
-}
-
-/// List the levers, and check which of them this machine has
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    bigiron lever list\n  \
-    bigiron lever show block.scheduler\n  \
-    bigiron lever check running,block.scheduler=bfq,mm.thp=always\n\n\
-    `bigiron doc FAMILY` describes a family of levers, as `bigiron doc block`.")]
-pub struct Lever {
-    #[command(subcommand)]
-    pub action: LeverAction,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum LeverAction {
-    /// List the levers, or those of one family
-    List {
-        #[arg(value_name = "FAMILY")]
-        family: Option<String>,
-    },
-    /// Describe a lever, its values and its setting on this machine
-    Show {
-        #[arg(value_name = "LEVER")]
-        name: String,
-    },
-    /// Check whether settings are available on this machine; exits with 1 if one is not
-    Check {
-        /// An arm (KERNEL,LEVER=VALUE…) or a setting (LEVER=VALUE)
-        #[arg(value_name = "ARM|SETTING", required = true)]
-        settings: Vec<String>,
-        /// Apply the settings, read them back, print what changed, and restore the old values
-        #[arg(long)]
-        apply: bool,
-        /// Folder whose disks the `block.` levers act on
-        #[arg(long, value_name = "DIR", default_value = ".")]
-        dir: PathBuf,
-    },
 }
 
 /// Restore what a killed bigiron left changed on this machine
@@ -369,6 +305,7 @@ pub enum LeverAction {
 /// bigiron logs every change before making it and undoes it when it ends; only a killed run leaves changes behind. Exits with 1
 /// if anything could not be restored; it is kept for another try.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  bigiron undo --dry-run\n  bigiron undo")]
 pub struct Undo {
     /// Only list what would be restored
     #[arg(long)]
@@ -377,6 +314,7 @@ pub struct Undo {
 
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  bigiron doctor\n  bigiron doctor --on local")]
 pub struct Doctor {
     /// Host to check: guests on this machine (vm), or this machine itself, graded for measuring (local)
     #[arg(long, value_name = "HOST", value_parser = trial_host(), default_value_t)]
@@ -388,12 +326,15 @@ pub struct Doctor {
 /// Fails if any primary metric differs, or if its estimate is off by half its margin or more. The noise found is kept and
 /// printed.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron selftest --aa\n  \
+    bigiron selftest --aa debian:6.1 micro --clock exact")]
 pub struct Selftest {
     /// The A/A comparison (the default, and the only self-test)
     #[arg(long)]
     pub aa: bool,
     /// A kernel [default: debian:6.12] and the workloads to run
-    #[arg(value_name = "KERNEL|WORKLOAD")]
+    #[arg(value_name = "KERNEL|WORKLOAD", add = complete::kernel_or_workload())]
     pub words: Vec<String>,
     #[command(flatten)]
     pub design: Design,
@@ -407,95 +348,13 @@ pub struct Selftest {
 
 /// Print a page of the documentation, or list the pages
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron doc\n  \
+    bigiron doc first-steps\n  \
+    bigiron doc block.scheduler\n\n\
+    On a terminal a page is laid out for it; elsewhere it is Markdown.")]
 pub struct Doc {
     /// A workload, a lever, a concept
+    #[arg(add = complete::page())]
     pub name: Option<String>,
-}
-
-/// Run, explain and check jobs of the workload `dbsim` on this machine
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  \
-    bigiron dbsim jobs\n  \
-    bigiron dbsim check oltp --set cache.size=32M\n  \
-    bigiron dbsim run oltp --seconds 10 --dir /mnt/test --validate\n\n\
-    `bigiron doc dbsim` describes the workload, `bigiron doc dbsim-job` the language of jobs.")]
-pub struct Dbsim {
-    #[command(subcommand)]
-    pub action: DbsimAction,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum DbsimAction {
-    Run(DbsimRun),
-    /// Explain a job in words, or report its errors; runs nothing
-    Check {
-        #[command(flatten)]
-        job: DbsimJob,
-        /// Print the job as a complete job file instead
-        #[arg(long)]
-        print: bool,
-    },
-    /// Check the data and the log left by a run with `--keep`
-    Verify {
-        /// The run's directory
-        dir: PathBuf,
-        /// File of the acknowledgements received from the job's `run.acks`, to check after a crash of the machine
-        #[arg(long, value_name = "FILE")]
-        acks: Option<PathBuf>,
-    },
-    /// List the jobs that come with bigiron
-    Jobs {
-        /// Print the job of this name
-        name: Option<String>,
-    },
-    /// Turn a fio job file into a dbsim job, on standard output
-    ///
-    /// An option that a dbsim job cannot express is rejected with its line; none is ignored.
-    ImportFio {
-        /// The fio job file
-        file: PathBuf,
-    },
-}
-
-/// A job and the settings that override its keys.
-#[derive(Debug, Args)]
-pub struct DbsimJob {
-    /// The name of a shipped job (see `bigiron dbsim jobs`), or a job file
-    pub job: String,
-    /// Set a key of the job by its dotted name, or a shorthand such as `io`; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-}
-
-/// Run a job on this machine
-///
-/// Works in its own directory below `--dir` and removes it at the end. The result is written to standard output.
-#[derive(Debug, Args)]
-pub struct DbsimRun {
-    #[command(flatten)]
-    pub job: DbsimJob,
-    /// Length of the measured window, instead of the job's; a ramp of a quarter of it comes first
-    #[arg(long, value_name = "N", value_parser = between::<u64>(1, 86_400 * 30), allow_negative_numbers = true)]
-    pub seconds: Option<u64>,
-    /// Directory on the file system to test
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub dir: PathBuf,
-    /// Random seed [default: drawn and printed]
-    #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
-    pub seed: Option<u64>,
-    /// Format of the result on standard output
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
-    pub format: DbsimFormat,
-    /// Check every block and all redo afterwards; exits with 1 if anything is lost or wrong
-    #[arg(long)]
-    pub validate: bool,
-    /// Keep the data and the log, for `bigiron dbsim verify`
-    #[arg(long)]
-    pub keep: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DbsimFormat {
-    Text,
-    Json,
 }

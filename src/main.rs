@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use bigiron::cli;
+use bigiron::{cli, complete};
 
 fn main() -> ExitCode {
     bigiron_oltp::pg::encryption::install();
     bigiron::agent::run();
+    complete::answer();
     bigiron::commands::main(cli::parse())
 }

@@ -15,13 +15,15 @@ fn main() {
     compile("profile", "plugin");
 }
 
-/// Compiles `crates/NAME` to `NAME.so`; the `cfg` tells the crate that it is built as the library and not as a member of the
+/// Compiles the crate bigiron-NAME to `NAME.so`; its build script says where its source is. The `cfg` tells the crate that it is built as the library and not as a member of the
 /// workspace.
 fn compile(name: &str, cfg: &str) {
-    println!("cargo::rerun-if-changed=../{name}/src");
+    let variable = format!("DEP_BIGIRON_{}_SOURCE", name.to_uppercase());
+    let source = PathBuf::from(std::env::var_os(&variable).expect("the crate's build script gives it"));
+    println!("cargo::rerun-if-changed={}", source.display());
     let library = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(format!("{name}.so"));
     let mut rustc = Command::new(std::env::var_os("RUSTC").expect("cargo sets RUSTC"));
-    rustc.arg(format!("../{name}/src/lib.rs"));
+    rustc.arg(source.join("lib.rs"));
     rustc.args(["--crate-name", name, "--crate-type", "cdylib", "--edition", "2024", "--target", TARGET, "--cfg", cfg]);
     rustc.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
     // No libc is named, so that the library cannot require one newer than QEMU's.

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::number::whole;
 use super::{Design, FailOn};
+use crate::complete;
 
 /// Find the kernel, option or lever that causes a difference
 ///
@@ -30,17 +31,17 @@ pub struct Bisect {
     #[command(subcommand)]
     pub action: Option<BisectAction>,
     /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
-    #[arg(value_name = "WORKLOAD[:METRIC]", required = true)]
+    #[arg(value_name = "WORKLOAD[:METRIC]", required = true, add = complete::workload_metric())]
     pub what: Option<String>,
     /// The older side: an arm as `bigiron compare` takes it, or with --git a revision [default: the first of --kernels]
-    #[arg(long, value_name = "ARM", required_unless_present = "kernels")]
+    #[arg(long, value_name = "ARM", required_unless_present = "kernels", add = complete::arm())]
     pub good: Option<String>,
     /// The newer side [default: the last of --kernels]
-    #[arg(long, value_name = "ARM", required_unless_present = "kernels")]
+    #[arg(long, value_name = "ARM", required_unless_present = "kernels", add = complete::arm())]
     pub bad: Option<String>,
     /// The list in order: arms, or folders of builds, separated by commas; may be repeated [default: all kernels between two
     /// Debian kernels]
-    #[arg(long, value_name = "ARM,ARM…|DIR")]
+    #[arg(long, value_name = "ARM,ARM…|DIR", add = complete::arms())]
     pub kernels: Vec<String>,
     /// A repository of kernel sources: the commits from --good to --bad are built as they are needed; nothing is written to it
     #[arg(long, value_name = "DIR", requires_all = ["good", "bad"], conflicts_with = "kernels", help_heading = "Commits")]
@@ -87,11 +88,11 @@ pub enum BisectAction {
 /// configurations leads from one to the other; each link takes one more option from the bad configuration. The links are searched
 /// like kernels, and built as they are needed; the same command resumes an interrupted bisection.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  \
+#[command(after_help = "Examples:\n  \
     bigiron bisect config --git linux --at v6.12 --good good.config --bad bad.config micro:null-call --clock exact --seed 7")]
 pub struct BisectConfig {
     /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
-    #[arg(value_name = "WORKLOAD[:METRIC]")]
+    #[arg(value_name = "WORKLOAD[:METRIC]", add = complete::workload_metric())]
     pub what: String,
     /// A repository of kernel sources; nothing is written to it
     #[arg(long, value_name = "DIR")]
@@ -122,13 +123,17 @@ pub struct BisectConfig {
 /// Each lever is switched alone from the first arm's value to the second's; if no single lever causes half of the difference,
 /// several are switched together.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron bisect levers debian:6.12 debian:6.12,boot.mitigations=off,boot.preempt=full micro:null-call")]
 pub struct BisectLevers {
     /// The first arm: KERNEL[,LEVER=VALUE]…
+    #[arg(add = complete::arm())]
     pub a: String,
     /// The second arm, of the same kernel with other levers
+    #[arg(add = complete::arm())]
     pub b: String,
     /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
-    #[arg(value_name = "WORKLOAD[:METRIC]")]
+    #[arg(value_name = "WORKLOAD[:METRIC]", add = complete::workload_metric())]
     pub what: String,
     #[command(flatten)]
     pub common: BisectCommon,

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::FailOn;
 use super::number::whole;
+use crate::complete;
 
 /// Run the nightly grid: every workload on two or more kernels, with failures, improvements and regressions
 ///
@@ -19,7 +20,7 @@ use super::number::whole;
     `bigiron doc nightly` describes the grid; `bigiron history` shows metrics over the nights' kernels.")]
 pub struct Nightly {
     /// Two or more kernels; also workloads, to run only these
-    #[arg(value_name = "KERNEL|WORKLOAD", required = true)]
+    #[arg(value_name = "KERNEL|WORKLOAD", required = true, add = complete::kernel_or_workload())]
     pub words: Vec<String>,
     /// Four boots of each kernel and seconds for each workload: a screening that detects large changes
     #[arg(long, help_heading = "Study")]
@@ -37,13 +38,13 @@ pub struct Nightly {
     #[arg(long, allow_negative_numbers = true, value_name = "SIZE", default_value = "2G", help_heading = "Study")]
     pub memory: String,
     /// Storage, as for `bigiron compare`
-    #[arg(long, value_name = "NAME", help_heading = "Study")]
+    #[arg(long, value_name = "NAME", help_heading = "Study", add = complete::storage())]
     pub storage: Option<String>,
     /// Random seed; nights with the same seed can be compared
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N", default_value_t = 1, help_heading = "Study")]
     pub seed: u64,
     /// Set a lever on all kernels; may be repeated
-    #[arg(long, value_name = "LEVER=VALUE", help_heading = "Study")]
+    #[arg(long, value_name = "LEVER=VALUE", help_heading = "Study", add = complete::setting())]
     pub set: Vec<String>,
     /// Play this script of the host `sim` instead of booting guests (see `bigiron doc sim`)
     #[arg(long, value_name = "FILE", help_heading = "Study")]
@@ -74,10 +75,10 @@ pub struct Nightly {
 #[command(after_help = "Examples:\n  \
     bigiron history\n  \
     bigiron history micro\n  \
-    bigiron history micro.fork --format html > fork.html")]
+    bigiron history micro.fork-exit --format html > fork.html")]
 pub struct History {
     /// A row of the grid, or one of its metrics as ROW.METRIC [default: the primary metrics of all rows]
-    #[arg(value_name = "ROW|METRIC")]
+    #[arg(value_name = "ROW|METRIC", add = complete::row_metric())]
     pub what: Option<String>,
     /// Folder of the history [default: $XDG_DATA_HOME/bigiron/history or ~/.local/share/bigiron/history]
     #[arg(long, value_name = "DIR")]

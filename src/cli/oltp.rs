@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::DbsimFormat;
 use super::number::{between, whole};
+use crate::complete;
 
 /// Run transactions on PostgreSQL or SQLite on this machine; load and check databases
 #[derive(Debug, Args)]
@@ -26,6 +27,7 @@ pub enum OltpAction {
     Run(OltpRun),
     CrashTest(OltpCrashTest),
     /// Load the tables into a database, with indexes, statistics and procedures
+    #[command(after_help = "Examples:\n  bigiron oltp load postgresql://me@db.example/bench --warehouses 10")]
     Load {
         /// The database: `postgresql://USER@HOST/DATABASE`
         url: String,
@@ -34,6 +36,7 @@ pub enum OltpAction {
         warehouses: u32,
     },
     /// Check TPC-C's consistency conditions on a database; exits with 1 if one does not hold
+    #[command(after_help = "Examples:\n  bigiron oltp check postgresql://me@db.example/bench")]
     Check {
         /// The database: `postgresql://USER@HOST/DATABASE`
         url: String,
@@ -43,6 +46,7 @@ pub enum OltpAction {
     },
     /// After a crash of the server, look for every commit acknowledged to a run with `--set acks=FILE`; exits with 1 if one is
     /// missing
+    #[command(after_help = "Examples:\n  bigiron oltp prove postgresql://me@db.example/bench acknowledged")]
     Prove {
         /// The recovered database: `postgresql://USER@HOST/DATABASE`
         url: String,
@@ -50,20 +54,26 @@ pub enum OltpAction {
         acks: PathBuf,
     },
     /// List the jobs that come with bigiron
+    #[command(after_help = "Examples:\n  bigiron oltp jobs\n  bigiron oltp jobs cached > mine.toml")]
     Jobs {
         /// Print the job of this name
+        #[arg(add = complete::oltp_job_name())]
         name: Option<String>,
     },
 }
 
 /// Run a job on this machine, on a private server whose data are loaded, checked and removed
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron oltp run cached --set warehouses=4 --seconds 30\n  \
+    bigiron oltp run --set engine=sqlite --dir /mnt/test\n  \
+    bigiron oltp run --set url=postgresql://me@db.example/bench --set mode=pipelined")]
 pub struct OltpRun {
     /// The name of a shipped job (see `bigiron oltp jobs`), or a job file
-    #[arg(default_value = "default")]
+    #[arg(default_value = "default", add = complete::oltp_job())]
     pub job: String,
     /// Set an option, such as `warehouses` or `postgres.shared_buffers`; may be repeated
-    #[arg(long, value_name = "OPTION=VALUE")]
+    #[arg(long, value_name = "OPTION=VALUE", add = complete::oltp_option())]
     pub set: Vec<String>,
     /// Length of the measured window, instead of the job's; a ramp of a quarter of it comes first
     #[arg(long, value_name = "N", value_parser = between::<u64>(1, 86_400 * 30), allow_negative_numbers = true)]
@@ -92,6 +102,7 @@ pub struct OltpRun {
     bigiron oltp crash-test debian:6.12 --set oltp.postgres.fsync=off")]
 pub struct OltpCrashTest {
     /// Kernel, optionally with levers, as in `bigiron compare`
+    #[arg(add = complete::arm())]
     pub arm: String,
     /// Number of power losses
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = between::<u32>(1, 10_000), allow_negative_numbers = true)]
@@ -100,7 +111,7 @@ pub struct OltpCrashTest {
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = between::<u64>(1, 10_000_000), allow_negative_numbers = true)]
     pub commits: u64,
     /// Set a lever, such as an option of `oltp` (see `bigiron doc oltp`); may be repeated
-    #[arg(long, value_name = "LEVER=VALUE")]
+    #[arg(long, value_name = "LEVER=VALUE", add = complete::setting())]
     pub set: Vec<String>,
     /// CPUs of the guest [default: 1]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N")]
@@ -109,7 +120,7 @@ pub struct OltpCrashTest {
     #[arg(long, allow_negative_numbers = true, value_name = "SIZE")]
     pub memory: Option<String>,
     /// File system of the data [default: ext4]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::filesystem())]
     pub filesystem: Option<String>,
     /// Random seed [default: drawn and printed]
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]

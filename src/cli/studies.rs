@@ -2,6 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
+use crate::complete;
+
 /// List the ready-made studies by their question, or print one as a study file
 ///
 /// `bigiron run NAME` runs one as it is; a printed one can be saved, changed, and run with `bigiron run FILE`.
@@ -11,12 +13,13 @@ use clap::{Args, ValueEnum};
 )]
 pub struct Studies {
     /// The study to print
+    #[arg(add = complete::study_name())]
     pub name: Option<String>,
 }
 
 /// Print the JSON Schema of an output format
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  bigiron schema lines > lines.schema.json")]
+#[command(after_help = "Examples:\n  bigiron schema lines > lines.schema.json")]
 pub struct Schema {
     /// The output format
     #[arg(value_name = "OUTPUT", value_enum, default_value_t = SchemaOf::Report)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::number::whole;
+use crate::complete;
 
 /// Compare this machine's kernel with the newest one that it could get, and print advice
 ///
@@ -15,10 +16,10 @@ use super::number::whole;
     `bigiron doc upgrade` says how to choose a workload and what no guest can show.")]
 pub struct UpgradeCheck {
     /// Workloads to run instead of those chosen by this machine's servers
-    #[arg(value_name = "WORKLOAD")]
+    #[arg(value_name = "WORKLOAD", add = complete::workload())]
     pub workloads: Vec<String>,
     /// Kernel to upgrade to [default: the newest in this machine's package sources, else the newest in the archive]
-    #[arg(long, value_name = "KERNEL")]
+    #[arg(long, value_name = "KERNEL", add = complete::kernel())]
     pub to: Option<String>,
     /// Only print what would be compared, and the command
     #[arg(long)]

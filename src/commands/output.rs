@@ -48,9 +48,14 @@ fn safe(text: &str) -> String {
 
 /// Writes data to standard output.
 pub(super) fn data(text: &str) -> anyhow::Result<()> {
+    write(&safe(text))
+}
+
+/// Writes text as it is to standard output, and ends its last line.
+fn write(text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut out = io::stdout().lock();
-        out.write_all(safe(text).as_bytes())?;
+        out.write_all(text.as_bytes())?;
         if !text.is_empty() && !text.ends_with('\n') {
             out.write_all(b"\n")?;
         }
@@ -59,11 +64,27 @@ pub(super) fn data(text: &str) -> anyhow::Result<()> {
     write().context("Cannot write to standard output")
 }
 
+/// The columns of the terminal that standard output is shown on: 80 if it does not say, or if `--color always` stands for one.
+pub(super) fn columns() -> Option<usize> {
+    const USUAL: usize = 80;
+    let is_terminal = io::stdout().is_terminal();
+    if !is_terminal && display().color != Color::Always {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    Some(if size == 0 { USUAL } else { size })
+}
+
 /// Writes text for people to standard output: on a terminal that cannot show all of it at once, through a pager.
 pub(super) fn paged(text: &str) -> anyhow::Result<()> {
+    paged_styled(&safe(text))
+}
+
+/// The same for text with escape sequences, which must come from bigiron itself.
+pub(super) fn paged_styled(text: &str) -> anyhow::Result<()> {
     let rows = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| usize::from(size.ws_row));
     if !io::stdout().is_terminal() || text.lines().count() < rows || !page(text) {
-        return data(text);
+        return write(text);
     }
     Ok(())
 }
@@ -79,7 +100,7 @@ fn page(text: &str) -> bool {
     }
     let Ok(mut child) = command.spawn() else { return false };
     // A user who has seen enough ends the pager early.
-    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(safe(text).as_bytes()));
+    let _ = child.stdin.take().map(|mut stdin| stdin.write_all(text.as_bytes()));
     // 127: the shell found no such program.
     child.wait().is_ok_and(|status| status.code() != Some(127))
 }
@@ -96,12 +117,7 @@ pub(super) fn summary(lines: &[SummaryLine]) -> anyhow::Result<()> {
         }
         text.push('\n');
     }
-    let write = || {
-        let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        out.flush()
-    };
-    write().context("Cannot write to standard output")
+    write(&text)
 }
 
 /// The line with its last mention of the verdict in the verdict's colour (ECMA-48).

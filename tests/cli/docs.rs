@@ -24,6 +24,17 @@ fn every_page_is_listed_and_printed() {
     test.run(&["doc", "clcoks"]).refused("did you mean `clocks`?");
 }
 
+#[test]
+fn a_page_is_markdown_in_a_file_and_laid_out_for_a_terminal() {
+    let test = Test::new();
+    let markdown = include_str!("../../docs/guide/comparison.md");
+    assert_eq!(test.run(&["doc", "comparison"]).status(0).stdout, markdown);
+    assert_eq!(test.run(&["doc", "comparison", "--color", "never"]).status(0).stdout, markdown);
+    let shown = test.run(&["doc", "comparison", "--color", "always"]).status(0).stdout;
+    assert!(shown.starts_with("\x1b[1mComparison with other tools\x1b[0m\n"), "{shown}");
+    assert!(!shown.contains("|---|") && shown.contains("random balanced pairs"), "{shown}");
+}
+
 /// Every Markdown page below docs/.
 fn pages() -> Vec<std::path::PathBuf> {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");

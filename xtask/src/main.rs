@@ -2,8 +2,8 @@
 //!
 //! Invariant: everything that users of bigiron need is also available without it.
 
-mod completions;
 mod man;
+mod notices;
 mod picture;
 mod sim;
 
@@ -24,8 +24,8 @@ enum Command {
     Picture(picture::Args),
     /// Write the man pages
     Man(man::Args),
-    /// Write the shell completions
-    Completions(completions::Args),
+    /// Write the notices of the libraries in the executable
+    Notices(notices::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -33,6 +33,6 @@ fn main() -> anyhow::Result<()> {
         Command::Sim(args) => sim::run(&args),
         Command::Picture(args) => picture::run(&args),
         Command::Man(args) => man::run(&args),
-        Command::Completions(args) => completions::run(&args),
+        Command::Notices(args) => notices::run(&args),
     }
 }

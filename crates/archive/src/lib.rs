@@ -13,6 +13,7 @@ pub mod fixture;
 mod fuzz;
 pub mod hash;
 pub mod image;
+pub mod known;
 mod local;
 pub mod modinfo;
 pub mod modules;

@@ -82,6 +82,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_sys::network;
 
 use bigiron_model::workload::{Options, Window};
+use bigiron_workload::library::Library;
 use bigiron_workload::{
     Configured, Context, Explanation, Needs, OptionDef, RawNeeds, Running, Workload, WorkloadResult,
 };
@@ -109,16 +110,20 @@ impl Workload for Dbsim {
         "A database kernel's load: shared buffer cache, group commit, database writer, scanner; no database"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../docs/workloads/dbsim.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         job::OPTIONS
     }
 
     fn check_dotted(&self, name: &str) -> Result<(), String> {
         job::check_dotted(name)
+    }
+
+    fn dotted(&self) -> Vec<String> {
+        job::dotted()
+    }
+
+    fn library(&self) -> Option<(&'static str, &'static Library)> {
+        Some(("job", &job::shipped::LIBRARY))
     }
 
     fn explain(&self, name: &str) -> Vec<Explanation> {

@@ -20,7 +20,7 @@ const VERSION: u64 = 1;
 pub const LIBRARY: Library = Library {
     what: "job of oltp",
     file: "job file",
-    shipped: shipped!("../../../jobs/oltp/", ".toml": "default", "cached", "uncached", "oast"),
+    shipped: shipped!("../jobs/", ".toml": "default", "cached", "uncached", "oast"),
     besides: "or a file",
 };
 

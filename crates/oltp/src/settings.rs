@@ -74,6 +74,11 @@ const WEAK: &[(&str, &[&str], &str)] = &[
 const OFF: &[&str] = &["off", "false", "no", "0"];
 const ON: &[&str] = &["on", "true", "yes", "1"];
 
+/// Frequently used settings.
+pub fn known() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().copied()
+}
+
 /// Whether it is a frequently used setting.
 pub fn is_known(name: &str) -> bool {
     KNOWN.contains(&name)

@@ -11,16 +11,17 @@ use anyhow::Result;
 use super::config::{Engine, Length};
 use super::job::Job;
 use super::loss::Loss;
-use super::options::AS_JOB;
+use super::options::{AS_JOB, POSTGRES};
 use super::pg::Url;
 use super::rendezvous::{LOADING, Rendezvous, Stage};
 use super::trial::{self, TrialContext};
 use super::trial_database::{self, TrialDatabase};
-use super::{images, jobs, metrics, options, ramp, survival};
+use super::{images, jobs, metrics, options, ramp, settings, survival};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_workload::acknowledgements::AckTarget;
+use bigiron_workload::library::Library;
 use bigiron_workload::{
     Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload,
     WorkloadResult, keys,
@@ -46,16 +47,20 @@ impl Workload for Oltp {
         "TPC-C-like transactions on PostgreSQL or the embedded SQLite, up to thousands of users"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../docs/workloads/oltp.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         &options::OPTIONS
     }
 
     fn check_dotted(&self, name: &str) -> Result<(), String> {
         options::check_dotted(name)
+    }
+
+    fn dotted(&self) -> Vec<String> {
+        settings::known().map(|name| format!("{POSTGRES}{name}")).collect()
+    }
+
+    fn library(&self) -> Option<(&'static str, &'static Library)> {
+        Some(("job", &jobs::LIBRARY))
     }
 
     fn explain(&self, name: &str) -> Vec<Explanation> {

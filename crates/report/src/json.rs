@@ -1,4 +1,4 @@
-//! The report as JSON. Its schema is docs/reference/report.schema.json; the tests validate every report against it.
+//! The report as JSON. Its schema is report.schema.json; the tests validate every report against it.
 //!
 //! Invariant: a figure meant for people is a quantity (`value`, `unit`, `text`), the same as in the text report; figures on the log scale stand under
 //! `log` and are unrounded.

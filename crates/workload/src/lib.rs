@@ -30,6 +30,7 @@ use bigiron_sys::network::{self, Network};
 
 pub use by_clock::ByClock;
 pub use keys::Explanation;
+use library::Library;
 pub use nightly::NightlyRow;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
@@ -185,8 +186,6 @@ pub trait Workload: Sync {
     fn name(&self) -> &'static str;
     /// One line, as in a list of workloads.
     fn summary(&self) -> &'static str;
-    /// The documentation page, printed by `bigiron doc NAME`.
-    fn doc(&self) -> &'static str;
     fn options(&self) -> &'static [OptionDef];
     /// Checks whether the option `name`, which is not in [`Workload::options`], exists nevertheless: a job's keys have dotted names. The error says
     /// what would be right.
@@ -197,6 +196,14 @@ pub trait Workload: Sync {
             None if self.options().is_empty() => format!("workload `{}` has no options", self.name()),
             None => format!("`{}` has {}", self.name(), suggest::list(names)),
         })
+    }
+    /// Names other than those of [`Workload::options`] that [`Workload::check_dotted`] accepts, as far as they can be listed.
+    fn dotted(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// The option whose value can be the name of a shipped file, and these files.
+    fn library(&self) -> Option<(&'static str, &'static Library)> {
+        None
     }
     /// An option, or a key of a job, in words; several explanations if it depends on the job.
     fn explain(&self, name: &str) -> Vec<Explanation> {

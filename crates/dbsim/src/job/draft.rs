@@ -36,6 +36,11 @@ fn named() -> [(&'static str, Vec<&'static str>); 3] {
     [("phase", keys::names(PHASE)), ("transaction", keys::names(TRANSACTION)), ("process", class::keys())]
 }
 
+/// The dotted names of all keys that are not of a process, a transaction or a phase, whose names the user chooses.
+pub fn dotted() -> Vec<String> {
+    tables().iter().flat_map(|(table, keys)| keys.iter().map(move |key| format!("{table}.{key}"))).collect()
+}
+
 /// The default cache, for a job with or without transactions.
 pub fn default_cache(transacts: bool) -> CacheSpec {
     read_cache(&Table::empty("cache"), transacts).expect("every key has a default")

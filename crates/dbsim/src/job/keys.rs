@@ -367,6 +367,7 @@ pub fn explain(dotted: &str) -> Vec<Explanation> {
         ["process", _, "kind"] => Some(Explanation {
             summary: "Kind of the processes' work",
             values: suggest::list(KINDS.iter().map(KindDef::word)),
+            words: KINDS.iter().map(KindDef::word).collect(),
             default: "",
         }),
         ["process", _, key] => {

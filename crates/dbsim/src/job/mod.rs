@@ -31,7 +31,7 @@ use super::block::BLOCK;
 use bigiron_workload::acknowledgements::AckTarget;
 pub use bigiron_workload::units::Pace;
 
-pub use draft::Draft;
+pub use draft::{Draft, dotted};
 pub use keys::explain as explain_key;
 pub use options::OPTIONS;
 pub use print::print;

@@ -7,7 +7,7 @@ use bigiron_workload::library::{Library, shipped};
 pub const LIBRARY: Library = Library {
     what: "job",
     file: "job file",
-    shipped: shipped!("../../../../jobs/", ".toml":
+    shipped: shipped!("../../jobs/", ".toml":
         "orasim-2004",
         "oltp",
         "oltp-cached",

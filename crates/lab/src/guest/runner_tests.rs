@@ -39,10 +39,6 @@ impl Workload for Staged {
         "Records its stages"
     }
 
-    fn doc(&self) -> &'static str {
-        ""
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         &[OptionDef { name: "number", default: "0", allowed: &[], summary: "Distinguishes workloads" }]
     }

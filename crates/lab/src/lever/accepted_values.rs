@@ -83,6 +83,16 @@ impl AcceptedValues {
         }
     }
 
+    /// All values, if they form a closed list of words that is known without a kernel.
+    pub fn words(self) -> Vec<&'static str> {
+        match self {
+            AcceptedValues::Offered(words) => words.to_vec(),
+            AcceptedValues::Switch { .. } => vec!["on", "off"],
+            AcceptedValues::Words(words) => words.iter().map(|(word, _)| *word).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// A description for lists of levers.
     pub fn describe(self) -> String {
         match self {

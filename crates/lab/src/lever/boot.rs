@@ -33,6 +33,23 @@ const RESERVED: &[&str] = &[
     "rw",
 ];
 
+/// Frequently set parameters, and words that are values of theirs, for completion. Any other is accepted too.
+pub const FREQUENT: &[(&str, &[&str])] = &[
+    ("mitigations", &["off", "auto", "auto,nosmt"]),
+    ("preempt", &["none", "voluntary", "full", "lazy"]),
+    ("transparent_hugepage", &["always", "madvise", "never"]),
+    ("pti", &["on", "off", "auto"]),
+    ("hugepages", &[]),
+    ("hugepagesz", &["2M", "1G"]),
+    ("default_hugepagesz", &["2M", "1G"]),
+    ("numa", &["fake=2", "fake=4"]),
+    ("isolcpus", &[]),
+    ("nohz_full", &[]),
+    ("maxcpus", &[]),
+    ("nosmt", &[]),
+    ("mem", &[]),
+];
+
 /// What a guest shows about its command line.
 pub struct BootedCommandLine<'a> {
     /// /proc/cmdline.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::Report;
 
 /// The schema of the JSON report (JSON Schema, draft 2020-12).
-pub const REPORT_SCHEMA: &str = include_str!("../../../../docs/reference/report.schema.json");
+pub const REPORT_SCHEMA: &str = include_str!("../report.schema.json");
 
 /// First the study, then its sentences, survival, comparisons and their lines.
 pub fn jsonl(report: &Report<'_>) -> String {

@@ -127,7 +127,8 @@ impl<T> Key<T> {
 
     /// The key's meaning and possible values.
     pub fn explain(&self) -> Explanation {
-        Explanation { summary: self.summary, values: (self.describe)(None).values, default: self.default }
+        let Described { values, words, .. } = (self.describe)(None);
+        Explanation { summary: self.summary, values, words, default: self.default }
     }
 
     /// The key as an option of a workload; `others` are further possible words.
@@ -144,6 +145,8 @@ pub struct Explanation {
     pub summary: &'static str,
     /// As text after `it can be`; empty if another text says it.
     pub values: String,
+    /// All values, if they form a closed list of words.
+    pub words: Vec<&'static str>,
     /// As typed or in words; empty if there is none.
     pub default: &'static str,
 }
@@ -202,7 +205,12 @@ pub fn explain<T: 'static>(keys: &[Key<T>], name: &str) -> Option<Explanation> {
 /// The description of the option with that name.
 pub fn explain_option(options: &[OptionDef], name: &str) -> Option<Explanation> {
     let words = |option: &OptionDef| suggest::list(option.allowed);
-    let explain = |o: &OptionDef| Explanation { summary: o.summary, values: words(o), default: o.default };
+    let explain = |o: &OptionDef| Explanation {
+        summary: o.summary,
+        values: words(o),
+        words: o.allowed.to_vec(),
+        default: o.default,
+    };
     options.iter().find(|option| option.name == name).map(explain)
 }
 

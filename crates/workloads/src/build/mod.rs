@@ -111,10 +111,6 @@ impl Workload for Build {
         "A C source tree compiled by `make` with this machine's tools, half, optimally and fully loaded"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/build.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

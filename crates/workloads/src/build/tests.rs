@@ -5,6 +5,9 @@ use std::fs;
 use super::*;
 use bigiron_workload::testing;
 
+/// The page of the workload.
+const PAGE: &str = include_str!("../../../../docs/workloads/build.md");
+
 fn options(settings: &[(&str, &str)]) -> Result<Options, String> {
     testing::options(&Build, settings.iter().copied())
 }
@@ -145,9 +148,9 @@ fn loads_go_by_the_cpus() {
 #[test]
 fn the_page_names_every_option_and_metric() {
     for option in OPTIONS {
-        assert!(Build.doc().contains(&format!("| `build.{}` |", option.name)), "{}", option.name);
+        assert!(PAGE.contains(&format!("| `build.{}` |", option.name)), "{}", option.name);
     }
     for (name, ..) in OF_LOAD {
-        assert!(Build.doc().contains(&format!("`{name}-LOAD`")), "{name}");
+        assert!(PAGE.contains(&format!("`{name}-LOAD`")), "{name}");
     }
 }

@@ -82,10 +82,6 @@ impl Workload for Chat {
         "Hundreds of threads or processes that send each other messages: scheduling, wake-ups, sockets, pipes"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/chat.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

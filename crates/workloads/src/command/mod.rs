@@ -95,10 +95,6 @@ impl Workload for Command {
         "Your own program: its time, its resource usage, and the metrics that it prints"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/command.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

@@ -53,10 +53,6 @@ impl Workload for FsClients {
         "A file server's clients on the file system: each replays a loadfile in its own directory tree"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/fs-clients.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

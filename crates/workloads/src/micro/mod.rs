@@ -64,10 +64,6 @@ impl Workload for Micro {
         "What the kernel's single operations cost: calls, signals, switches, processes, faults, files, I/O"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/micro.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

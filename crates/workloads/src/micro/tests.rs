@@ -8,6 +8,9 @@ use super::*;
 use bigiron_model::clock::Clock;
 use bigiron_workload::testing;
 
+/// The page of the workload.
+const PAGE: &str = include_str!("../../../../docs/workloads/micro.md");
+
 /// A directory on the file system that holds the build.
 fn directory() -> tempfile::TempDir {
     let executable = std::env::current_exe().unwrap();
@@ -213,9 +216,9 @@ fn verify_finds_a_shortened_and_a_misplaced_log() {
 fn the_page_names_every_metric_group_and_count() {
     for test in catalogue::all() {
         let row = format!("| `{}` | {} | {} | {} | {} |", test.name, test.group, test.exact, test.wall, test.summary);
-        assert!(Micro.doc().contains(&row), "docs/workloads/micro.md lacks the row\n{row}");
+        assert!(PAGE.contains(&row), "docs/workloads/micro.md lacks the row\n{row}");
     }
     for option in OPTIONS {
-        assert!(Micro.doc().contains(&format!("`micro.{}`", option.name)));
+        assert!(PAGE.contains(&format!("`micro.{}`", option.name)));
     }
 }

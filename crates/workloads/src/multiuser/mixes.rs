@@ -16,7 +16,7 @@ const NAMED: &str = "# mix ";
 pub const LIBRARY: Library = Library {
     what: "mix of multiuser",
     file: "workfile",
-    shipped: shipped!("../../../../jobs/multiuser/", ".workfile":
+    shipped: shipped!("../../jobs/multiuser/", ".workfile":
         "new_dbase",
         "dbase",
         "compute",

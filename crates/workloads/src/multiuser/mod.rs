@@ -27,6 +27,7 @@ use self::options::{Mode, Settings};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
+use bigiron_workload::library::Library;
 use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Running, Workload, WorkloadResult};
 
 /// The workload `multiuser`.
@@ -50,12 +51,12 @@ impl Workload for Multiuser {
         "Many users, each a process that runs a mix of tests in its own order: jobs per minute over users"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/multiuser.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         &keys::OPTIONS
+    }
+
+    fn library(&self) -> Option<(&'static str, &'static Library)> {
+        Some(("mix", &mixes::LIBRARY))
     }
 
     fn explain(&self, name: &str) -> Vec<Explanation> {

@@ -40,10 +40,6 @@ impl Workload for NetClients {
         "A file server's clients on the network: each sends the packets of a loadfile over TCP and waits for the replies"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/net-clients.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

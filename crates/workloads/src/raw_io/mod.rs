@@ -40,10 +40,6 @@ impl Workload for RawIo {
         "Plain direct I/O on raw disks: sequential and random, read and write, by every engine, size and number of processes"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/raw-io.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

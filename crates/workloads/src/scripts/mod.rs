@@ -70,10 +70,6 @@ impl Workload for Scripts {
         "Users running shell scripts of small commands: fork, exec, exit, small files, and a little compiling"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/scripts.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

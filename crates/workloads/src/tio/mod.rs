@@ -42,10 +42,6 @@ impl Workload for Tio {
         "Threads on their own files: sequential and random writes, then reads, with latencies and CPU time"
     }
 
-    fn doc(&self) -> &'static str {
-        include_str!("../../../../docs/workloads/tio.md")
-    }
-
     fn options(&self) -> &'static [OptionDef] {
         OPTIONS
     }

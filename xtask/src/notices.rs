@@ -1,0 +1,162 @@
+//! The notices of the libraries that the static executable contains, as their licences want.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+/// What is no crate.
+const OTHERS: &str = "The executable also contains musl (MIT, Copyright 2005-2020 Rich Felker and others), the Rust standard library (MIT OR\n\
+    Apache-2.0, The Rust Project Developers), and SQLite (public domain).\n";
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// File to write
+    file: PathBuf,
+}
+
+/// A part of what `cargo metadata` prints.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    resolve: Resolve,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    version: String,
+    license: Option<String>,
+    source: Option<String>,
+    manifest_path: PathBuf,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    pkg: String,
+    dep_kinds: Vec<DependencyKind>,
+}
+
+#[derive(Deserialize)]
+struct DependencyKind {
+    /// `None` is a normal dependency.
+    kind: Option<String>,
+}
+
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let text = notices(&metadata()?)?;
+    let folder = args.file.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).with_context(|| format!("Cannot create `{}`", folder.display()))?;
+    fs::write(&args.file, text).with_context(|| format!("Cannot write `{}`", args.file.display()))
+}
+
+fn metadata() -> anyhow::Result<Metadata> {
+    let args = ["metadata", "--locked", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-musl"];
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(args).output().context("Cannot run cargo")?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The crates that are linked into bigiron, apart from its own.
+fn linked(metadata: &Metadata) -> Vec<&Package> {
+    let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.id.as_str(), p)).collect();
+    let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+    // A procedural macro, and what it uses, stays in the compiler.
+    let is_macro = |p: &Package| p.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"));
+    let root = metadata.packages.iter().find(|p| p.name == "bigiron" && p.source.is_none());
+    let mut open: Vec<&str> = root.iter().map(|p| p.id.as_str()).collect();
+    let mut found = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let (Some(package), Some(node)) = (packages.get(id), nodes.get(id)) else { continue };
+        if is_macro(package) || !found.insert(id) {
+            continue;
+        }
+        let normal = node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
+        open.extend(normal.map(|dep| dep.pkg.as_str()));
+    }
+    let mut linked: Vec<&Package> =
+        found.into_iter().map(|id| packages[id]).filter(|package| package.source.is_some()).collect();
+    linked.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
+    linked
+}
+
+/// The texts of a crate's licence: of several to choose from, that of MIT.
+fn texts(package: &Package) -> anyhow::Result<Vec<String>> {
+    let folder = package.manifest_path.parent().context("a manifest is in a folder")?;
+    let mut files: Vec<(String, PathBuf)> = fs::read_dir(folder)?
+        .filter_map(|entry| Some((entry.as_ref().ok()?.file_name().to_str()?.to_ascii_uppercase(), entry.ok()?.path())))
+        .filter(|(name, path)| {
+            let starts = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+            path.is_file() && starts.iter().any(|start| name.starts_with(start))
+        })
+        .collect();
+    files.sort();
+    let has_choice =
+        package.license.as_deref().is_some_and(|license| license.contains(" OR ") || license.contains('/'));
+    if let Some(mit) = files.iter().find(|(name, _)| has_choice && name.contains("MIT")) {
+        files = vec![mit.clone()];
+    }
+    let read = |(_, path): &(String, PathBuf)| Ok(String::from_utf8_lossy(&fs::read(path)?).trim_end().to_owned());
+    files.iter().map(read).collect()
+}
+
+fn notices(metadata: &Metadata) -> anyhow::Result<String> {
+    let linked = linked(metadata);
+    let mut list = String::new();
+    let mut by_text: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for package in &linked {
+        let license = package.license.as_deref().unwrap_or("see its text");
+        let _ = writeln!(list, "{} {}: {license}", package.name, package.version);
+        for text in texts(package)? {
+            by_text.entry(text).or_default().push(&package.name);
+        }
+    }
+    let mut texts: Vec<(Vec<&str>, String)> = by_text.into_iter().map(|(text, names)| (names, text)).collect();
+    texts.sort();
+    let mut out = format!("Libraries in bigiron\n====================\n\n{OTHERS}\n{list}");
+    for (names, text) in texts {
+        let _ = write!(out, "\n{}\n{}\n\n{text}\n", "-".repeat(78), names.join(", "));
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_linked_crate_is_named_and_others_are_not() {
+        let text = notices(&metadata().unwrap()).unwrap();
+        let named = |name: &str| text.lines().any(|line| line.starts_with(&format!("{name} ")));
+        for name in ["clap_builder", "rustls", "ring", "rusqlite", "serde_json"] {
+            assert!(named(name), "{name}");
+        }
+        for name in ["bigiron", "proptest", "syn", "clap_mangen", "serde_derive"] {
+            assert!(!named(name), "{name}");
+        }
+        assert!(text.matches("THE SOFTWARE IS PROVIDED \"AS IS\"").count() > 20);
+    }
+}
