@@ -21,23 +21,20 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     let store = Store::open().map_err(refuse)?;
     check_words(&args, &store.names().map_err(refuse)?)?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let found = Upgrade::of_machine(&store, Path::new("/"), &release, &output::note).map_err(refuse)?;
+    let found = Upgrade::of_machine(&store, Path::new("/"), &release, args.to.as_deref(), &output::note).map_err(refuse)?;
     let Some(mut upgrade) = found else {
         return Err(Refusal::new(format!(
-            "The image of this machine's kernel {release} is not here, and its distribution has none that could stand for it"
+            "Cannot find the image of this machine's kernel {release}, nor a kernel of its distribution to compare in its place"
         ))
         .hint("Name both kernels: `bigiron compare OLD NEW`; see `bigiron doc kernels`")
         .into());
     };
-    if args.to.is_some() {
-        upgrade.to = args.to.clone();
-    }
     if !args.workloads.is_empty() {
         upgrade.workloads.clone_from(&args.workloads);
     }
     let Some(to) = upgrade.to.clone() else {
         output::data(&wrap(
-            &format!("This machine runs {release}; the archive offers nothing newer. There is nothing to compare."),
+            &format!("This machine runs {release}, and the archive has no newer kernel. `--to KERNEL` compares any other kernel."),
             "",
             "",
         ))?;
@@ -45,9 +42,9 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     };
     let words = command(&upgrade, &to, &args);
     let text = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
-    let found = introduction(&upgrade, &to);
+    let found = introduction(&upgrade, &to, &args);
     if args.dry_run {
-        output::data(&format!("{found}\n\nTo compare them: {text}"))?;
+        output::data(&format!("{found}\n\nWithout --dry-run, bigiron runs this command and adds advice:\n  {text}"))?;
         return Ok(0);
     }
     output::note(&found);
@@ -57,12 +54,12 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Refuses words that are no workloads, and a kernel that is none, before the archive is asked.
+/// Refuses a word that is not a workload and a `--to` that is not a kernel, before the archive is read.
 fn check_words(args: &UpgradeCheck, named: &[String]) -> Result<(), Refusal> {
     let (kernels, _) = arguments::sort(&args.workloads, named)?;
     if let Some(kernel) = kernels.first() {
-        return Err(Refusal::new(format!("`{kernel}` is a kernel; here only workloads are named"))
-            .hint(format!("`--to {kernel}` compares with it; `bigiron compare` compares any two kernels")));
+        return Err(Refusal::new(format!("`{kernel}` is a kernel; upgrade-check takes only workloads"))
+            .hint(format!("`--to {kernel}` names the kernel to upgrade to; `bigiron compare` compares any two kernels")));
     }
     let to: Vec<String> = args.to.iter().cloned().collect();
     match arguments::sort(&to, named)? {
@@ -73,29 +70,32 @@ fn check_words(args: &UpgradeCheck, named: &[String]) -> Result<(), Refusal> {
     }
 }
 
-/// What was found on the machine, and what will be compared.
-fn introduction(upgrade: &Upgrade, to: &str) -> String {
+/// The machine's kernel and servers, and the comparison.
+fn introduction(upgrade: &Upgrade, to: &str, args: &UpgradeCheck) -> String {
     let mut lines = Vec::new();
     let runs = match upgrade.is_stand_in {
         false => format!("This machine runs {}.", upgrade.release),
         true => format!(
-            "This machine runs {}, whose image is neither on the machine nor in the archive. `{}`, the kernel of its release, stands for it, so the \
-             answer is about that kernel.",
+            "This machine runs {}, whose image is neither on the machine nor in the archive. bigiron compares `{}` in its place, the kernel of \
+             the machine's release, so the answer is about that kernel.",
             upgrade.release, upgrade.from
         ),
     };
     lines.push(runs);
-    lines.push(format!("The newest kernel that it could get is `{to}`."));
-    if let Some(also) = upgrade.also.as_ref().filter(|also| *also != to) {
-        lines.push(format!("Other releases have a newer one: `--to {also}`."));
+    lines.push(match args.to {
+        Some(_) => format!("The kernel to upgrade to is `{to}`."),
+        None => format!("The newest kernel available to it is `{to}`."),
+    });
+    if let Some(also) = &upgrade.also {
+        lines.push(format!("Another release has a newer kernel: `--to {also}`."));
     }
     let servers: Vec<&str> = upgrade.servers.iter().map(|server| server.name).collect();
     let workloads = upgrade.workloads.iter().map(String::as_str).collect::<Vec<_>>();
-    lines.push(match servers.is_empty() {
-        true => {
-            format!("No database or file server was found running here; workloads: {}.", sentence::join(&workloads))
-        }
-        false => format!("Found running: {}; workloads: {}.", sentence::join(&servers), sentence::join(&workloads)),
+    let workloads = sentence::join(&workloads);
+    lines.push(match (args.workloads.is_empty(), servers.is_empty()) {
+        (false, _) => format!("Workloads: {workloads}."),
+        (true, true) => format!("No known server runs here. Workloads: {workloads}."),
+        (true, false) => format!("Servers found: {}. Workloads: {workloads}.", sentence::join(&servers)),
     });
     lines.iter().map(|line| wrap(line, "", "  ")).collect::<String>().trim_end().to_owned()
 }
@@ -111,7 +111,7 @@ fn command(upgrade: &Upgrade, to: &str, args: &UpgradeCheck) -> Vec<String> {
     words
 }
 
-/// The same comparison as `bigiron compare` would understand it.
+/// The comparison, parsed as `bigiron compare` parses it.
 fn parsed(words: &[String]) -> anyhow::Result<Compare> {
     match Cli::try_parse_from(words)?.command {
         Command::Compare(compare) => Ok(compare),

@@ -1,6 +1,6 @@
-//! The kernels that a user may mean, for completion: what is in the cache, and the series of archives as they were last read.
+//! Kernels for completion: those in the cache, and the series in the package lists as last read.
 //!
-//! Invariant: nothing is fetched, written or waited for, and whatever cannot be read is left out.
+//! Invariant: this module fetches and writes nothing and waits for nothing. It skips what it cannot read.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The questions that `bigiron compare` asks on a terminal when it is given no arms.
+//! The questions that `bigiron compare` asks on a terminal if it has no arguments.
 
 use std::io::{self, BufRead, IsTerminal as _, Write};
 use std::path::Path;
@@ -11,19 +11,19 @@ use bigiron_probe::servers;
 use crate::study::arguments;
 use crate::upgrade;
 
-/// The answers that an empty line stands for.
-struct Usual {
+/// The answers that an empty line accepts.
+struct Defaults {
     baseline: String,
     other: String,
     workloads: Vec<String>,
 }
 
-/// The words of a comparison, from the user.
+/// Asks the user for the words of a comparison.
 ///
-/// `options` are the options already given. `named` are the names of kernels that were added.
+/// `options` are the options of this call. `named` are the names of added kernels.
 ///
 /// # Errors
-/// If there is no terminal to ask on, or the user ends the input.
+/// If there is no terminal, or the user ends the input.
 pub(super) fn ask(options: &[String], named: &[String]) -> anyhow::Result<Vec<String>> {
     let nothing = || {
         Refusal::new("Nothing to compare: name two or more kernels or settings").hint(
@@ -35,26 +35,26 @@ pub(super) fn ask(options: &[String], named: &[String]) -> anyhow::Result<Vec<St
     }
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let present = PresentKernel::below(Path::new("/"), &release);
-    let usual = Usual {
+    let defaults = Defaults {
         baseline: upgrade::baseline(&present).map_or_else(|| "previous".to_owned(), |(spec, _)| spec),
         other: "latest".to_owned(),
         workloads: upgrade::workloads(&servers::running(Path::new("/proc"))),
     };
-    let words = converse(&mut io::stdin().lock(), &mut io::stderr().lock(), &usual, options, named)?;
+    let words = converse(&mut io::stdin().lock(), &mut io::stderr().lock(), &defaults, options, named)?;
     words.ok_or_else(|| nothing().into())
 }
 
-/// Asks for both kernels and the workloads until each answer can be used; shows the command. `None` if the input ends.
+/// Asks for both kernels and the workloads, repeats a question until its answer is valid, and shows the command. `None` if the input ends.
 fn converse(
     input: &mut impl BufRead,
     output: &mut impl Write,
-    usual: &Usual,
+    defaults: &Defaults,
     options: &[String],
     named: &[String],
 ) -> io::Result<Option<Vec<String>>> {
     let kernel = |words: &[String]| match arguments::sort(words, named) {
         Ok((arms, workloads)) if arms.len() == 1 && workloads.is_empty() => Ok(()),
-        Ok(_) => Err(Refusal::new("One kernel is needed here, such as `debian:6.12`")),
+        Ok(_) => Err(Refusal::new("Name one kernel, such as `debian:6.12`")),
         Err(refusal) => Err(refusal),
     };
     let workload = |words: &[String]| match arguments::sort(words, named) {
@@ -64,29 +64,29 @@ fn converse(
     };
     writeln!(
         output,
-        "Three questions; Enter takes what stands in brackets. `bigiron doc kernels` lists the ways to name a kernel."
+        "Three questions follow; Enter accepts the answer in brackets. `bigiron doc kernels` lists the forms of a\nkernel's name."
     )?;
     let mut words = Vec::new();
     for (question, usual, check) in [
         (
-            "Kernel to compare with, for example the present one",
-            std::slice::from_ref(&usual.baseline),
+            "Baseline, such as the present kernel",
+            std::slice::from_ref(&defaults.baseline),
             &kernel as &Check,
         ),
-        ("Kernel or setting to try", std::slice::from_ref(&usual.other), &kernel),
-        ("Workloads", &usual.workloads[..], &workload),
+        ("Kernel to compare with it, or KERNEL,LEVER=VALUE", std::slice::from_ref(&defaults.other), &kernel),
+        ("Workloads", &defaults.workloads[..], &workload),
     ] {
         let Some(answer) = answer(input, output, question, usual, check)? else { return Ok(None) };
         words.extend(answer);
     }
     let command = ["bigiron", "compare"].into_iter().map(str::to_owned).chain(words.iter().cloned());
     let command: Vec<String> = command.chain(options.iter().cloned()).map(|word| quote(&word)).collect();
-    write!(output, "\nThis is the command:\n  {}\nEnter runs it, Ctrl-C does not: ", command.join(" "))?;
+    write!(output, "\nThis is the command:\n  {}\nEnter runs it, Ctrl-C cancels it: ", command.join(" "))?;
     output.flush()?;
     Ok((input.read_line(&mut String::new())? > 0).then_some(words))
 }
 
-/// Whether the words of an answer can be used.
+/// Whether the words of an answer are valid.
 type Check<'a> = dyn Fn(&[String]) -> Result<(), Refusal> + 'a;
 
 fn answer(
@@ -121,19 +121,19 @@ mod tests {
     use super::*;
 
     fn talk(typed: &str) -> (Option<Vec<String>>, String) {
-        let usual = Usual {
+        let defaults = Defaults {
             baseline: "debian:6.1".to_owned(),
             other: "latest".to_owned(),
             workloads: vec!["micro".to_owned(), "dbsim".to_owned()],
         };
         let mut output = Vec::new();
-        let words = converse(&mut typed.as_bytes(), &mut output, &usual, &["--quick".to_owned()], &["mine".to_owned()])
+        let words = converse(&mut typed.as_bytes(), &mut output, &defaults, &["--quick".to_owned()], &["mine".to_owned()])
             .unwrap();
         (words, String::from_utf8(output).unwrap())
     }
 
     #[test]
-    fn an_empty_line_is_the_usual_answer() {
+    fn an_empty_line_accepts_the_default() {
         let (words, said) = talk("\n\n\n\n");
         assert_eq!(words.unwrap(), ["debian:6.1", "latest", "micro", "dbsim"]);
         assert!(said.contains("\n  bigiron compare debian:6.1 latest micro dbsim --quick\n"), "{said}");
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(words.unwrap(), ["mine", "mine,boot.mitigations=off", "oltp", "micro"]);
         assert!(said.contains("`debain:` is not a source of kernels"), "{said}");
         assert!(
-            said.contains("One kernel is needed here") && said.contains("`latest` is a kernel, not a workload"),
+            said.contains("Name one kernel") && said.contains("`latest` is a kernel, not a workload"),
             "{said}"
         );
     }
