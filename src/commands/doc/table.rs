@@ -6,7 +6,7 @@ use super::words::{Line, Words};
 
 /// Columns between two columns of a table.
 const GAP: usize = 2;
-/// Rows of three and more columns with higher cells are easier to read as lists.
+/// Maximum lines of a cell in a table of three or more columns. Longer cells are easier to read as lists.
 const HIGHEST: usize = 7;
 
 /// A table of text.
@@ -37,7 +37,7 @@ impl Table {
         let room = width.checked_sub(GAP * count.saturating_sub(1))?;
         let mut rest = room.checked_sub(least.iter().sum())?;
         let mut widths = least.clone();
-        // Narrow columns get all that they want; the others share what is left by what they lack.
+        // Narrow columns get their full width; the others share the rest in proportion to what they lack.
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|&i| whole[i] - least[i]);
         for (done, &i) in order.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Table {
         if widths.len() > 2 && rows.iter().any(|row| height(row) > HIGHEST) {
             return None;
         }
-        // Where names wrap, only a blank line shows where the next row begins.
+        // If names wrap, only a blank line shows where the next row begins.
         let is_loose = rows.iter().skip(1).any(|row| row.first().is_some_and(|cell| cell.len() > 1));
         let mut lines = Vec::new();
         for (number, row) in rows.iter().enumerate() {
