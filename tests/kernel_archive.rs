@@ -56,7 +56,10 @@ fn newest_of_the_machines_own_suites_then_of_others() {
     has(&said, "debian:6.1/amd64 = linux-image-6.1.0-11-amd64 6.1.110-1\n");
     has(&said, "debian:7.2 = linux-image-7.2.9+deb13-cloud-amd64 7.2.9-1~bpo13+1\n");
     has(&said, "note: Not in the archive, left out: ");
-    has(&said, "debian:9.9 ! Debian's archive has no kernel `9.9` of flavour `cloud-amd64`; available series: 6.1, 7.2\n");
+    has(
+        &said,
+        "debian:9.9 ! Debian's archive has no kernel `9.9` of flavour `cloud-amd64`; available series: 6.1, 7.2\n",
+    );
     has(
         &resolve(&archive, "debian:6.1.2"),
         "debian:6.1.2 ! Debian's archive has no kernel `6.1.2` of flavour `cloud-amd64`; available versions of 6.1: 6.1.90-1, 6.1.100-1, 6.1.200-1\n",

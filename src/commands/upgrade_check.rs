@@ -21,7 +21,8 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     let store = Store::open().map_err(refuse)?;
     check_words(&args, &store.names().map_err(refuse)?)?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let found = Upgrade::of_machine(&store, Path::new("/"), &release, args.to.as_deref(), &output::note).map_err(refuse)?;
+    let found =
+        Upgrade::of_machine(&store, Path::new("/"), &release, args.to.as_deref(), &output::note).map_err(refuse)?;
     let Some(mut upgrade) = found else {
         return Err(Refusal::new(format!(
             "Cannot find the image of this machine's kernel {release}, nor a kernel of its distribution to compare in its place"
@@ -34,7 +35,9 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     }
     let Some(to) = upgrade.to.clone() else {
         output::data(&wrap(
-            &format!("This machine runs {release}, and the archive has no newer kernel. `--to KERNEL` compares any other kernel."),
+            &format!(
+                "This machine runs {release}, and the archive has no newer kernel. `--to KERNEL` compares any other kernel."
+            ),
             "",
             "",
         ))?;
@@ -58,8 +61,9 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
 fn check_words(args: &UpgradeCheck, named: &[String]) -> Result<(), Refusal> {
     let (kernels, _) = arguments::sort(&args.workloads, named)?;
     if let Some(kernel) = kernels.first() {
-        return Err(Refusal::new(format!("`{kernel}` is a kernel; upgrade-check takes only workloads"))
-            .hint(format!("`--to {kernel}` names the kernel to upgrade to; `bigiron compare` compares any two kernels")));
+        return Err(Refusal::new(format!("`{kernel}` is a kernel; upgrade-check takes only workloads")).hint(format!(
+            "`--to {kernel}` names the kernel to upgrade to; `bigiron compare` compares any two kernels"
+        )));
     }
     let to: Vec<String> = args.to.iter().cloned().collect();
     match arguments::sort(&to, named)? {

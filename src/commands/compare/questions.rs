@@ -68,11 +68,7 @@ fn converse(
     )?;
     let mut words = Vec::new();
     for (question, usual, check) in [
-        (
-            "Baseline, such as the present kernel",
-            std::slice::from_ref(&defaults.baseline),
-            &kernel as &Check,
-        ),
+        ("Baseline, such as the present kernel", std::slice::from_ref(&defaults.baseline), &kernel as &Check),
         ("Kernel to compare with it, or KERNEL,LEVER=VALUE", std::slice::from_ref(&defaults.other), &kernel),
         ("Workloads", &defaults.workloads[..], &workload),
     ] {
@@ -127,8 +123,9 @@ mod tests {
             workloads: vec!["micro".to_owned(), "dbsim".to_owned()],
         };
         let mut output = Vec::new();
-        let words = converse(&mut typed.as_bytes(), &mut output, &defaults, &["--quick".to_owned()], &["mine".to_owned()])
-            .unwrap();
+        let words =
+            converse(&mut typed.as_bytes(), &mut output, &defaults, &["--quick".to_owned()], &["mine".to_owned()])
+                .unwrap();
         (words, String::from_utf8(output).unwrap())
     }
 
@@ -144,10 +141,7 @@ mod tests {
         let (words, said) = talk("debain:6.1\nmine\nmicro\nmine,boot.mitigations=off\nlatest\noltp micro\n\n");
         assert_eq!(words.unwrap(), ["mine", "mine,boot.mitigations=off", "oltp", "micro"]);
         assert!(said.contains("`debain:` is not a source of kernels"), "{said}");
-        assert!(
-            said.contains("Name one kernel") && said.contains("`latest` is a kernel, not a workload"),
-            "{said}"
-        );
+        assert!(said.contains("Name one kernel") && said.contains("`latest` is a kernel, not a workload"), "{said}");
     }
 
     #[test]
