@@ -43,6 +43,9 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
         ))?;
         return Ok(0);
     };
+    if to == upgrade.from {
+        return Err(Refusal::new(format!("--to: `{to}` is the kernel to compare with; name another one")).into());
+    }
     let words = command(&upgrade, &to, &args);
     let text = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let found = introduction(&upgrade, &to, &args);
@@ -139,9 +142,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_command_is_understood_by_compare() {
-        let args = UpgradeCheck {
+    fn args() -> UpgradeCheck {
+        UpgradeCheck {
             workloads: Vec::new(),
             to: None,
             dry_run: false,
@@ -149,7 +151,12 @@ mod tests {
             seed: Some(7),
             out: Some("-odd dir".into()),
             fresh: true,
-        };
+        }
+    }
+
+    #[test]
+    fn the_command_is_understood_by_compare() {
+        let args = args();
         let compare = parsed(&command(&upgrade(), "debian:6.12.117-1/amd64", &args)).unwrap();
         assert_eq!(compare.words, ["running", "debian:6.12.117-1/amd64", "micro", "dbsim"]);
         assert!(compare.quick && compare.outcome.fresh);
@@ -158,14 +165,19 @@ mod tests {
 
     #[test]
     fn what_was_found_is_said() {
-        let text = introduction(&upgrade(), "debian:6.12.117-1/amd64");
+        let text = introduction(&upgrade(), "debian:6.12.117-1/amd64", &args());
         assert!(
-            text.starts_with("This machine runs 6.1.0-53-amd64.\nThe newest kernel that it could get is `debian:6.12")
+            text.starts_with("This machine runs 6.1.0-53-amd64.\nThe newest kernel available to it is `debian:6.12")
         );
-        assert!(text.contains("`--to debian:7.2.9-1/amd64`"), "{text}");
-        let stand_in = Upgrade { is_stand_in: true, from: "debian:6.1".to_owned(), ..upgrade() };
-        let text = introduction(&stand_in, "debian:7.2.9-1/amd64");
-        assert!(text.contains("answer is about that kernel") && !text.contains("--to"), "{text}");
+        assert!(text.contains("`--to debian:7.2.9-1/amd64`") && text.contains("No known server runs here"), "{text}");
+        let named = Upgrade { is_stand_in: true, from: "debian:6.1".to_owned(), also: None, ..upgrade() };
+        let args = UpgradeCheck { to: Some("debian:5.10".to_owned()), workloads: vec!["oltp".to_owned()], ..args() };
+        let text = introduction(&named, "debian:5.10", &args);
+        assert!(
+            text.contains("answer is about that kernel") && text.contains("\nThe kernel to upgrade to is"),
+            "{text}"
+        );
+        assert!(!text.contains("newe") && !text.contains("server"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 }
