@@ -101,7 +101,7 @@ pub enum Command {
     bigiron compare mine debian:6.12 --fail-on worse\n  \
     bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
-    /// Two or more arms, and the workloads to run [default workloads: micro dbsim]; without any, bigiron asks on a terminal
+    /// Two or more arms, and the workloads to run [default workloads: micro dbsim]; without arguments, bigiron asks on a terminal
     #[arg(value_name = "ARM|WORKLOAD", add = complete::arm_or_workload())]
     pub words: Vec<String>,
     #[command(flatten)]
@@ -352,9 +352,9 @@ pub struct Selftest {
     bigiron doc\n  \
     bigiron doc first-steps\n  \
     bigiron doc block.scheduler\n\n\
-    On a terminal a page is laid out for it; elsewhere it is Markdown.")]
+    On a terminal, bigiron formats the page and shows it in a pager; otherwise it prints Markdown.")]
 pub struct Doc {
-    /// A workload, a lever, a concept
+    /// Name of a page, such as a workload, a guide or a concept, or of a lever [default: list the pages]
     #[arg(add = complete::page())]
     pub name: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The question "should I upgrade?" on this machine: its kernel, the newest one that it could get, and workloads in place of its servers.
+//! The question "should I upgrade?" on this machine: its kernel, the newest kernel available to it, and the workloads that stand for its servers.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -8,8 +8,8 @@ use bigiron_model::version;
 use bigiron_probe::servers::{self, ServerKind};
 
 /// The workloads of a machine on which no known server runs.
-const USUAL: [&str; 2] = ["micro", "dbsim"];
-/// The workload that explains what another found.
+const DEFAULT: [&str; 2] = ["micro", "dbsim"];
+/// The workload that explains the results of the others.
 const EXPLAINS: &str = "micro";
 
 /// The question, filled in.
@@ -17,11 +17,11 @@ const EXPLAINS: &str = "micro";
 pub struct Upgrade {
     /// The machine's own kernel, as `uname -r` names it.
     pub release: String,
-    /// The kernel to compare with: this machine's, or one that stands for it.
+    /// The baseline: this machine's kernel or, if that is not available, a stand-in.
     pub from: String,
-    /// Whether `from` only stands for the machine's kernel, which cannot be had.
+    /// Whether `from` is a stand-in.
     pub is_stand_in: bool,
-    /// The kernel to upgrade to; `None` if nothing newer is to be had.
+    /// The kernel to upgrade to; `None` if no newer kernel is available.
     pub to: Option<String>,
     /// A still newer kernel in the archive.
     pub also: Option<String>,
@@ -29,28 +29,34 @@ pub struct Upgrade {
     pub workloads: Vec<String>,
 }
 
-/// A kernel of the archive: the words that name it exactly, and its version.
+/// A kernel of the archive: its exact specification and its version.
 type Offer = (String, String);
 
 impl Upgrade {
-    /// Fills in the question for the machine whose files are below `root`. `Ok(None)` if the machine's kernel cannot be booted in a guest and its
-    /// release has none that could stand for it.
+    /// Fills in the question for the machine whose files are below `root`. `to` is the kernel to upgrade to, if the user named one; the archive is
+    /// read only without it. `Ok(None)` if a guest cannot boot the machine's kernel and there is no stand-in.
     ///
     /// # Errors
-    /// If the archive cannot be asked for newer kernels.
+    /// If the archive cannot be read.
     pub fn of_machine(
         store: &Store,
         root: &Path,
         release: &str,
+        to: Option<&str>,
         note: &dyn Fn(&str),
     ) -> Result<Option<Self>, KernelError> {
         let present = PresentKernel::below(root, release);
-        let distribution = present.machine.map_or_else(|| store.distribution(), |(distribution, _)| distribution);
         let Some((from, base)) = baseline(&present) else { return Ok(None) };
-        let flavour =
-            present.flavour.filter(|f| distribution.flavours().contains(f)).unwrap_or(distribution.default_flavour());
-        let [own, all] = store.newest_of(distribution, flavour, note)?;
-        let (to, also) = choose(&base, own, all);
+        let (to, also) = match to {
+            Some(to) => (Some(to.to_owned()), None),
+            None => {
+                let distribution = present.machine.map_or_else(|| store.distribution(), |(own, _)| own);
+                let flavour = present.flavour.filter(|f| distribution.flavours().contains(f));
+                let [own, all] =
+                    store.newest_of(distribution, flavour.unwrap_or(distribution.default_flavour()), note)?;
+                choose(&base, own, all)
+            }
+        };
         let servers = servers::running(&root.join("proc"));
         let workloads = workloads(&servers);
         let is_stand_in = present.spec.is_none();
@@ -58,7 +64,7 @@ impl Upgrade {
     }
 }
 
-/// The words for the kernel to compare with, and its version.
+/// The specification of the baseline, and its version.
 pub fn baseline(present: &PresentKernel) -> Option<(String, String)> {
     match (&present.spec, present.machine) {
         (Some(spec), _) => {
@@ -74,7 +80,8 @@ fn in_series(distribution: Distribution, series: &str) -> String {
     format!("{}:{series}", distribution.name())
 }
 
-/// The kernel to upgrade to, given the newest of the machine's own suites and of the whole archive, and a still newer one.
+/// The kernel to upgrade to and, if there is one, a still newer kernel. `own` is the newest in the machine's own suites, `all` the newest in the
+/// whole archive.
 fn choose(base: &str, own: Option<Offer>, all: Option<Offer>) -> (Option<String>, Option<String>) {
     let is_newer = |offer: &Offer| match version::series(base).as_deref() == Some(base) {
         // A series stands for all of its versions.
@@ -90,7 +97,7 @@ fn choose(base: &str, own: Option<Offer>, all: Option<Offer>) -> (Option<String>
     }
 }
 
-/// The workloads in place of these servers, the one that explains last.
+/// The workloads that stand for these servers, the one that explains last.
 pub fn workloads(servers: &[&ServerKind]) -> Vec<String> {
     let mut names: Vec<&str> = Vec::new();
     for name in servers.iter().flat_map(|server| server.workloads) {
@@ -99,7 +106,7 @@ pub fn workloads(servers: &[&ServerKind]) -> Vec<String> {
         }
     }
     match names.is_empty() {
-        true => names.extend(USUAL),
+        true => names.extend(DEFAULT),
         false => names.push(EXPLAINS),
     }
     names.into_iter().map(str::to_owned).collect()

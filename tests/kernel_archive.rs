@@ -56,10 +56,13 @@ fn newest_of_the_machines_own_suites_then_of_others() {
     has(&said, "debian:6.1/amd64 = linux-image-6.1.0-11-amd64 6.1.110-1\n");
     has(&said, "debian:7.2 = linux-image-7.2.9+deb13-cloud-amd64 7.2.9-1~bpo13+1\n");
     has(&said, "note: Not in the archive, left out: ");
-    has(&said, "debian:9.9 ! Debian has no kernel `9.9` of flavour `cloud-amd64` here; available series: 6.1, 7.2\n");
+    has(
+        &said,
+        "debian:9.9 ! Debian's archive has no kernel `9.9` of flavour `cloud-amd64`; available series: 6.1, 7.2\n",
+    );
     has(
         &resolve(&archive, "debian:6.1.2"),
-        "debian:6.1.2 ! Debian has no kernel `6.1.2` of flavour `cloud-amd64` here; available versions of 6.1: 6.1.90-1, 6.1.100-1, 6.1.200-1\n",
+        "debian:6.1.2 ! Debian's archive has no kernel `6.1.2` of flavour `cloud-amd64`; available versions of 6.1: 6.1.90-1, 6.1.100-1, 6.1.200-1\n",
     );
 }
 
@@ -92,9 +95,9 @@ fn kernels_of_ubuntu_are_an_image_and_its_modules() {
     has(&said, "previous = linux-image-6.11.0-9-generic 6.11.0-9.9~24.04.1\n");
     has(
         &said,
-        "ubuntu:5.15 ! Ubuntu has no kernel `5.15` of flavour `generic` here; available series: 6.8, 6.11, 7.0\n",
+        "ubuntu:5.15 ! Ubuntu's archive has no kernel `5.15` of flavour `generic`; available series: 6.8, 6.11, 7.0\n",
     );
-    has(&said, "debian:6.1 ! apt has no source of Debian's archive on this machine");
+    has(&said, "debian:6.1 ! `debian:` kernels need Debian's archive among this machine's apt sources");
     let entry = fs::read_dir(archive.dir.path().join("cache/kernels")).unwrap().next().unwrap().unwrap().path();
     assert!(entry.join("config").exists(), "the configuration comes with the modules");
 }
@@ -170,9 +173,9 @@ fn an_upgrade_is_looked_for_in_the_machines_own_suites() {
         String::from_utf8(done.stdout).unwrap()
     };
     let said = check(&["--seed", "7", "--quick"]);
-    has(&said, "The newest kernel that it could get is `debian:98.1.5-1~deb12u1");
+    has(&said, "The newest kernel available to it is `debian:98.1.5-1~deb12u1");
     has(&said, "`--to debian:99.2.1-1");
-    has(&said, "\nTo compare them: bigiron compare ");
+    has(&said, "\n  bigiron compare ");
     has(&said, "--quick --seed=7");
     has(&check(&["--to", "debian:6.12", "oltp"]), " debian:6.12 oltp\n");
     assert!(!archive.dir.path().join("cache/kernels").exists(), "nothing is fetched");

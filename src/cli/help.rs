@@ -1,6 +1,6 @@
 //! The text below the options in `--help`, whose parts are sections of the man pages.
 //!
-//! Invariant: a part begins with its title and a colon at the start of a line, or is text; blank lines divide parts.
+//! Invariant: blank lines separate the parts. A part is text, or begins with a line of its title and a colon.
 
 use bigiron_report::table;
 

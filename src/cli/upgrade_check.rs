@@ -7,13 +7,14 @@ use clap::Args;
 use super::number::whole;
 use crate::complete;
 
-/// Compare this machine's kernel with the newest one that it could get, and print advice
+/// Compare this machine's kernel with the newest one available to it, and print advice
 ///
-/// Workloads are chosen by the servers that run on this machine. Nothing is installed or changed: both kernels boot in virtual machines.
+/// bigiron chooses the workloads by the servers that run on this machine. It installs and changes nothing: both kernels boot in virtual
+/// machines.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  bigiron upgrade-check --dry-run\n  bigiron upgrade-check --quick\n  \
     bigiron upgrade-check --to debian:6.12 oltp\n\n\
-    `bigiron doc upgrade` says how to choose a workload and what no guest can show.")]
+    `bigiron doc upgrade` describes how to choose a workload and what a guest cannot show.")]
 pub struct UpgradeCheck {
     /// Workloads to run instead of those chosen by this machine's servers
     #[arg(value_name = "WORKLOAD", add = complete::workload())]
@@ -21,7 +22,7 @@ pub struct UpgradeCheck {
     /// Kernel to upgrade to [default: the newest in this machine's package sources, else the newest in the archive]
     #[arg(long, value_name = "KERNEL", add = complete::kernel())]
     pub to: Option<String>,
-    /// Only print what would be compared, and the command
+    /// Only print the comparison, as sentences and as a command
     #[arg(long)]
     pub dry_run: bool,
     /// Screen for large changes: four pairs of boots; decides nothing

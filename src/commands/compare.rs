@@ -31,7 +31,12 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
 pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
     if args.words.is_empty() {
         let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
-        args.words = questions::ask(&options(), &named)?;
+        if args.design.on == Some(HostKind::Local) {
+            return Err(Refusal::new("Nothing to compare: name two or more arms of this machine's kernel")
+                .hint("For example `bigiron compare --on local running running,mm.thp=never`")
+                .into());
+        }
+        args.words = questions::ask(&options(), &named, !args.program.is_empty())?;
     }
     let mut question = question(&args.words, &args.design)?;
     check_program(args.program.as_slice(), &args.metric, &question)?;

@@ -6,8 +6,10 @@ mod words;
 
 use std::fmt::Write as _;
 
+use clap::CommandFactory as _;
+
 use super::output;
-use crate::cli::Doc;
+use crate::cli::{Cli, Doc};
 use crate::pages;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
@@ -25,7 +27,11 @@ pub(super) fn run(args: &Doc) -> anyhow::Result<u8> {
     let Some(found) = pages::find(page) else {
         let right = suggest::nearest(page, pages::all().map(|page| page.name))
             .map_or_else(|| "`bigiron doc` lists the pages".to_owned(), |near| format!("did you mean `{near}`?"));
-        return Err(Refusal::new(format!("No page `{name}`; {right}")).into());
+        let refusal = Refusal::new(format!("No page `{name}`; {right}"));
+        return Err(match Cli::command().find_subcommand(page) {
+            Some(_) => refusal.hint(format!("`bigiron {page} --help` describes the command")).into(),
+            None => refusal.into(),
+        });
     };
     match output::columns() {
         None => output::data(found.text)?,

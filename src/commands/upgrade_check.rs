@@ -21,33 +21,36 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     let store = Store::open().map_err(refuse)?;
     check_words(&args, &store.names().map_err(refuse)?)?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let found = Upgrade::of_machine(&store, Path::new("/"), &release, &output::note).map_err(refuse)?;
+    let found =
+        Upgrade::of_machine(&store, Path::new("/"), &release, args.to.as_deref(), &output::note).map_err(refuse)?;
     let Some(mut upgrade) = found else {
         return Err(Refusal::new(format!(
-            "The image of this machine's kernel {release} is not here, and its distribution has none that could stand for it"
+            "Cannot find the image of this machine's kernel {release}, nor a kernel of its distribution to compare in its place"
         ))
         .hint("Name both kernels: `bigiron compare OLD NEW`; see `bigiron doc kernels`")
         .into());
     };
-    if args.to.is_some() {
-        upgrade.to = args.to.clone();
-    }
     if !args.workloads.is_empty() {
         upgrade.workloads.clone_from(&args.workloads);
     }
     let Some(to) = upgrade.to.clone() else {
         output::data(&wrap(
-            &format!("This machine runs {release}; the archive offers nothing newer. There is nothing to compare."),
+            &format!(
+                "This machine runs {release}, and the archive has no newer kernel. `--to KERNEL` compares any other kernel."
+            ),
             "",
             "",
         ))?;
         return Ok(0);
     };
+    if to == upgrade.from {
+        return Err(Refusal::new(format!("--to: `{to}` is the kernel to compare with; name another one")).into());
+    }
     let words = command(&upgrade, &to, &args);
     let text = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
-    let found = introduction(&upgrade, &to);
+    let found = introduction(&upgrade, &to, &args);
     if args.dry_run {
-        output::data(&format!("{found}\n\nTo compare them: {text}"))?;
+        output::data(&format!("{found}\n\nWithout --dry-run, bigiron runs this command and adds advice:\n  {text}"))?;
         return Ok(0);
     }
     output::note(&found);
@@ -57,12 +60,13 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Refuses words that are no workloads, and a kernel that is none, before the archive is asked.
+/// Refuses a word that is not a workload and a `--to` that is not a kernel, before the archive is read.
 fn check_words(args: &UpgradeCheck, named: &[String]) -> Result<(), Refusal> {
     let (kernels, _) = arguments::sort(&args.workloads, named)?;
     if let Some(kernel) = kernels.first() {
-        return Err(Refusal::new(format!("`{kernel}` is a kernel; here only workloads are named"))
-            .hint(format!("`--to {kernel}` compares with it; `bigiron compare` compares any two kernels")));
+        return Err(Refusal::new(format!("`{kernel}` is a kernel; upgrade-check takes only workloads")).hint(format!(
+            "`--to {kernel}` names the kernel to upgrade to; `bigiron compare` compares any two kernels"
+        )));
     }
     let to: Vec<String> = args.to.iter().cloned().collect();
     match arguments::sort(&to, named)? {
@@ -73,29 +77,32 @@ fn check_words(args: &UpgradeCheck, named: &[String]) -> Result<(), Refusal> {
     }
 }
 
-/// What was found on the machine, and what will be compared.
-fn introduction(upgrade: &Upgrade, to: &str) -> String {
+/// The machine's kernel and servers, and the comparison.
+fn introduction(upgrade: &Upgrade, to: &str, args: &UpgradeCheck) -> String {
     let mut lines = Vec::new();
     let runs = match upgrade.is_stand_in {
         false => format!("This machine runs {}.", upgrade.release),
         true => format!(
-            "This machine runs {}, whose image is neither on the machine nor in the archive. `{}`, the kernel of its release, stands for it, so the \
-             answer is about that kernel.",
+            "This machine runs {}, whose image is neither on the machine nor in the archive. bigiron compares `{}` in its place, the kernel of \
+             the machine's release, so the answer is about that kernel.",
             upgrade.release, upgrade.from
         ),
     };
     lines.push(runs);
-    lines.push(format!("The newest kernel that it could get is `{to}`."));
-    if let Some(also) = upgrade.also.as_ref().filter(|also| *also != to) {
-        lines.push(format!("Other releases have a newer one: `--to {also}`."));
+    lines.push(match args.to {
+        Some(_) => format!("The kernel to upgrade to is `{to}`."),
+        None => format!("The newest kernel available to it is `{to}`."),
+    });
+    if let Some(also) = &upgrade.also {
+        lines.push(format!("Another release has a newer kernel: `--to {also}`."));
     }
     let servers: Vec<&str> = upgrade.servers.iter().map(|server| server.name).collect();
     let workloads = upgrade.workloads.iter().map(String::as_str).collect::<Vec<_>>();
-    lines.push(match servers.is_empty() {
-        true => {
-            format!("No database or file server was found running here; workloads: {}.", sentence::join(&workloads))
-        }
-        false => format!("Found running: {}; workloads: {}.", sentence::join(&servers), sentence::join(&workloads)),
+    let workloads = sentence::join(&workloads);
+    lines.push(match (args.workloads.is_empty(), servers.is_empty()) {
+        (false, _) => format!("Workloads: {workloads}."),
+        (true, true) => format!("No known server runs here. Workloads: {workloads}."),
+        (true, false) => format!("Servers found: {}. Workloads: {workloads}.", sentence::join(&servers)),
     });
     lines.iter().map(|line| wrap(line, "", "  ")).collect::<String>().trim_end().to_owned()
 }
@@ -111,7 +118,7 @@ fn command(upgrade: &Upgrade, to: &str, args: &UpgradeCheck) -> Vec<String> {
     words
 }
 
-/// The same comparison as `bigiron compare` would understand it.
+/// The comparison, parsed as `bigiron compare` parses it.
 fn parsed(words: &[String]) -> anyhow::Result<Compare> {
     match Cli::try_parse_from(words)?.command {
         Command::Compare(compare) => Ok(compare),
@@ -135,9 +142,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_command_is_understood_by_compare() {
-        let args = UpgradeCheck {
+    fn args() -> UpgradeCheck {
+        UpgradeCheck {
             workloads: Vec::new(),
             to: None,
             dry_run: false,
@@ -145,7 +151,12 @@ mod tests {
             seed: Some(7),
             out: Some("-odd dir".into()),
             fresh: true,
-        };
+        }
+    }
+
+    #[test]
+    fn the_command_is_understood_by_compare() {
+        let args = args();
         let compare = parsed(&command(&upgrade(), "debian:6.12.117-1/amd64", &args)).unwrap();
         assert_eq!(compare.words, ["running", "debian:6.12.117-1/amd64", "micro", "dbsim"]);
         assert!(compare.quick && compare.outcome.fresh);
@@ -154,14 +165,19 @@ mod tests {
 
     #[test]
     fn what_was_found_is_said() {
-        let text = introduction(&upgrade(), "debian:6.12.117-1/amd64");
+        let text = introduction(&upgrade(), "debian:6.12.117-1/amd64", &args());
         assert!(
-            text.starts_with("This machine runs 6.1.0-53-amd64.\nThe newest kernel that it could get is `debian:6.12")
+            text.starts_with("This machine runs 6.1.0-53-amd64.\nThe newest kernel available to it is `debian:6.12")
         );
-        assert!(text.contains("`--to debian:7.2.9-1/amd64`"), "{text}");
-        let stand_in = Upgrade { is_stand_in: true, from: "debian:6.1".to_owned(), ..upgrade() };
-        let text = introduction(&stand_in, "debian:7.2.9-1/amd64");
-        assert!(text.contains("answer is about that kernel") && !text.contains("--to"), "{text}");
+        assert!(text.contains("`--to debian:7.2.9-1/amd64`") && text.contains("No known server runs here"), "{text}");
+        let named = Upgrade { is_stand_in: true, from: "debian:6.1".to_owned(), also: None, ..upgrade() };
+        let args = UpgradeCheck { to: Some("debian:5.10".to_owned()), workloads: vec!["oltp".to_owned()], ..args() };
+        let text = introduction(&named, "debian:5.10", &args);
+        assert!(
+            text.contains("answer is about that kernel") && text.contains("\nThe kernel to upgrade to is"),
+            "{text}"
+        );
+        assert!(!text.contains("newe") && !text.contains("server"), "{text}");
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     }
 }

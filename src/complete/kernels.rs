@@ -6,7 +6,7 @@ use super::{after, candidate, folders, levers};
 use bigiron_archive::{Distribution, Store, known, spec};
 use bigiron_lab::lever;
 
-/// Everything that may continue `typed` into a kernel.
+/// Kernels that begin with `typed`.
 pub(super) fn kernels(typed: &str) -> Vec<CompletionCandidate> {
     let source = typed.split_once(':').and_then(|(name, _)| Distribution::from_name(name));
     if let (Some(distribution), Some((kernel, _))) = (source, typed.split_once('/')) {
@@ -25,7 +25,7 @@ pub(super) fn kernels(typed: &str) -> Vec<CompletionCandidate> {
     };
     for entry in store.iter().flat_map(known::cached) {
         for name in &entry.names {
-            add(name.clone(), format!("kernel {}, added", entry.release));
+            add(name.clone(), format!("added kernel {}", entry.release));
         }
         if entry.origin.is_some() {
             add(entry.spec, format!("kernel {}, in the cache", entry.release));
@@ -34,7 +34,7 @@ pub(super) fn kernels(typed: &str) -> Vec<CompletionCandidate> {
     for distribution in Distribution::ALL {
         let source = distribution.name();
         let series: Vec<String> = store.iter().flat_map(|store| known::series(store, distribution)).collect();
-        // Few machines have sources of another distribution than Debian.
+        // Few machines have sources of a distribution other than Debian.
         let is_meant = !typed.is_empty() && format!("{source}:").starts_with(typed) || typed.starts_with(source);
         let has_releases = distribution == Distribution::Debian || !series.is_empty() || is_meant;
         for series in series {
@@ -52,7 +52,7 @@ pub(super) fn kernels(typed: &str) -> Vec<CompletionCandidate> {
     found
 }
 
-/// The names by which a kernel of the cache can be removed.
+/// The names that `bigiron kernel remove` accepts.
 pub(super) fn cached() -> Vec<CompletionCandidate> {
     let entries = Store::open().iter().flat_map(known::cached).collect::<Vec<_>>();
     let names =
@@ -61,7 +61,7 @@ pub(super) fn cached() -> Vec<CompletionCandidate> {
     names.chain(releases).collect()
 }
 
-/// `KERNEL[,LEVER=VALUE]…`: the kernel, or what follows the last comma.
+/// `KERNEL[,LEVER=VALUE]…`: the kernel, or the text after the last comma.
 pub(super) fn arm(typed: &str) -> Vec<CompletionCandidate> {
     match typed.rsplit_once(',') {
         None => kernels(typed),
@@ -69,7 +69,7 @@ pub(super) fn arm(typed: &str) -> Vec<CompletionCandidate> {
     }
 }
 
-/// Arms separated by commas: what follows the last comma begins an arm, or another lever of the last one.
+/// Arms separated by commas: after the last comma begins an arm, or another lever of the last arm.
 pub(super) fn arms(typed: &str) -> Vec<CompletionCandidate> {
     match typed.rsplit_once(',') {
         None => kernels(typed),

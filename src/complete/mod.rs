@@ -1,7 +1,7 @@
 //! Completion of command lines in bash, zsh and fish, by the executable itself: a small script of the shell runs `bigiron` with `COMPLETE=SHELL` at
-//! each Tab, so that names of kernels, levers and studies are those of this moment.
+//! each Tab, so that it offers the present kernels, levers and studies.
 //!
-//! Invariant: nothing is fetched, written, booted or waited for. What cannot be read is left out, and a broken cache is no error.
+//! Invariant: completion fetches, writes and boots nothing and waits for nothing. It skips what it cannot read; a broken cache is no error.
 
 mod folders;
 mod kernels;
@@ -23,7 +23,7 @@ pub fn answer() {
         .complete();
 }
 
-/// A completer of one word. `of` gets what has been typed of it, and what does not continue that is left out.
+/// A completer of one word. `of` gets the typed part; candidates that do not begin with it are dropped.
 fn completer(of: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueCompleter {
     ArgValueCompleter::new(move |typed: &std::ffi::OsStr| {
         let Some(typed) = typed.to_str() else { return Vec::new() };
@@ -39,7 +39,7 @@ fn candidate(value: impl Into<String>, about: impl Into<String>) -> CompletionCa
     CompletionCandidate::new(value.into()).help(about.map(Into::into))
 }
 
-/// The candidates behind `prefix`, which has been typed.
+/// The candidates with `prefix`, which the user has typed, before each.
 fn after(prefix: &str, candidates: Vec<CompletionCandidate>) -> Vec<CompletionCandidate> {
     candidates.into_iter().map(|candidate| candidate.add_prefix(prefix)).collect()
 }

@@ -1,7 +1,7 @@
-//! The shells: the script that each runs, and the form in which it gets candidates.
+//! The shells: the script for each, and the form of the candidates that it reads.
 //!
-//! clap's own scripts are not used. In bash, readline splits words at `:` and `=`, which are in most of bigiron's words; and the script for zsh
-//! shows nothing at the first Tab if it is loaded from a folder of `fpath`.
+//! clap's own scripts do not fit. In bash, readline splits words at `:` and `=`, which most of bigiron's words contain; and the script for zsh
+//! shows nothing at the first Tab if zsh loads it from a folder of `fpath`.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ fn index() -> Option<usize> {
     std::env::var("_CLAP_COMPLETE_INDEX").ok()?.parse().ok()
 }
 
-/// The candidates for the word `index`. Options are offered with the others only once a `-` has been typed.
+/// The candidates for the word `index`. An empty word has options as candidates only if it has no others.
 fn candidates(
     command: &mut clap::Command,
     mut words: Vec<OsString>,
@@ -41,7 +41,7 @@ fn candidates(
     Ok(found)
 }
 
-/// A candidate in each line, after a tab its description.
+/// One line per candidate, with its description after a tab.
 fn described(found: &[CompletionCandidate], out: &mut dyn Write) -> io::Result<()> {
     for candidate in found {
         write!(out, "{}", candidate.get_value().to_string_lossy())?;
@@ -133,7 +133,7 @@ _bigiron() {
         value=${line%%$'\t'*}
         item=${${value//\\/\\\\}//:/\\:}
         [[ $line == *$'\t'* ]] && item+=:${line#*$'\t'}
-        # What another part must follow gets no space.
+        # No space after a candidate that needs another part.
         if [[ $value == *[=/:.,] ]]; then begun+=("$item"); else whole+=("$item"); fi
     done
     [[ -n $whole ]] && _describe -V values whole

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::arm::ArmText;
 use crate::registry;
 use bigiron_archive::spec::{self, KernelSpec, looks_like_kernel};
+use bigiron_lab::lever;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
@@ -24,6 +25,13 @@ pub fn sort(words: &[String], named: &[String]) -> Result<(Vec<ArmText>, Vec<Str
         }
         if registry::find(word).is_some() {
             workloads.push(word.clone());
+        } else if registry::find(kernel).is_some() && kernel != word {
+            return Err(Refusal::new(format!("`{word}` begins with a workload, not with a kernel"))
+                .hint("Workloads are separated by spaces; an arm is KERNEL[,LEVER=VALUE]…"));
+        } else if !looks_like_kernel(kernel, named) && kernel.contains('=') && lever::has_family(kernel) {
+            return Err(Refusal::new(format!("`{word}` is a setting without a kernel")).hint(format!(
+                "An arm is KERNEL[,LEVER=VALUE]…, such as `debian:6.12,{word}`; `--set {word}` sets it on all arms"
+            )));
         } else if looks_like_kernel(kernel, named) {
             let arm = ArmText::parse(word)?;
             check_file(&arm.kernel)?;
@@ -113,13 +121,16 @@ mod tests {
             ("runing", "did you mean `running`?"),
             ("sh", "your own program goes after `--`"),
             (",boot.nosmt", "has no kernel before its comma"),
+            ("micro,dbsim", "`micro,dbsim` begins with a workload"),
+            ("boot.mitigations=off", "is a setting without a kernel"),
             ("", "An empty word"),
             ("postgres", "neither a kernel nor a workload"),
         ] {
             let refusal = sorted(&["mine", word]).unwrap_err();
             assert!(refusal.message.contains(want), "{refusal}");
             let Some(hint) = refusal.hint else { continue };
-            assert!(hint.contains("Workloads are `micro`, `dbsim`, ") && hint.contains("added: `mine`"), "{hint}");
+            let is_list = hint.contains("Workloads are `micro`, `dbsim`, ") && hint.contains("added: `mine`");
+            assert!(is_list || hint.contains("an arm is KERNEL[,") || hint.contains("An arm is KERNEL[,"), "{hint}");
         }
     }
 }

@@ -104,7 +104,7 @@ fn zsh_and_fish_get_descriptions() {
     let test = with_cache();
     for shell in ["zsh", "fish"] {
         let found = complete_in(&test, shell, &["bigiron", "compare", "mi"]);
-        assert!(found.iter().any(|c| c == "mine\tkernel 6.1.0-9-cloud-amd64, added"), "{shell}: {found:?}");
+        assert!(found.iter().any(|c| c == "mine\tadded kernel 6.1.0-9-cloud-amd64"), "{shell}: {found:?}");
     }
 }
 

@@ -32,7 +32,7 @@ fn words_that_are_neither_kernel_nor_workload() {
     compare(&test, &["mine", "mine", "dbism"]).refused("did you mean `dbsim`?").stderr_has("hint: ");
     compare(&test, &["mine", "mnie", "micro"]).refused("did you mean `mine`?");
     compare(&test, &["mine", "redhat:6.12", "--clock", "exact"]).refused("`redhat:` is not a source of kernels");
-    compare(&test, &["mine", "debian:six", "--clock", "exact"]).refused("is not a kernel version");
+    compare(&test, &["mine", "debian:six", "--clock", "exact"]).refused("`debian:six` is not a kernel; name a series");
     compare(&test, &["mine", "micro"]).refused("Only one arm, `mine`");
     compare(&test, &["mine", "mine", "micro", "micro"]).refused("named twice");
     compare(&test, &[]).refused("required");

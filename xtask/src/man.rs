@@ -99,7 +99,7 @@ fn page(command: &Command, man: &Man, above: &[String]) -> anyhow::Result<Vec<u8
     Ok(out)
 }
 
-/// The title line. clap_mangen's omits an empty date, so that what follows takes its place.
+/// The title line. clap_mangen's omits an empty date, so that the next field takes its place.
 fn title(command: &Command) -> String {
     format!(".TH {} 1 \"\" \"bigiron {}\" \"User Commands\"\n", name(command), env!("CARGO_PKG_VERSION"))
 }
@@ -114,7 +114,7 @@ fn terms(roff: &mut Roff, title: &str, rows: impl Iterator<Item = (String, Strin
     }
 }
 
-/// Text with what stands between backticks in bold, as man pages have it.
+/// Text with the words between backticks in bold, as is usual in man pages.
 fn inline(text: &str) -> Vec<Inline> {
     let text = text.replace('\n', " ");
     let part = |(i, part): (usize, &str)| if i % 2 == 1 { bold(part) } else { roman(part) };

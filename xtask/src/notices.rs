@@ -1,4 +1,4 @@
-//! The notices of the libraries that the static executable contains, as their licences want.
+//! The notices of the libraries in the static executable, which their licences require.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
-/// What is no crate.
+/// The parts that are not crates.
 const OTHERS: &str = "The executable also contains musl (MIT, Copyright 2005-2020 Rich Felker and others), the Rust standard library (MIT OR\n\
     Apache-2.0, The Rust Project Developers), and SQLite (public domain).\n";
 
@@ -19,7 +19,7 @@ pub struct Args {
     file: PathBuf,
 }
 
-/// A part of what `cargo metadata` prints.
+/// A part of the output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -84,7 +84,7 @@ fn metadata() -> anyhow::Result<Metadata> {
 fn linked(metadata: &Metadata) -> Vec<&Package> {
     let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.id.as_str(), p)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
-    // A procedural macro, and what it uses, stays in the compiler.
+    // A procedural macro and its dependencies stay in the compiler.
     let is_macro = |p: &Package| p.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"));
     let root = metadata.packages.iter().find(|p| p.name == "bigiron" && p.source.is_none());
     let mut open: Vec<&str> = root.iter().map(|p| p.id.as_str()).collect();
@@ -103,7 +103,7 @@ fn linked(metadata: &Metadata) -> Vec<&Package> {
     linked
 }
 
-/// The texts of a crate's licence: of several to choose from, that of MIT.
+/// The texts of a crate's licence; of several alternatives, the MIT licence.
 fn texts(package: &Package) -> anyhow::Result<Vec<String>> {
     let folder = package.manifest_path.parent().context("a manifest is in a folder")?;
     let mut files: Vec<(String, PathBuf)> = fs::read_dir(folder)?

@@ -1,10 +1,10 @@
-//! The distributions whose archives have kernels, and what differs between them.
+//! The distributions whose archives offer kernels, and the differences between them.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A distribution with an archive of signed packages of kernels.
+/// A distribution whose archive has signed kernel packages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
@@ -18,7 +18,7 @@ pub enum Distribution {
 pub struct Release {
     pub number: &'static str,
     pub codename: &'static str,
-    /// The series of the kernel that it was published with; backports and hardware enablement kernels have others.
+    /// The series of its own kernel; backports and hardware enablement kernels belong to other series.
     pub series: &'static str,
 }
 
@@ -36,7 +36,7 @@ const UBUNTU: [Release; 6] = [
     release("25.10", "questing", "6.17"),
     release("26.04", "resolute", "7.0"),
 ];
-/// Other names that Debian's archive has for its releases.
+/// Other names of releases in Debian's archive.
 const DEBIAN_ALIASES: [&str; 6] = ["oldoldstable", "oldstable", "stable", "testing", "unstable", "experimental"];
 
 impl Distribution {
@@ -54,7 +54,7 @@ impl Distribution {
         Self::ALL.into_iter().find(|distribution| distribution.name() == name)
     }
 
-    /// The releases whose kernels have a series that is known in advance, oldest first.
+    /// The releases whose kernel series is known, oldest first.
     pub fn releases(self) -> &'static [Release] {
         match self {
             Self::Debian => &DEBIAN,
@@ -62,7 +62,7 @@ impl Distribution {
         }
     }
 
-    /// Releases to search for kernels, the most reliable first. One that does not exist (yet, or any more) is left out at fetch time.
+    /// Releases to search for kernels, the most reliable first. A release that the archive does not have (yet, or any more) is skipped.
     pub fn searched(self) -> &'static [&'static str] {
         match self {
             Self::Debian => &["sid", "trixie", "forky", "bookworm", "bullseye", "duke"],
@@ -86,14 +86,13 @@ impl Distribution {
         }
     }
 
-    /// The flavour that is booted unless another is named. Debian's has no drivers for real hardware and is the smallest that is sufficient for
-    /// a VM; Ubuntu's has no such flavour that it builds for every series.
+    /// The default flavour. Debian's is the smallest that suffices for a VM and has no drivers for real hardware. Ubuntu builds no such
+    /// flavour for every series.
     pub fn default_flavour(self) -> &'static str {
         self.flavours()[0]
     }
 
-    /// Whether a suite is the distribution's own, by the field `Origin` of its signed `Release` file: other distributions have releases with the
-    /// same names.
+    /// Whether the field `Origin` of a suite's signed `Release` file is the distribution's: other vendors have releases with the same names.
     pub fn signs(self, origin: &str) -> bool {
         match self {
             Self::Debian => matches!(origin, "Debian" | "Debian Backports"),
@@ -109,8 +108,8 @@ impl Distribution {
         }
     }
 
-    /// What two packages that hold builds of one kernel have in common: the upstream version at Debian, also the ABI's number at Ubuntu, where all
-    /// kernels of a series have one upstream version.
+    /// The part of the version that all builds of one kernel share: at Debian the upstream version; at Ubuntu, where all kernels of a series have
+    /// the same upstream version, the number of the ABI as well.
     pub fn kernel_of(self, version: &str) -> &str {
         match self {
             Self::Debian => bigiron_model::version::upstream(version),
@@ -128,7 +127,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// The flavour of a kernel's release, such as `cloud-amd64` of `6.12.113+deb12-cloud-amd64`: the longest that fits.
+/// The flavour at the end of a kernel's release, such as `cloud-amd64` in `6.12.113+deb12-cloud-amd64`; if several fit, the longest.
 pub fn flavour_of(release: &str) -> Option<&'static str> {
     let flavours = Distribution::ALL.into_iter().flat_map(Distribution::flavours).copied();
     let fitting = flavours.filter(|flavour| release.strip_suffix(flavour).is_some_and(|rest| rest.ends_with('-')));

@@ -15,14 +15,14 @@ pub enum KernelError {
         "No kernel is named `{name}`; {known}. Add one with `bigiron kernel add {name} …`, or name `debian:6.12`, a path, or `running`"
     )]
     UnknownName { name: String, known: String },
-    #[error("{distribution} has no kernel `{wanted}` of flavour `{flavour}` here; available {available}")]
+    #[error("{distribution}'s archive has no kernel `{wanted}` of flavour `{flavour}`; available {available}")]
     UnknownVersion { distribution: Distribution, wanted: String, flavour: String, available: String },
     #[error(
-        "Kernels of a distribution need apt, and this machine has no `{0}`; give a .deb, a bzImage with its modules, or a build tree instead"
+        "`debian:` and `ubuntu:` kernels need apt, and this machine has no `{0}`; give a .deb, a bzImage with its modules, or a build tree instead"
     )]
     NoApt(String),
     #[error(
-        "apt has no source of {distribution}'s archive on this machine ({reason}); `{}:` kernels need one. Give a .deb, a bzImage with its modules, or a build tree instead",
+        "`{}:` kernels need {distribution}'s archive among this machine's apt sources ({reason}); add it, or give a .deb, a bzImage with its modules, or a build tree",
         distribution.name()
     )]
     NoSource { distribution: Distribution, reason: String },
@@ -62,7 +62,7 @@ pub enum KernelError {
 impl KernelError {
     /// No source of the machine is the distribution's own.
     pub(super) fn unsigned(distribution: Distribution) -> Self {
-        Self::NoSource { distribution, reason: format!("none of its sources is signed as {distribution}'s") }
+        Self::NoSource { distribution, reason: format!("no source is signed as {distribution}'s") }
     }
 
     /// An I/O error with the failed action; a full disk gets its own message.

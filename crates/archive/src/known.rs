@@ -1,14 +1,14 @@
-//! The kernels that a user may mean, for completion: what is in the cache, and the series of archives as they were last read.
+//! Kernels for completion: those in the cache, and the series in the package lists as last read.
 //!
-//! Invariant: nothing is fetched, written or waited for, and whatever cannot be read is left out.
+//! Invariant: this module fetches and writes nothing and waits for nothing. It skips what it cannot read.
 
 use std::fs;
 
 use super::apt::Listing;
-use super::catalog::Package;
+use super::catalog;
 use super::store::Store;
 use super::{CachedKernel, Distribution};
-use bigiron_model::{folder_files, version};
+use bigiron_model::folder_files;
 
 /// The kernels in the cache, oldest release first.
 pub fn cached(store: &Store) -> Vec<CachedKernel> {
@@ -20,12 +20,8 @@ pub fn series(store: &Store, distribution: Distribution) -> Vec<String> {
     let folders = fs::read_dir(store.dir().join("apt")).into_iter().flatten().flatten();
     let listings = folders.filter_map(|folder| folder_files::read(&folder.path(), "listing.json").ok());
     let listings = listings.filter_map(|text| serde_json::from_slice::<Listing>(&text).ok());
-    let packages = listings.filter(|listing| distribution.signs(&listing.origin)).flat_map(|listing| listing.packages);
-    let is_usual = |p: &Package| p.kernel().is_some_and(|(_, flavour)| flavour == distribution.default_flavour());
-    let mut series: Vec<String> = packages.filter(is_usual).filter_map(|p| version::series(&p.version)).collect();
-    series.sort_by(|a, b| version::compare(a, b));
-    series.dedup();
-    series
+    let listings: Vec<Listing> = listings.filter(|listing| distribution.signs(&listing.origin)).collect();
+    catalog::series(listings.iter().map(|listing| &listing.packages[..]), distribution.default_flavour())
 }
 
 #[cfg(test)]
@@ -55,6 +51,9 @@ mod tests {
             package("6.1.0-9-cloud-amd64", "6.1.27-1"),
             package("6.1.0-8-cloud-amd64", "6.1.25-1"),
             package("6.18.1-amd64", "6.18.1-1"),
+            // Its modules are no longer in the archive.
+            r#"{"name":"linux-image-7.0.1-cloud-amd64","version":"7.0.1-1","size":1,"installed":1,"depends":["linux-modules-7.0.1-cloud-amd64"]}"#
+                .to_owned(),
         ];
         put(dir.path(), "apt/bookworm-1/listing.json", listing("Debian", &debian).as_bytes());
         let other = [package("6.8.0-50-generic", "6.8.0-50.51"), package("5.15.0-cloud-amd64", "5.15.1-1")];

@@ -57,7 +57,7 @@ pub(super) fn resolve(
     question.fetch(&apt, &guard)
 }
 
-/// The versions of `flavour` that can be had, oldest first; of several builds of a kernel, only the newest.
+/// The available versions of `flavour`, oldest first; of several builds of a kernel, only the newest.
 pub(super) struct Offered {
     /// In the suites among the machine's sources.
     pub own: Vec<String>,
@@ -89,7 +89,7 @@ pub(super) fn offered(
             }
         }
         Err(error) if found.is_empty() => return Err(error),
-        Err(error) => question.note(&format!("Only kernels of the cache are known: {error}")),
+        Err(error) => question.note(&format!("Only kernels in the cache are available: {error}")),
     }
     Ok(Offered { own: of_own, all: catalog::newest_builds(found, distribution) })
 }
@@ -101,12 +101,12 @@ pub(super) fn distribution(store: &Store) -> Distribution {
     Distribution::ALL.into_iter().find(has).unwrap_or_default()
 }
 
-/// The newest kernel, or that of the series which is `back` before it.
+/// The newest kernel of the series that is `back` series before the newest.
 pub(super) fn newest(store: &Store, back: usize, note: &dyn Fn(&str)) -> Result<CachedKernel, KernelError> {
     let distribution = distribution(store);
     let versions = offered(store, distribution, distribution.default_flavour(), note)?.all;
     let wanted = catalog::newest_of_series(&versions, back).ok_or_else(|| {
-        KernelError::Spec("`previous` needs kernels of two series, and the archive has those of one".to_owned())
+        KernelError::Spec("`previous` needs kernels of two series, and the archive has only one".to_owned())
     })?;
     resolve(store, distribution, wanted, None, note)
 }
@@ -235,7 +235,7 @@ impl PackageQuery<'_> {
         }))
     }
 
-    /// What could be wanted instead: versions of the same series, or the series if there is none of it.
+    /// The alternatives: the versions of the same series or, if it has none, all series.
     fn available(&self, own: &Lists, other: &Lists) -> String {
         let lists = || self.suites(own).chain(self.suites(other)).map(|s| &s.listing.packages[..]);
         let series = version::series(self.version);
@@ -329,7 +329,7 @@ pub(super) fn unpack(files: &[std::path::PathBuf], into: &Path) -> Result<Vec<de
         } else if let Some(release) = part.strip_prefix("linux-modules-")
             && !found.iter().any(|f| f.image)
         {
-            // Debian has the image in a package of its own, where it is not in the main package, as at Ubuntu.
+            // Debian's split kernels have the image in `linux-binary-…`, Ubuntu's in `linux-image-…`.
             let is_ubuntu = Distribution::Ubuntu.flavours().iter().any(|f| release.ends_with(&format!("-{f}")));
             needed.insert(format!("linux-{}-{release}", if is_ubuntu { "image" } else { "binary" }));
         }

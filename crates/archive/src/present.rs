@@ -1,4 +1,4 @@
-//! The kernel that runs this machine, in words that boot it in a guest.
+//! The kernel of this machine, and the specification that boots it in a guest.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +11,14 @@ use super::{regular_file, spec};
 pub struct PresentKernel {
     /// `uname -r`.
     pub release: String,
-    /// The distribution's version of its package, if it says so of itself.
+    /// The version of the distribution's package, if the kernel reports one.
     pub version: Option<String>,
     /// The flavour, for a kernel of a distribution.
     pub flavour: Option<&'static str>,
-    /// The words that boot it in a guest: `running`, or its package in the archive if its image cannot be read. `None` if neither is to be had.
+    /// The specification that boots it in a guest: `running`, or its package in the archive if its image cannot be read; `None` if there is
+    /// neither.
     pub spec: Option<String>,
-    /// The distribution of the machine, by its `os-release`, and the series of the kernel of that release.
+    /// The machine's distribution according to `os-release`, and the kernel series of that release.
     pub machine: Option<(Distribution, &'static str)>,
 }
 
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_of_somebody_elses_has_no_words() {
+    fn a_kernel_of_no_distribution_has_no_specification() {
         let files =
             [("proc/version", "Linux version 6.18.44-custom (me@here) #1 SMP @0\n"), ("etc/os-release", BOOKWORM)];
         let found = present("6.18.44-custom", &files);

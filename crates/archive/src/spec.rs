@@ -8,7 +8,7 @@ use bigiron_model::identity::Identity;
 use super::distribution::Distribution;
 use super::error::KernelError;
 
-/// The words that name kernels by their role.
+/// Words that name kernels by their role.
 const WORDS: [(&str, KernelSpec); 3] =
     [("running", KernelSpec::Running), ("latest", KernelSpec::Latest), ("previous", KernelSpec::Previous)];
 
@@ -56,12 +56,12 @@ impl KernelSpec {
         }
         if let Some((source, _)) = text.split_once(':') {
             return bad(format!(
-                "`{source}:` is not a source of kernels; there are `debian:` and `ubuntu:`, as in `debian:6.12`"
+                "`{source}:` is not a source of kernels; the sources are `debian:` and `ubuntu:`, as in `debian:6.12`"
             ));
         }
         if !is_name(text) {
             return bad(format!(
-                "`{text}` is not a kernel: neither `debian:VERSION` or `ubuntu:VERSION`, nor a name (letters, digits, `.`, `_`, `-`), a path that exists, `running`, `latest` or `previous`"
+                "`{text}` is not a kernel; a kernel is `debian:VERSION`, `ubuntu:VERSION`, a name (letters, digits, `.`, `_`, `-`), the path of a file or build tree, `running`, `latest` or `previous`"
             ));
         }
         Ok(Self::Named(text.to_owned()))
@@ -89,7 +89,7 @@ impl KernelSpec {
                 Distribution::Ubuntu => ("6.8", "6.8.0-50"),
             };
             return Err(KernelError::Spec(format!(
-                "`{source}:{rest}` is not a kernel version; a series is like `{source}:{series}`, a version like `{source}:{version}`, and releases are {}",
+                "`{source}:{rest}` is not a kernel; name a series such as `{source}:{series}`, a version such as `{source}:{version}`, or a release: {}",
                 releases.join(", ")
             )));
         }
@@ -99,7 +99,7 @@ impl KernelSpec {
                 Err(KernelError::Spec(format!("`{source}:{rest}` ends after `/`; flavours are {}", flavours())))
             }
             Some(flavour) if !distribution.flavours().contains(&flavour) => Err(KernelError::Spec(format!(
-                "{distribution} has no flavour `{flavour}` for this architecture; there is {}",
+                "{distribution} has no flavour `{flavour}` for this architecture; flavours are {}",
                 flavours()
             ))),
             _ => Ok(Self::Archive { distribution, version: version.to_owned(), flavour: flavour.map(str::to_owned) }),
@@ -127,7 +127,7 @@ impl fmt::Display for KernelSpec {
     }
 }
 
-/// The words that name exactly this kernel of an archive.
+/// The specification of exactly this kernel of an archive.
 pub fn of_archive(distribution: Distribution, version: String, flavour: &str) -> String {
     let flavour = Some(flavour.to_owned()).filter(|f| f != distribution.default_flavour());
     KernelSpec::Archive { distribution, version, flavour }.to_string()
@@ -236,13 +236,13 @@ mod tests {
     fn refusals_say_what_would_be_right() {
         for (text, what) in [
             ("", "debian:6.12"),
-            ("debian:", "a series is like"),
-            ("debian:sid", "releases are `debian:11`"),
+            ("debian:", "name a series such as"),
+            ("debian:sid", "or a release: `debian:11`"),
             ("debian:6.1/", "ends after `/`"),
-            ("debian:6", "a series is like"),
+            ("debian:6", "name a series such as"),
             ("debian:6.1/arm64", "`cloud-amd64`, `amd64`, `rt-amd64`"),
-            ("fedora:6.1", "there are `debian:` and `ubuntu:`"),
-            ("ubuntu:", "a version like `ubuntu:6.8.0-50`"),
+            ("fedora:6.1", "the sources are `debian:` and `ubuntu:`"),
+            ("ubuntu:", "a version such as `ubuntu:6.8.0-50`"),
             ("ubuntu:lts", "`ubuntu:24.04` or `ubuntu:noble` (6.8)"),
             ("ubuntu:6.8/cloud-amd64", "Ubuntu has no flavour `cloud-amd64`"),
             ("no such thing", "is not a kernel"),

@@ -43,7 +43,9 @@ impl ServerError {
     pub(crate) fn of_archive(recipe: &Recipe, error: KernelError) -> Self {
         let why = match error {
             KernelError::NoApt(tool) => format!("this machine has no `{tool}`"),
-            KernelError::NoSource { reason, .. } => format!("apt has no source of it on this machine ({reason})"),
+            KernelError::NoSource { reason, .. } => {
+                format!("Debian's archive is not among this machine's apt sources ({reason})")
+            }
             other => return Self::Archive(other),
         };
         Self::NoArchive { title: recipe.title, why, instead: recipe.instead }

@@ -6,7 +6,7 @@ use super::words::{Line, Words};
 
 /// Columns between two columns of a table.
 const GAP: usize = 2;
-/// Rows of three and more columns with higher cells are easier to read as lists.
+/// Maximum lines of a cell in a table of three or more columns. Longer cells are easier to read as lists.
 const HIGHEST: usize = 7;
 
 /// A table of text.
@@ -37,7 +37,7 @@ impl Table {
         let room = width.checked_sub(GAP * count.saturating_sub(1))?;
         let mut rest = room.checked_sub(least.iter().sum())?;
         let mut widths = least.clone();
-        // Narrow columns get all that they want; the others share what is left by what they lack.
+        // Narrow columns get their full width; the others share the rest in proportion to what they lack.
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by_key(|&i| whole[i] - least[i]);
         for (done, &i) in order.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Table {
         if widths.len() > 2 && rows.iter().any(|row| height(row) > HIGHEST) {
             return None;
         }
-        // Where names wrap, only a blank line shows where the next row begins.
+        // If names wrap, only a blank line shows where the next row begins.
         let is_loose = rows.iter().skip(1).any(|row| row.first().is_some_and(|cell| cell.len() > 1));
         let mut lines = Vec::new();
         for (number, row) in rows.iter().enumerate() {
@@ -100,13 +100,18 @@ impl Table {
     /// Each row as a paragraph: its first cell, and below it the others, each after its column's name.
     fn lists(&self, width: usize, is_styled: bool) -> Vec<Line> {
         const INDENT: usize = 4;
-        let names: Vec<Vec<Line>> =
-            self.head.iter().map(|name| name.in_bold(false).lines(usize::MAX, is_styled)).collect();
+        // A single column below the first needs no name.
+        let head = if self.head.len() > 2 { &self.head[..] } else { &[] };
+        let names: Vec<Vec<Line>> = head.iter().map(|name| name.in_bold(false).lines(usize::MAX, is_styled)).collect();
         let name_of = |i: usize| names.get(i).and_then(|lines| lines.first()).cloned().unwrap_or_default();
         let named = (1..names.len()).map(|i| name_of(i).columns).max().unwrap_or(0);
         // Beside the names if half of the line is left for the cells.
-        let is_beside = INDENT + named + GAP <= width / 2;
-        let start = if is_beside { INDENT + named + GAP } else { INDENT * 2 };
+        let is_beside = named == 0 || INDENT + named + GAP <= width / 2;
+        let start = match (named, is_beside) {
+            (0, _) => INDENT,
+            (_, true) => INDENT + named + GAP,
+            (_, false) => INDENT * 2,
+        };
         let mut lines = Vec::new();
         for row in &self.rows {
             if !lines.is_empty() {
@@ -171,5 +176,11 @@ mod tests {
         let table = table(&[&["name", "width", "use"], &["alphabetical", "10", "a b c"]]);
         assert_eq!(shown(&table, 20), ["alphabetical", "    width", "        10", "    use", "        a b c"]);
         assert_eq!(shown(&table, 22), ["alphabetical", "    width  10", "    use    a b c"]);
+    }
+
+    #[test]
+    fn a_list_of_one_column_has_no_names() {
+        let table = table(&[&["name", "what it is"], &["alphabetical", "one two"]]);
+        assert_eq!(shown(&table, 15), ["alphabetical", "    one two"]);
     }
 }

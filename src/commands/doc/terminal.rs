@@ -1,6 +1,6 @@
-//! A page laid out for a terminal: headings in bold, lists and tables within the width, links with the page that they lead to.
+//! Lays out a page for a terminal: headings in bold, lists and tables within the width, links followed by their target.
 //!
-//! Invariant: only lines of code, which are as they were written, may be wider than the width.
+//! Invariant: only lines of code, which keep their form, may be wider than the width.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
@@ -30,18 +30,18 @@ struct Layout {
     /// The paragraph, heading or cell being read.
     text: Words,
     style: Style,
-    /// Columns by which what is read is indented.
+    /// The current indentation, in columns.
     indent: usize,
-    /// The mark of the list's item that begins.
+    /// The mark of the list item that begins.
     mark: Option<String>,
-    /// The number of the next item of each list around, if it has numbers.
+    /// The number of the next item of each enclosing list; `None` without numbers.
     lists: Vec<Option<u64>>,
     /// Whether a block has ended, so that a blank line precedes the next.
     has_block: bool,
     is_code: bool,
     table: Option<Table>,
     row: Vec<Words>,
-    /// What to add after the texts of the links around.
+    /// The targets of the enclosing links, shown after their texts.
     targets: Vec<Option<String>>,
 }
 
@@ -177,7 +177,7 @@ impl Layout {
         }
     }
 
-    /// A blank line after what precedes.
+    /// A blank line after the preceding block.
     fn gap(&mut self) {
         if self.has_block && self.lines.last().is_some_and(|line| !line.text.is_empty()) {
             self.lines.push(Line::default());
@@ -229,7 +229,7 @@ impl Layout {
     }
 }
 
-/// How a reader gets to what a link leads to; `None` for a part of the same page.
+/// The target of a link as a reader can use it; `None` for a part of the same page.
 fn target(url: &str) -> Option<String> {
     let file = url.split('#').next().unwrap_or(url);
     if file.is_empty() {

@@ -33,7 +33,7 @@ const RESERVED: &[&str] = &[
     "rw",
 ];
 
-/// Frequently set parameters, and words that are values of theirs, for completion. Any other is accepted too.
+/// Frequent parameters and their usual values, for completion. Others are accepted as well.
 pub const FREQUENT: &[(&str, &[&str])] = &[
     ("mitigations", &["off", "auto", "auto,nosmt"]),
     ("preempt", &["none", "voluntary", "full", "lazy"]),
