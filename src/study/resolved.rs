@@ -22,12 +22,13 @@ use bigiron_model::metric::Kind;
 use bigiron_model::plan;
 use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
 use bigiron_model::refusal::Refusal;
+use bigiron_model::rule::Rule;
 use bigiron_model::setting::Setting;
 use bigiron_model::slug;
 use bigiron_model::storage;
 use bigiron_model::storage::StorageProfile;
 use bigiron_model::suggest;
-use bigiron_stats::power;
+use bigiron_stats::{Flips, power};
 
 pub use self::parsed::ParsedSettings;
 use super::question::{Question, QuestionPlaces};
@@ -142,8 +143,9 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
         return Err(places.refuse("design.hang-limit", message));
     }
     let primaries = planned.len() * (arms.len() - 1);
-    let warning = check_pairs(q, primaries)?;
     let clock = clock(q, host, here)?;
+    let flips = Rule::LATEST.flips(clock);
+    let warning = check_pairs(q, flips, primaries)?;
     let storage = if host == HostKind::Local { storage::LOCAL } else { storage(q, clock)?.name };
     let filesystem = if host == HostKind::Local { here.filesystem() } else { filesystem.to_owned() };
     let idle_gap = idle_gap(q, host, clock)?;
@@ -151,7 +153,7 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
     let memory_bytes =
         if host == HostKind::Local { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
     let mut resolved = ResolvedQuestion {
-        pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(primaries))),
+        pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(flips, primaries))),
         machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
         workloads: planned,
         seed: q.seed,
@@ -252,13 +254,13 @@ fn check_arms(q: &Question) -> Result<(), Refusal> {
 }
 
 /// Refuses a number of pairs that allows no verdict; warns of one that does not allow all.
-fn check_pairs(q: &Question, primaries: usize) -> Result<Option<String>, Refusal> {
+fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<String>, Refusal> {
     let Some(pairs) = q.pairs else { return Ok(None) };
     let refuse = |message| Err(q.places.refuse("design.pairs", message));
     let (least, enough) = match (q.step, q.screening) {
         (true, _) => (STEP_PAIRS, STEP_PAIRS),
         (false, true) => (SCREENING_PAIRS, SCREENING_PAIRS),
-        (false, false) => (power::smallest_pairs(1), power::smallest_pairs(primaries)),
+        (false, false) => (power::smallest_pairs(flips, 1), power::smallest_pairs(flips, primaries)),
     };
     if pairs > PAIRS_LIMIT {
         return refuse(format!("{pairs} pairs are too many; the maximum is {PAIRS_LIMIT}"));
@@ -342,6 +344,7 @@ impl ResolvedQuestion {
             question: self.text.clone(),
             repeat,
             clock: self.clock,
+            rule: Rule::LATEST,
             provenance: None,
             begun: None,
             design: Design {

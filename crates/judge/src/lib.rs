@@ -38,7 +38,7 @@ use workers::Stopped;
 
 use bigiron_model::record::Record;
 
-/// Family-wise error rate of the primaries (Holm) and false discovery rate of the exploratory metrics (Benjamini–Hochberg).
+/// Family-wise error rate of the primaries (nested Holm) and false discovery rate of the exploratory metrics (Benjamini–Hochberg).
 pub const ALPHA: f64 = 0.05;
 
 /// How complete the study is.
@@ -129,7 +129,7 @@ pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result
     let has_lines = state == State::Finished && plan.clock != Clock::None;
     let metrics = || plan.workloads.iter().flat_map(|w| w.metrics.iter().map(move |m| (w.name.as_str(), m)));
     let planned: Vec<_> = pairs.iter().filter(|_| has_lines).flat_map(|p| metrics().map(move |of| (p, of))).collect();
-    let designs = Designs::new(plan.design.seed);
+    let designs = Designs::new(plan.flips(), plan.design.seed);
     let mut lines =
         workers::each(&planned, stop, |(pairs, (workload, def))| line::line(plan, &designs, workload, def, pairs))?
             .into_iter();
@@ -142,7 +142,7 @@ pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result
             suite: None,
         })
         .collect();
-    line::adjust(&mut comparisons);
+    line::adjust(plan, &mut comparisons);
 
     let mut verdict = None;
     if state != State::Unfinished {

@@ -81,9 +81,9 @@ pub fn suite(plan: &Plan, spoilt: bool, comparison: &Comparison, baseline: &Surv
 /// The verdict as which a primary's line counts. "No workload regressed" needs no correction for the number of primaries (every line must pass,
 /// Berger 1982), so an improvement that the correction withdrew still counts as no regression.
 fn weight(line: &Line) -> Verdict {
-    match line.unadjusted {
-        Some(Verdict::Better | Verdict::SlightlyBetter) => Verdict::Same,
-        _ => line.verdict,
+    match (line.verdict, line.unadjusted) {
+        (Verdict::Inconclusive, Some(Verdict::Better | Verdict::SlightlyBetter)) => Verdict::Same,
+        (verdict, _) => verdict,
     }
 }
 

@@ -10,6 +10,7 @@ use super::{Judgement, State, judge, judge_until};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{FailedCheck, Plan};
 use bigiron_model::record::{Failure, Record};
+use bigiron_model::rule::Rule;
 
 const TWO: [&str; 2] = ["debian:6.1", "debian:6.12"];
 
@@ -31,7 +32,7 @@ fn every_verdict_can_be_reached() {
         (0.978, 0.01, Verdict::SlightlyBetter),
         (1.000, 0.002, Verdict::Same),
         (1.005, 0.0005, Verdict::Same),
-        (1.022, 0.01, Verdict::SlightlyWorse),
+        (1.018, 0.01, Verdict::SlightlyWorse),
         (1.10, 0.002, Verdict::Worse),
         (1.005, 0.08, Verdict::Inconclusive),
     ] {
@@ -48,9 +49,27 @@ fn every_verdict_can_be_reached() {
 
 #[test]
 fn tiny_but_real_is_same() {
-    let (plan, records) = study(1.005, 0.0005);
-    let j = judge(&plan, &records);
-    assert!(j.comparisons[0].lines[0].tiny);
+    let (mut plan, records) = study(1.005, 0.0005);
+    assert!(judge(&plan, &records).comparisons[0].lines[0].tiny);
+    // .1 % of a margin of 2 % is too little to mention, except by the first rule.
+    let records = fixture::records(&plan, 0.0001, |_, _, _| 1.001);
+    assert!(!judge(&plan, &records).comparisons[0].lines[0].tiny);
+    plan.rule = Rule::First;
+    assert!(judge(&plan, &records).comparisons[0].lines[0].tiny);
+}
+
+#[test]
+fn tiny_but_real_is_adjusted_for_the_number_of_primaries() {
+    // Seven primaries, of which one differs a little: p = 2/256 > .05/7.
+    let arms: Vec<String> = (0..8).map(|arm| format!("debian:6.{arm}")).collect();
+    let arms: Vec<&str> = arms.iter().map(String::as_str).collect();
+    let many = plan(&arms, 8, vec![micro()]);
+    let j = judge(&many, &records(&many, 0.0005, |arm, _, _| if arm == 1 { 1.005 } else { 1.0 }));
+    let line = &j.comparisons[0].lines[0];
+    assert_eq!((line.claim.no_change, line.verdict, line.tiny), (2.0 / 256.0, Verdict::Same, false));
+    let enough = plan(&arms, 10, vec![micro()]);
+    let j = judge(&enough, &records(&enough, 0.0005, |arm, _, _| if arm == 1 { 1.005 } else { 1.0 }));
+    assert!(j.comparisons[0].lines[0].tiny && j.comparisons[1..].iter().all(|c| !c.lines[0].tiny));
 }
 
 #[test]
@@ -90,9 +109,26 @@ fn identical_boots_are_the_same() {
 }
 
 #[test]
-fn holm_takes_back_what_eight_pairs_cannot_carry() {
-    // Two primaries at 8 pairs: 2 · 2/70 > 5 %.
+fn a_claim_beyond_the_margin_that_only_differs_among_several_is_slight() {
     let plan = plan(&TWO, 8, vec![micro(), dbsim()]);
+    let records = records(&plan, 0.01, |_, w, _| if w == "micro" { 1.0214 } else { 1.0 });
+    let j = judge(&plan, &records);
+    let line = &j.comparisons[0].lines[0];
+    // Beyond the margin at .047, which is not .05/2; different at .0078.
+    assert_eq!((line.verdict, line.unadjusted), (Verdict::SlightlyWorse, Some(Verdict::Worse)));
+    assert_eq!((line.claim.within, line.claim.no_change, line.adjusted_p), (12.0 / 256.0, 2.0 / 256.0, 4.0 / 256.0));
+    assert_eq!((suite(&j), line.more_pairs), (Verdict::Worse, None));
+    // The mirror image is an improvement.
+    let (plan, records) = swapped(&plan, &records);
+    let j = judge(&plan, &records);
+    assert_eq!((j.comparisons[0].lines[0].verdict, suite(&j)), (Verdict::SlightlyBetter, Verdict::SlightlyBetter));
+}
+
+#[test]
+fn under_the_first_rule_holm_takes_back_what_eight_pairs_cannot_carry() {
+    // Two primaries at 8 pairs: 2 · 2/70 > 5 %.
+    let mut plan = plan(&TWO, 8, vec![micro(), dbsim()]);
+    plan.rule = Rule::First;
     let j = judge(&plan, &records(&plan, 0.002, |_, w, _| if w == "micro" { 1.2 } else { 1.0 }));
     let line = &j.comparisons[0].lines[0];
     assert_eq!((line.verdict, line.unadjusted), (Verdict::Inconclusive, Some(Verdict::Worse)));
@@ -102,6 +138,10 @@ fn holm_takes_back_what_eight_pairs_cannot_carry() {
     let j = judge(&plan, &records(&plan, 0.002, |_, w, _| if w == "micro" { 0.8 } else { 1.0 }));
     assert_eq!(j.comparisons[0].lines[0].unadjusted, Some(Verdict::Better));
     assert_eq!(suite(&j), Verdict::Same);
+    // The second rule has 256 alternatives instead of 70.
+    plan.rule = Rule::Second;
+    let j = judge(&plan, &records(&plan, 0.002, |_, w, _| if w == "micro" { 1.2 } else { 1.0 }));
+    assert_eq!((j.comparisons[0].lines[0].verdict, suite(&j)), (Verdict::Worse, Verdict::Worse));
 }
 
 #[test]

@@ -4,13 +4,14 @@
 use crate::host::HostKind;
 use std::collections::BTreeMap;
 
-use bigiron_stats::power;
+use bigiron_stats::{Flips, power};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::identity::Identity;
 use crate::metric::{Kind, MetricDef};
 use crate::provenance::Provenance;
+use crate::rule::Rule;
 use crate::setting::options_of;
 use crate::workload::Options;
 
@@ -32,6 +33,9 @@ pub struct Plan {
     /// The command line or study file that repeats the study, for "how to repeat".
     pub repeat: String,
     pub clock: Clock,
+    /// The rule by which it is judged; absent in plans of builds with the first rule.
+    #[serde(default, skip_serializing_if = "Rule::is_first")]
+    pub rule: Rule,
     /// The programs that run its trials; absent in plans of builds that did not store them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
@@ -56,6 +60,16 @@ impl Plan {
     /// The reports' word for trials: a guest's trial is a boot, but nothing boots on this machine itself.
     pub fn trials(&self) -> &'static str {
         if self.machine.host == HostKind::Local { "trials" } else { "boots" }
+    }
+
+    /// Which pairs the judge's re-randomisations may exchange.
+    pub fn flips(&self) -> Flips {
+        self.rule.flips(self.clock)
+    }
+
+    /// Whether a failed boot is run again, to show that it was not the host's fault: only the exact clock repeats a boot exactly.
+    pub fn confirms_failures(&self) -> bool {
+        self.clock == Clock::Exact && self.rule >= Rule::Second
     }
 
     /// Whether it has too few pairs for the flip interval, so that Student's is used: the quick budget of a night.

@@ -27,6 +27,7 @@ use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, State};
 use bigiron_model::metric::Kind;
 use bigiron_model::plan::{Design, Machine};
+use bigiron_model::rule::Rule;
 use bigiron_model::workload::Options;
 
 /// Version of this format.
@@ -129,6 +130,7 @@ struct Study<'a> {
     question_sha256: &'a str,
     repeat: &'a str,
     clock: &'static str,
+    rule: Rule,
     design: &'a Design,
     machine: &'a Machine,
     arms: Vec<&'a str>,
@@ -203,6 +205,7 @@ pub fn json(report: &Report<'_>) -> String {
             question_sha256: &plan.question_sha256,
             repeat: &plan.repeat,
             clock: plan.clock.name(),
+            rule: plan.rule,
             design: &plan.design,
             machine: &plan.machine,
             arms: plan.arms.iter().map(|a| a.name.as_str()).collect(),

@@ -12,6 +12,7 @@ use super::row::Row;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, Judgement, State};
+use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Unit};
 use bigiron_model::plan::Plan;
 
@@ -231,6 +232,9 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
     let inside = format!("({}{interval}, {}, {clock})", statement.lead, row.pairs());
     let (margin, verdict) = (&row.margin, line.verdict);
     let tail = match (verdict, line.unadjusted) {
+        (Verdict::SlightlyBetter | Verdict::SlightlyWorse, Some(unadjusted)) => format!(
+            "real, but that it is beyond the {margin} margin does not survive the correction for {primaries} primaries: {verdict} (unadjusted: {unadjusted})"
+        ),
         (_, Some(unadjusted)) => {
             let more = more(row);
             format!(
@@ -241,11 +245,19 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
         (Verdict::SlightlyBetter | Verdict::SlightlyWorse, _) => {
             format!("real, but not shown to be beyond the {margin} margin: {verdict}")
         }
+        // What is real on the exact clock is a difference of two images, not yet of two sources.
+        (Verdict::Same, _) if line.tiny && plan.clock == Clock::Exact && !has_one_kernel(plan) => {
+            format!("within the {margin} margin: same (tiny, but these builds differ: {change})")
+        }
         (Verdict::Same, _) if line.tiny => format!("within the {margin} margin: same (tiny but real: {change})"),
         (Verdict::Same, _) => format!("within the {margin} margin: same"),
         _ => format!("neither a difference nor its absence (margin {margin}) is shown: {verdict}{}", more(row)),
     };
     format!("{} {inside}; {tail}", statement.text)
+}
+
+fn has_one_kernel(plan: &Plan) -> bool {
+    plan.arms.iter().all(|arm| arm.kernel == plan.arms[0].kernel)
 }
 
 fn more(row: &Row<'_>) -> String {

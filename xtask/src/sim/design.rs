@@ -2,7 +2,7 @@
 //!
 //! Invariant: power is simulated at exactly the effect, margin and size that the library prints, never at values found here.
 
-use bigiron_stats::{Flip, power, stein::Stein};
+use bigiron_stats::{Flip, Flips, power, stein::Stein};
 
 use super::{
     Setting,
@@ -32,7 +32,7 @@ fn simulate(setting: &Setting, pairs: usize, effect: f64, margin: f64) -> Power 
     let replicates = if pairs > 16 { setting.replicates / 4 } else { setting.replicates };
     replicate(setting, replicates, &format!("power {pairs}"), |rng, power: &mut Power| {
         let session = Noise::Normal.session(pairs, rng);
-        let flip = Flip::new(&session.ab, &session.ba, 0);
+        let flip = Flip::new(Flips::Balanced, &session.ab, &session.ba, 0);
         // By the duality of interval and p, which costs a tenth: "the 95 % interval lies above −effect", "the 90 % interval is inside".
         power.seen.count(2.0 * flip.p_greater(-effect) <= 0.05);
         power.same.count(flip.p_greater(-margin) <= 0.05 && flip.p_less(margin) <= 0.05);
@@ -48,14 +48,14 @@ pub(super) fn power(setting: &Setting, checks: &mut Checks) {
         (&[8, 10, 12, 14, 16, 18, 20, 24, 30, 32], &[3.0, 1.5, 1.0, 0.75, 0.6, 0.55])
     };
     for &pairs in sizes {
-        let mde = power::mde(pairs, 1.0);
+        let mde = power::mde(Flips::Balanced, pairs, 1.0);
         let seen = simulate(setting, pairs, mde, 1.0).seen;
         println!("{pairs:>5} {mde:>7.2} {:>13}", seen.percent());
         checks.near(&format!("power at the MDE of {pairs} pairs"), seen, 0.8, POINTS);
     }
     println!("{:>8} {:>15} {:>14} {:>18}", "margin/s", "pairs for same", "power of same", "2 pairs fewer");
     for &margin in margins {
-        let pairs = power::pairs_for_same(1.0, margin).expect("A positive margin has a size") as usize;
+        let pairs = power::pairs_for_same(Flips::Balanced, 1.0, margin).expect("A positive margin has a size") as usize;
         let same = simulate(setting, pairs, 1.0, margin).same;
         // The size must also be necessary: two pairs fewer must not suffice.
         let less = (pairs > power::SMALLEST_DESIGN as usize).then(|| simulate(setting, pairs - 2, 1.0, margin).same);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an effect is a shift of D, and the flip interval shifts with D; so one session serves all effects of its cell.
 
-use bigiron_stats::{Flip, Verdict, shape, verdict};
+use bigiron_stats::{Flip, Flips, Verdict, shape, verdict};
 
 use super::{
     Setting,
@@ -48,12 +48,13 @@ fn cell(setting: &Setting, noise: Noise, pairs: usize) -> Cell {
     let replicates = if pairs > 16 { setting.replicates / 4 } else { setting.replicates };
     replicate(setting, replicates, &format!("grid {} {pairs}", noise.name()), |rng, cell: &mut Cell| {
         let session = noise.session(pairs, rng);
-        let flip = Flip::new(&session.ab, &session.ba, 0);
+        let flip = Flip::new(Flips::Balanced, &session.ab, &session.ba, 0);
         let (ci95, ci90) = (flip.interval(0.05), flip.interval(0.10));
         let (low, high) = ci95.expect("8 pairs or more have a 95 % interval");
         cell.covered.count(low <= 0.0 && 0.0 <= high);
         cell.false_difference.count(low > 0.0 || high < 0.0);
-        cell.flagged.count(shape::flagged(&session.arms_ab, &session.arms_ba, |ab, ba| Flip::new(ab, ba, 0)));
+        cell.flagged
+            .count(shape::flagged(&session.arms_ab, &session.arms_ba, |ab, ba| Flip::new(Flips::Balanced, ab, ba, 0)));
         for (i, effect) in EFFECTS.into_iter().enumerate() {
             let shifted = |ci: Option<(f64, f64)>| ci.map(|(low, high)| (low + effect, high + effect));
             let said = verdict(shifted(ci95), shifted(ci90), 1.0);

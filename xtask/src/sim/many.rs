@@ -2,7 +2,8 @@
 //!
 //! Invariant: metrics of one session share its pairs, so they are simulated both independent and correlated.
 
-use bigiron_stats::{Flip, Verdict, multiplicity, power, suite, verdict};
+use bigiron_stats::suite::{self, Claim};
+use bigiron_stats::{Flip, Flips, Verdict, multiplicity, power, verdict};
 
 use super::{
     Setting,
@@ -50,7 +51,7 @@ fn session(pairs: usize, metrics: usize, share: f64, rng: &mut bigiron_stats::or
 
 fn shifted(session: &Session, effect: f64) -> Flip {
     let shift = |d: &[f64]| d.iter().map(|d| d + effect).collect::<Vec<_>>();
-    Flip::new(&shift(&session.ab), &shift(&session.ba), 0)
+    Flip::new(Flips::Balanced, &shift(&session.ab), &shift(&session.ba), 0)
 }
 
 pub(super) fn multiplicity(setting: &Setting, checks: &mut Checks) {
@@ -82,18 +83,18 @@ pub(super) fn multiplicity(setting: &Setting, checks: &mut Checks) {
 
     println!("Holm at 5 %: 6 primaries, truth 0, +m or −m in turn, margin .5 s");
     println!("{:>5} {:>11} {:>17} {:>17}", "pairs", "correlation", "any false claim", "without Holm");
-    let pairs = power::smallest_pairs(6) as usize;
+    let pairs = power::smallest_pairs(Flips::Balanced, 6) as usize;
     for share in [0.0, 0.5] {
         let cell = format!("holm {share}");
         let claims = replicate(setting, setting.replicates, &cell, |rng, tally: &mut Claims| {
             let (margin, truths) = (0.5, [0.0, 0.5, -0.5, 0.0, 0.5, -0.5]);
-            let lines: Vec<(Verdict, f64)> = session(pairs, truths.len(), share, rng)
+            let lines: Vec<Claim> = session(pairs, truths.len(), share, rng)
                 .iter()
                 .zip(truths)
                 .map(|(metric, truth)| {
                     let flip = shifted(metric, truth);
                     let said = verdict(flip.interval(0.05), flip.interval(0.10), margin);
-                    (said, suite::claim_p(&flip, said, margin))
+                    Claim::of(&flip, said, margin)
                 })
                 .collect();
             let wrong = |(said, truth): (Verdict, f64)| match said {
@@ -105,7 +106,7 @@ pub(super) fn multiplicity(setting: &Setting, checks: &mut Checks) {
             };
             let adjusted = suite::adjust(&lines, 0.05);
             tally.adjusted.count(adjusted.iter().map(|line| line.verdict).zip(truths).any(wrong));
-            tally.unadjusted.count(lines.iter().map(|line| line.0).zip(truths).any(wrong));
+            tally.unadjusted.count(lines.iter().map(|line| line.verdict).zip(truths).any(wrong));
         });
         let (adjusted, unadjusted) = (claims.adjusted.percent(), claims.unadjusted.percent());
         println!("{pairs:>5} {share:>11} {adjusted:>17} {unadjusted:>17}");
