@@ -138,7 +138,7 @@ pub fn join<S: AsRef<str>>(items: &[S]) -> String {
     }
 }
 
-/// `panicked in 3 of 8 boots and hung in 1`; `None` if none failed.
+/// `panicked in 3 of 8 boots and hung in 1 (1 of these did not repeat: unconfirmed)`; `None` if none failed.
 pub fn failures(plan: &Plan, survival: &Survival) -> Option<String> {
     let parts: Vec<String> = survival
         .failures
@@ -149,7 +149,12 @@ pub fn failures(plan: &Plan, survival: &Survival) -> Option<String> {
             format!("{} in {}{of}", f.failure.verb(), f.trials.len())
         })
         .collect();
-    (!parts.is_empty()).then(|| join(&parts))
+    let unconfirmed = match (survival.failed(), survival.unconfirmed()) {
+        (_, 0) => String::new(),
+        (1, _) => " (it did not repeat: unconfirmed)".to_owned(),
+        (_, n) => format!(" ({n} of these did not repeat: unconfirmed)"),
+    };
+    (!parts.is_empty()).then(|| format!("{}{unconfirmed}", join(&parts)))
 }
 
 fn survival(plan: &Plan, judgement: &Judgement) -> Vec<Sentence> {
@@ -354,6 +359,18 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
         Reason::BaselineFailed => {
             format!(
                 "{baseline}, the baseline, {}, so {arm} has no valid baseline to compare with",
+                failures(plan, a).unwrap_or_default()
+            )
+        }
+        Reason::BothFailed => format!(
+            "{arm} {} and {baseline}, the baseline, {}: neither fails more often than chance explains, and while both fail their speed decides nothing good",
+            failures(plan, b).unwrap_or_default(),
+            failures(plan, a).unwrap_or_default()
+        ),
+        Reason::SurvivesBetter => {
+            let of_arm = failures(plan, b).map_or_else(|| format!("completed every {}", plan.trial()), |text| text);
+            format!(
+                "{arm} survives more often: {baseline}, the baseline, {}, and {arm} {of_arm}; there is no valid baseline to compare its speed with",
                 failures(plan, a).unwrap_or_default()
             )
         }

@@ -193,6 +193,38 @@ fn sentences_say_what_happened() {
         "suite: neither survived: debian:6.12 panicked in 10 of 10 boots and debian:6.1, the baseline, panicked in 10 of 10 boots: inconclusive\n",
     );
     said(
+        &|_, r| [0, 1].iter().for_each(|slot| fail(&mut r[*slot], Failure::Panic, "oops")),
+        "neither fails more often than chance explains, and while both fail their speed decides nothing good: inconclusive\n",
+    );
+    let many: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|p, r| {
+        *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+        p.slots
+            .iter()
+            .filter(|s| s.arm == 0 || s.slot == 1)
+            .for_each(|s| fail(&mut r[s.slot as usize], Failure::Panic, "oops"));
+    };
+    said(
+        many,
+        "suite: debian:6.12 survives more often: debian:6.1, the baseline, panicked in 10 of 10 boots, and debian:6.12 panicked in 1 of 10 boots; \
+         there is no valid baseline to compare its speed with: inconclusive\n",
+    );
+    said(
+        &|p, r| {
+            *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+            let completed = Record { attempt: 1, ..r[1].clone() };
+            fail(&mut r[1], Failure::Panic, "oops");
+            r.push(completed);
+        },
+        "debian:6.12 panicked in 1 of 10 boots (it did not repeat: unconfirmed)\n",
+    );
+    said(
+        &|_, r| {
+            fail(&mut r[1], Failure::Panic, "oops");
+            r.push(Record { attempt: 1, artifacts: vec!["artifacts/0001-1/console.log".into()], ..r[1].clone() });
+        },
+        "run again, it failed in the same way [artifacts/0001-1/console.log]",
+    );
+    said(
         &|p, _| p.failed_check = Some(FailedCheck { kernel: "6.12.9".into(), reasons: vec!["too noisy".into()] }),
         "suite: the machine failed its last A/A check (too noisy), so debian:6.12 and debian:6.1 are not compared; once `bigiron selftest` \
          passes, a new study is valid: invalid\n",

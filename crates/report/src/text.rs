@@ -293,8 +293,15 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
                 } else {
                     format!(" [{}]", trial.artifacts.join(" "))
                 };
+                let again = trial.repeat.as_ref().map_or_else(String::new, |repeat| {
+                    let how = match repeat.identical {
+                        true => "it failed in the same way".to_owned(),
+                        false => format!("it {}, so this failure is unconfirmed", repeat.outcome),
+                    };
+                    format!("; run again, {how} [{}]", repeat.artifacts.join(" "))
+                });
                 lines.push(format!(
-                    "{} {} in trial {} (pair {}): {}{kept}",
+                    "{} {} in trial {} (pair {}): {}{kept}{again}",
                     survival.arm,
                     failures.failure.verb(),
                     trial.slot,
