@@ -5,6 +5,7 @@
 //!
 //! Scale: the noise of one pair has standard deviation 1 and the margin is 1 too, as in "s = 1 %, m = 1 %".
 
+mod arms;
 mod check;
 mod claims;
 mod design;
@@ -13,6 +14,8 @@ mod many;
 mod noise;
 mod reference;
 mod replicate;
+mod screening;
+mod survival;
 
 use std::time::Instant;
 
@@ -59,16 +62,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let setting = Setting { replicates, seed: args.seed, smoke: args.smoke };
     let mut checks = Checks::default();
     println!("{replicates} replicates, seed {}; noise of a pair s = 1, margin m = 1 unless said otherwise", args.seed);
-    let parts: [(&str, Part); 12] = [
+    let parts: [(&str, Part); 17] = [
         ("Shift effects: coverage, type I error, wrong `same`", grid::shifts),
+        ("Shift effects on the exact clock: full flips", grid::exact_shifts),
         ("B changes the shape of the distribution", grid::shapes),
         ("Verdicts at 12 pairs", grid::verdicts),
         ("Smallest detectable effect (MDE) and pairs for `same`", design::power),
+        ("Pairs that would settle an inconclusive study", design::hints),
         ("Stein's two stages", design::stein),
         ("Several primaries: wrong claims", claims::family_error),
         ("Several primaries: a real regression", claims::one_regression),
         ("Several primaries: tiny changes", claims::tiny),
         ("Many metrics", many::multiplicity),
+        ("Several arms and effects of the place", arms::places),
+        ("Failed boots of both arms", survival::survival),
+        ("Screenings", screening::screening),
         ("Methods at 10 pairs", reference::methods),
         ("Designs that bigiron refuses", reference::refused),
         ("Stopping when significant", reference::peeking),

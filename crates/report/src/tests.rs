@@ -184,7 +184,10 @@ fn sentences_say_what_happened() {
     said(three, "suite: debian:6.12 panicked in 3 of 10 boots: worse\n");
     said(three, "7 of 10 pairs, exact clock");
     said(
-        &|_, r| fail(&mut r[0], Failure::VerifyFailed, "Block 7 is stale"),
+        &|p, r| {
+            *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+            fail(&mut r[0], Failure::VerifyFailed, "Block 7 is stale");
+        },
         "suite: debian:6.1, the baseline, lost or corrupted data in 1 of 10 boots, so debian:6.12 has no valid baseline to compare with: \
          inconclusive\n",
     );
@@ -193,7 +196,10 @@ fn sentences_say_what_happened() {
         "suite: neither survived: debian:6.12 panicked in 10 of 10 boots and debian:6.1, the baseline, panicked in 10 of 10 boots: inconclusive\n",
     );
     said(
-        &|_, r| [0, 1].iter().for_each(|slot| fail(&mut r[*slot], Failure::Panic, "oops")),
+        &|p, r| {
+            *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+            [0, 1].iter().for_each(|slot| fail(&mut r[*slot], Failure::Panic, "oops"));
+        },
         "neither fails more often than chance explains, and while both fail their speed decides nothing good: inconclusive\n",
     );
     let many: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|p, r| {
