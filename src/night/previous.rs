@@ -157,8 +157,9 @@ fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
 /// Corrects over all rows and kernels by the rule of the night's plans, and sets each cell's verdict.
 fn adjust(plan: &Plan, all: &mut [Previous]) {
     let cells = || all.iter().flat_map(|p| &p.rows).filter_map(|r| r.cell.as_ref().ok());
-    let mut pooled: Vec<Comparison> =
-        cells().map(|c| Comparison { arm: 1, pairs: 0, lines: c.lines.clone(), suite: None }).collect();
+    let mut pooled: Vec<Comparison> = cells()
+        .map(|c| Comparison { arm: 1, pairs: 0, lines: c.lines.clone(), families: Vec::new(), suite: None })
+        .collect();
     line::adjust(plan, &mut pooled);
     let cells = all.iter_mut().flat_map(|p| &mut p.rows).filter_map(|r| r.cell.as_mut().ok());
     for (cell, adjusted) in cells.zip(pooled) {

@@ -76,8 +76,7 @@ fn a_row_says_what_changed_beyond_its_margin() {
 fn a_row_says_what_the_report_of_its_study_says() {
     // An improvement of the primary, and one that is small; among other rows and alone.
     for change in [0.9, 0.985, 1.0, 1.015, 1.1] {
-        let of =
-            || study(&ARMS, vec![micro(), dbsim()], |_, m| if m == "geometric-mean" { change } else { 1.0 }, |_| ());
+        let of = || study(&ARMS, vec![micro(), dbsim()], |_, m| if m == "geomean" { change } else { 1.0 }, |_| ());
         let studies: Vec<Studied> = (0..30).map(|_| of()).collect();
         let grid = Grid::new(&ARMS.map(str::to_owned), &studies);
         for (row, study) in grid.rows.iter().step_by(2).zip(&studies) {

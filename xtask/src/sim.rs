@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let setting = Setting { replicates, seed: args.seed, smoke: args.smoke };
     let mut checks = Checks::default();
     println!("{replicates} replicates, seed {}; noise of a pair s = 1, margin m = 1 unless said otherwise", args.seed);
-    let parts: [(&str, Part); 17] = [
+    let parts: [(&str, Part); 18] = [
         ("Shift effects: coverage, type I error, wrong `same`", grid::shifts),
         ("Shift effects on the exact clock: full flips", grid::exact_shifts),
         ("B changes the shape of the distribution", grid::shapes),
@@ -73,6 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("Several primaries: wrong claims", claims::family_error),
         ("Several primaries: a real regression", claims::one_regression),
         ("Several primaries: tiny changes", claims::tiny),
+        ("The metrics behind a mean", claims::families),
         ("Many metrics", many::multiplicity),
         ("Several arms and effects of the place", arms::places),
         ("Failed boots of both arms", survival::survival),

@@ -25,7 +25,7 @@ pub fn micro() -> PlannedWorkload {
         name: "micro".into(),
         options: BTreeMap::new(),
         metrics: vec![
-            ns("geometric-mean", true, "Geometric mean of all latencies"),
+            ns("geomean", true, "Geometric mean of all latencies"),
             ns("null-call", false, "getppid, the cheapest system call"),
             ns("fork-exit", false, "fork a child that exits, and wait for it"),
             ns("page-fault-private", false, "First write to a page of anonymous memory"),

@@ -7,6 +7,7 @@ pub mod aa;
 pub mod calls;
 pub mod causes;
 pub mod counters;
+pub mod family;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 pub mod history;
@@ -30,6 +31,7 @@ use serde::Serialize;
 
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
+use family::Family;
 use line::{Line, Pair};
 use standing::{SetAside, SlotStanding};
 use suite::Suite;
@@ -37,6 +39,7 @@ use survival::Survival;
 use workers::Stopped;
 
 use bigiron_model::record::Record;
+use bigiron_model::rule::Rule;
 
 /// Family-wise error rate of the primaries (nested Holm) and false discovery rate of the exploratory metrics (Benjamini–Hochberg).
 pub const ALPHA: f64 = 0.05;
@@ -95,6 +98,8 @@ pub struct Comparison {
     pub pairs: u32,
     /// In the plan's order: workloads, then their metrics. Empty unless the study is finished and has a clock.
     pub lines: Vec<Line>,
+    /// The metrics behind each primary that is a mean; empty under the first rule.
+    pub families: Vec<Family>,
     /// `None` while unfinished.
     pub suite: Option<Suite>,
 }
@@ -139,10 +144,16 @@ pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result
             arm,
             pairs: pairs.len() as u32,
             lines: lines.by_ref().take(metrics().count()).collect(),
+            families: Vec::new(),
             suite: None,
         })
         .collect();
     line::adjust(plan, &mut comparisons);
+    if plan.rule >= Rule::Second {
+        for comparison in &mut comparisons {
+            comparison.families = family::families(plan, comparison);
+        }
+    }
 
     let mut verdict = None;
     if state != State::Unfinished {

@@ -20,6 +20,7 @@ use super::{Report, subsystem};
 use bigiron_judge::calls::{Call, Calls};
 use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::counters::ComparedCounters;
+use bigiron_judge::family::Family;
 use bigiron_judge::line::{Estimate, Line};
 use bigiron_judge::standing::SetAside;
 use bigiron_judge::suite::Reason;
@@ -145,6 +146,7 @@ struct Compared<'a> {
     pairs: u32,
     verdict: Option<&'static str>,
     reason: Option<&'a Reason>,
+    families: &'a [Family],
     lines: Vec<Judged<'a>>,
     /// Null if a configuration is unknown.
     config_differences: Option<&'a [Difference]>,
@@ -287,6 +289,7 @@ fn compared<'a>(
         pairs: comparison.pairs,
         verdict: comparison.suite.as_ref().map(|s| s.verdict.name()),
         reason: comparison.suite.as_ref().map(|s| &s.reason),
+        families: &comparison.families,
         lines: rows.iter().map(|row| judged(report, row)).collect(),
         config_differences,
     }

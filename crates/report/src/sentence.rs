@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::quantity::Quantity;
 use super::row::Row;
+use bigiron_judge::family::Family;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, Judgement, State};
@@ -24,6 +25,8 @@ pub enum About {
     Progress,
     Survival,
     Workload,
+    /// The metrics of which a workload's primary is the mean.
+    Family,
     Suite,
     /// What a screening cannot show.
     Screening,
@@ -84,6 +87,7 @@ pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> V
                 verdict: Some(row.line.verdict),
             });
         }
+        all.extend(comparison.families.iter().map(|of| family(arm, of)));
         all.extend(suite(plan, judgement, comparison));
     }
     if judgement.comparisons.len() > 1
@@ -328,6 +332,32 @@ fn quantity_word(more: bool, countable: bool) -> &'static str {
     }
 }
 
+/// `12 of 46 worse, 16 better` beyond their margins.
+fn counts(of: &Family) -> String {
+    format!("{} of {} worse, {} better", of.worse, of.metrics, of.better)
+}
+
+fn family(arm: &str, of: &Family) -> Sentence {
+    let none = match of.verdict {
+        Verdict::Better | Verdict::Same => ", and none is worse than its margin",
+        Verdict::Inconclusive => "; that none is worse than its margin is not shown",
+        _ => "",
+    };
+    let text = format!(
+        "{} beyond the margin with {arm} (false discovery rate 5 %; apart from the suite's verdict){none}: {}",
+        counts(of),
+        of.verdict
+    );
+    Sentence {
+        about: About::Family,
+        arm: Some(arm.to_owned()),
+        workload: Some(of.workload.clone()),
+        head: format!("{}, its metrics", of.workload),
+        text,
+        verdict: Some(of.verdict),
+    }
+}
+
 fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<Sentence> {
     let suite = comparison.suite.as_ref()?;
     let (arm, baseline) = (&plan.arms[comparison.arm].name, &plan.arms[0].name);
@@ -382,11 +412,22 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
             let distinct: BTreeSet<&str> = workloads.iter().map(String::as_str).collect();
             let named: Vec<&str> = distinct.into_iter().collect();
             let named = join(&named);
+            let behind: Vec<String> = comparison
+                .families
+                .iter()
+                .filter(|of| of.verdict == Verdict::Worse)
+                .map(|of| format!("{} ({})", of.workload, counts(of)))
+                .collect();
+            // A mean that did not regress must not read as if nothing behind it had.
+            let no = match behind.as_slice() {
+                [] => "no workload regressed".to_owned(),
+                behind => format!("no primary metric regressed, although metrics of {} did,", join(behind)),
+            };
             match verdict {
                 Verdict::Worse | Verdict::SlightlyWorse => format!("{arm} regressed in {named} against {baseline}"),
-                Verdict::Better => format!("no workload regressed and {named} improved with {arm}"),
-                Verdict::SlightlyBetter => format!("no workload regressed and {named} improved slightly with {arm}"),
-                Verdict::Same => format!("no workload regressed with {arm}"),
+                Verdict::Better => format!("{no} and {named} improved with {arm}"),
+                Verdict::SlightlyBetter => format!("{no} and {named} improved slightly with {arm}"),
+                Verdict::Same => format!("{} with {arm}", no.trim_end_matches(',')),
                 Verdict::Inconclusive if named.is_empty() => "there is no primary metric to judge by".to_owned(),
                 Verdict::Inconclusive => format!("{named} could not be settled between {arm} and {baseline}"),
                 Verdict::Invalid => format!("{named} cannot be judged"),

@@ -64,7 +64,7 @@ fn sentences(out: &mut String, report: &Report<'_>) {
     let mut arm = None;
     for sentence in &report.sentences {
         // With several arms, each arm's workloads and suite stand together.
-        let new = matches!(sentence.about, About::Workload | About::Suite) && sentence.arm != arm;
+        let new = matches!(sentence.about, About::Workload | About::Family | About::Suite) && sentence.arm != arm;
         if several && new {
             arm.clone_from(&sentence.arm);
             if !out.is_empty() && !out.ends_with("\n\n") {

@@ -3,7 +3,7 @@
 //! Invariant: each study is judged by the rule before (`adjust_flat`) and by the present one (`adjust`), from the same data.
 
 use bigiron_stats::suite::{self, Claim};
-use bigiron_stats::{Flips, Verdict, verdict};
+use bigiron_stats::{Flips, Verdict, multiplicity, verdict};
 
 use super::{
     Setting,
@@ -186,5 +186,69 @@ pub(super) fn tiny(setting: &Setting, checks: &mut Checks) {
             found.any_difference[1],
             0.05,
         );
+    }
+}
+
+/// The metrics behind a mean: the family counts as worse if Benjamini–Hochberg leaves any of them beyond its margin.
+pub(super) fn families(setting: &Setting, checks: &mut Checks) {
+    const METRICS: usize = 46;
+    println!("{METRICS} metrics behind a mean, s = m/2");
+    println!(
+        "{:>5} {:<8} {:>11} {:<22} {:>14} {:>12}",
+        "pairs", "flips", "correlation", "truths", "called worse %", "found"
+    );
+    let sizes: &[usize] = if setting.smoke { &[10] } else { &[8, 10, 12] };
+    for (&pairs, flips) in sizes.iter().flat_map(|pairs| [Flips::Balanced, Flips::Full].map(|flips| (pairs, flips))) {
+        for (worse, correlation) in [(0, 0.0), (0, 0.5), (1, 0.0), (12, 0.0)] {
+            let cell = format!("families {pairs} {} {correlation} {worse}", name(flips));
+            let sd = 0.5;
+            let found = replicate(setting, setting.replicates / 10, &cell, |rng, found: &mut Found| {
+                let metrics = many::session(pairs, METRICS, correlation, rng);
+                let within = |(i, metric): (usize, &_)| {
+                    let truth = if i < worse { -3.0 } else { -MARGIN };
+                    let flip = many::shifted(flips, metric, truth / sd);
+                    Claim::of(&flip, Verdict::Same, MARGIN / sd).within
+                };
+                let p: Vec<f64> = metrics.iter().enumerate().map(within).collect();
+                let flagged: Vec<usize> = multiplicity::benjamini_hochberg(&p)
+                    .into_iter()
+                    .enumerate()
+                    .filter(|(_, p)| *p <= 0.05)
+                    .map(|(i, _)| i)
+                    .collect();
+                found.worse.count(!flagged.is_empty());
+                found.real += flagged.iter().filter(|i| **i < worse).count() as u64;
+                found.studies += 1;
+            });
+            let truths = if worse == 0 { "all at the margin".to_owned() } else { format!("{worse} at 3 m, rest at m") };
+            let real = if worse == 0 {
+                "-".to_owned()
+            } else {
+                format!("{:.1} of {worse}", found.real as f64 / found.studies as f64)
+            };
+            println!(
+                "{pairs:>5} {:<8} {correlation:>11} {truths:<22} {:>14} {real:>12}",
+                name(flips),
+                found.worse.percent()
+            );
+            if worse == 0 {
+                checks.at_most(&format!("{cell}: called worse, none beyond its margin"), found.worse, 0.05);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    worse: Share,
+    real: u64,
+    studies: u64,
+}
+
+impl Tally for Found {
+    fn merge(&mut self, other: Found) {
+        self.worse.merge(other.worse);
+        self.real += other.real;
+        self.studies += other.studies;
     }
 }
