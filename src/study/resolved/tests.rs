@@ -68,6 +68,7 @@ fn what_was_not_said_is_filled_in() {
     let resolved = resolve(&two(), &OLD).unwrap();
     assert_eq!((resolved.clock, resolved.pairs, resolved.seed), (Clock::Exact, 10, None));
     assert_eq!(resolved.workloads.iter().map(|w| &w.name[..]).collect::<Vec<_>>(), QUICK);
+    assert_eq!(resolve(&Question { gates: true, ..two() }, &OLD).unwrap().pairs, 12);
     let resolved = resolve(&two(), &KVM).unwrap();
     assert_eq!((resolved.clock, resolved.pairs), (Clock::Wall, 12));
     assert_eq!((resolved.machine.cpus, resolved.machine.memory_bytes), (1, 1 << 30));
