@@ -34,7 +34,7 @@ use bigiron_model::plan::Plan;
 use family::Family;
 use line::{Line, Pair};
 use standing::{SetAside, SlotStanding};
-use suite::Suite;
+use suite::{Reason, Suite};
 use survival::Survival;
 use workers::Stopped;
 
@@ -77,10 +77,14 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The verdict on which a gate may rely; `None` while unfinished, and where no boot of either arm completed, so that nothing was compared.
+    /// The verdict on which a gate may rely; `None` while unfinished, where no boot of either arm completed, so that nothing was compared, and where
+    /// an arm fails boots like the baseline or more rarely: it is not worse, but nothing that fails boots may pass.
     pub fn decision(&self) -> Option<Verdict> {
-        let nothing =
-            |c: &Comparison| c.suite.as_ref().is_some_and(|suite| suite.reason == suite::Reason::NeitherSurvived);
+        let nothing = |c: &Comparison| match c.suite.as_ref().map(|suite| &suite.reason) {
+            Some(Reason::NeitherSurvived | Reason::BothFailed) => true,
+            Some(Reason::SurvivesBetter) => self.survival[c.arm].confirmed() > 0,
+            _ => false,
+        };
         match self.verdict {
             Some(Verdict::Worse) => Some(Verdict::Worse),
             _ if self.comparisons.iter().any(nothing) => None,

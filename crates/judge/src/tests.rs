@@ -235,7 +235,11 @@ fn failures_are_counted_in_both_arms() {
         ([3, 0], Inconclusive, Reason::BaselineFailed),
         ([12, 12], Inconclusive, Reason::NeitherSurvived),
     ] {
-        assert_eq!(decided(&plan, &failing(&plan, failed)), (verdict, reason), "{failed:?}");
+        let records = failing(&plan, failed);
+        assert_eq!(decided(&plan, &records), (verdict, reason), "{failed:?}");
+        // No gate passes an arm that fails boots.
+        let decision = judge(&plan, &records).decision();
+        assert_eq!(decision.is_none_or(|verdict| verdict == Worse), failed[1] > 0, "{failed:?}: {decision:?}");
     }
     // By the first rule any failure of the arm was worse.
     for failed in [[1, 1], [12, 1]] {

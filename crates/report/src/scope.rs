@@ -18,7 +18,7 @@ use bigiron_model::setting;
 use bigiron_model::storage;
 use bigiron_model::storage::Medium;
 use bigiron_model::version::major_minor;
-use bigiron_stats::{Flips, power};
+use bigiron_stats::{Flips, order, power};
 
 /// What an arm booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -262,6 +262,14 @@ pub fn method(plan: &Plan) -> Vec<String> {
         "Change is the ratio of geometric means, B to A, with {interval}. Better and worse are judged by the 95 % \
          interval against the margin, same by the 90 % interval inside it"
     ));
+    if plan.clock == Clock::Wall && !order::has_balanced_places(pairs, plan.arms.len()) {
+        all.push(format!(
+            "In {pairs} pairs not each of the {} arms has every place equally often; a multiple of {} pairs would give it. A place with an effect of \
+             its own makes the intervals inexact",
+            plan.arms.len(),
+            2 * plan.arms.len()
+        ));
+    }
     if plan.clock == Clock::Exact {
         all.push(
             "The interval is about other seeds and memory layouts of these kernel images. Another build of the same source may differ by more".to_owned(),
