@@ -358,6 +358,7 @@ impl ResolvedQuestion {
             arms: arms.collect(),
             workloads: self.workloads.clone(),
             margins: self.margins.clone(),
+            wider_margins: BTreeMap::new(),
             failed_check: None,
             slots: schedule::draw(seed, self.pairs, self.arms.len(), self.workloads.len()),
         })

@@ -72,6 +72,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         }],
         workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: configured.metrics(), options }],
         margins: Default::default(),
+        wider_margins: std::collections::BTreeMap::new(),
         failed_check: None,
         slots: Vec::new(),
     };

@@ -119,6 +119,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
             (Kind::P999, 0.10),
             (Kind::Amount, 0.02),
         ]),
+        wider_margins: BTreeMap::new(),
         failed_check: None,
         slots,
     }

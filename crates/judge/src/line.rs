@@ -147,8 +147,7 @@ pub fn pairs<'a>(plan: &Plan, slots: &[SlotStanding<'a>], arm: usize) -> Vec<Pai
 /// One line, before the adjustment for the number of lines.
 pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Line {
     let (deltas, missing) = deltas(workload, def, pairs);
-    // Without a margin every difference would matter. A plan has a margin for every kind of its time; an old plan may lack a new kind.
-    let margin = plan.margins.get(&def.kind).copied().unwrap_or(0.0).max(0.0);
+    let margin = plan.margin(workload, def);
     let log_margin = margin.ln_1p();
 
     // The verdict is about improvement: a metric where lower is better is mirrored on input and mirrored back on output.

@@ -49,6 +49,9 @@ pub struct Plan {
     pub workloads: Vec<PlannedWorkload>,
     /// Margins on the ratio, by kind of metric: 0.02 is 2 %.
     pub margins: BTreeMap<Kind, f64>,
+    /// Margins of single metrics, by `WORKLOAD.METRIC`, where this machine's noise card says that the kind's margin is out of reach.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wider_margins: BTreeMap<String, f64>,
     /// The machine's last A/A check before the plan was made, if it failed: then no verdict is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_check: Option<FailedCheck>,
@@ -65,6 +68,13 @@ impl Plan {
     /// Which pairs the judge's re-randomisations may exchange.
     pub fn flips(&self) -> Flips {
         self.rule.flips(self.clock)
+    }
+
+    /// The margin of a metric on the ratio. A plan has one for every kind of its time; an old plan may lack a new kind, and without a margin every
+    /// difference matters.
+    pub fn margin(&self, workload: &str, metric: &MetricDef) -> f64 {
+        let own = self.wider_margins.get(&format!("{workload}.{}", metric.name));
+        own.or_else(|| self.margins.get(&metric.kind)).copied().unwrap_or(0.0).max(0.0)
     }
 
     /// Whether a failed boot is run again, to show that it was not the host's fault: only the exact clock repeats a boot exactly.

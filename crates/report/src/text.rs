@@ -201,13 +201,21 @@ pub fn uneven(report: &Report<'_>) -> Option<String> {
 /// `throughput 2 %, p99 5 %`: the margins of the kinds that occur.
 pub fn margins(report: &Report<'_>) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    report
-        .rows
-        .iter()
-        .flatten()
-        .filter(|r| seen.insert(r.line.metric.kind))
-        .map(|r| format!("{} {}", kind(r), r.margin))
-        .collect()
+    let is_wider =
+        |r: &Row<'_>| report.plan.wider_margins.contains_key(&format!("{}.{}", r.line.workload, r.line.metric.name));
+    let rows = || report.rows.iter().flatten();
+    let usual = rows().filter(|r| !is_wider(r) && seen.insert(r.line.metric.kind));
+    let mut all: Vec<String> = usual.map(|r| format!("{} {}", kind(r), r.margin)).collect();
+    // The same metric in every comparison.
+    let wider: BTreeSet<String> = rows()
+        .filter(|r| is_wider(r))
+        .map(|r| format!("{} {} {}", r.line.workload, r.line.metric.name, r.margin))
+        .collect();
+    if !wider.is_empty() {
+        let wider: Vec<String> = wider.into_iter().collect();
+        all.push(format!("by this machine's noise card, chosen before the first boot: {}", join(&wider)));
+    }
+    all
 }
 
 fn kind(row: &Row<'_>) -> &'static str {

@@ -134,6 +134,11 @@ pub fn pairs_for_same(flips: Flips, sd: f64, margin: f64) -> Option<u32> {
     smallest(|n| sd * equivalence_factor(flips, n) <= margin)
 }
 
+/// The margin at which a design of `pairs` says `same` with 80 % probability if the truth is 0; infinite below 8 pairs.
+pub fn margin_for_same(flips: Flips, pairs: u32, sd: f64) -> f64 {
+    if pairs < SMALLEST_DESIGN { f64::INFINITY } else { sd * equivalence_factor(flips, pairs) }
+}
+
 /// What is known of an `inconclusive` line, in one unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unsettled {
