@@ -263,15 +263,18 @@ fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<St
         (false, true) => (SCREENING_PAIRS, SCREENING_PAIRS),
         (false, false) => (power::smallest_pairs(flips, 1), power::smallest_pairs(flips, primaries)),
     };
+    // Enough for the verdicts, and for modes of boots that are not too rare.
+    let advised = if q.step || q.screening { enough } else { enough.max(PAIRS_EXACT) };
     if pairs > PAIRS_LIMIT {
         return refuse(format!("{pairs} pairs are too many; the maximum is {PAIRS_LIMIT}"));
     }
     if !pairs.is_multiple_of(2) {
-        let right = if pairs > least { format!("{} or {}", pairs - 1, pairs + 1) } else { format!("{enough} or more") };
+        let right =
+            if pairs > least { format!("{} or {}", pairs - 1, pairs + 1) } else { format!("{advised} or more") };
         return refuse(format!("{pairs} pairs cannot be balanced, with each arm first as often as last; use {right}"));
     }
     if pairs < least {
-        return refuse(format!("{pairs} pairs are too few for any verdict; use {enough} or more"));
+        return refuse(format!("{pairs} pairs are too few for any verdict; use {advised} or more"));
     }
     Ok((pairs < enough).then(|| {
         format!(

@@ -398,7 +398,7 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
             failures(plan, a).unwrap_or_default()
         ),
         Reason::SurvivesBetter => {
-            let of_arm = failures(plan, b).map_or_else(|| format!("completed every {}", plan.trial()), |text| text);
+            let of_arm = failures(plan, b).unwrap_or_else(|| format!("completed every {}", plan.trial()));
             format!(
                 "{arm} survives more often: {baseline}, the baseline, {}, and {arm} {of_arm}; there is no valid baseline to compare its speed with",
                 failures(plan, a).unwrap_or_default()

@@ -87,8 +87,8 @@ fn pairs_rise_with_the_number_of_verdicts() {
 #[test]
 fn a_design_that_can_decide_nothing_is_refused() {
     let pairs = |pairs| Question { pairs: Some(pairs), workloads: vec!["micro".into()], ..two() };
-    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; use 8 or more");
-    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; use 8 or more");
+    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; use 10 or more");
+    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; use 10 or more");
     refused(&pairs(9), &OLD, "9 pairs cannot be balanced, with each arm first as often as last; use 8 or 10");
     refused(&pairs(1002), &OLD, "too many");
     let resolved = resolve(&Question { pairs: Some(8), ..two() }, &KVM).unwrap();
