@@ -41,6 +41,7 @@ pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
     let mut question = question(&args.words, &args.design)?;
     check_program(args.program.as_slice(), &args.metric, &question)?;
     command::ask(&mut question, &args.program, &args.metric)?;
+    question.gates = !args.outcome.fail_on.is_empty();
     if args.quick {
         super::check_gate(true, &args.outcome.fail_on)?;
         // The same work in fewer boots: a short form of the workloads would be other work, with other verdicts.

@@ -38,6 +38,7 @@ use bigiron_model::date;
 use bigiron_model::printable::without_passwords;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::refusal::Refusal;
+use bigiron_model::rule::Rule;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
 
@@ -187,10 +188,13 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
 
 /// Pairs of every study: few for a screening, else enough for each row's verdict to pass the correction for multiple comparisons.
 fn pairs(args: &Nightly, base: &Question, rows: usize) -> u32 {
-    let usual = if base.clock == Some(Clock::Wall) { 12 } else { 8 };
+    let clock = base.clock.unwrap_or(Clock::Exact);
+    let usual = if clock == Clock::Wall { 12 } else { 10 };
     args.pairs.unwrap_or(match args.quick {
         true => SCREENING_PAIRS,
-        false => bigiron_stats::power::smallest_pairs(rows * (base.arms.len() - 1)).max(usual),
+        false => {
+            bigiron_stats::power::smallest_pairs(Rule::LATEST.flips(clock), rows * (base.arms.len() - 1)).max(usual)
+        }
     })
 }
 

@@ -178,6 +178,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
                 }
             }
             plan.failed_check = noise_card::failed(&plan)?;
+            plan.wider_margins = noise_card::wider_margins(&plan, &q.margins)?;
             if let Some(check) = &plan.failed_check {
                 observer.warn(&format!(
                     "Every verdict of this study will be `invalid`: this machine failed its last A/A check ({}: {}). A new study is valid once \

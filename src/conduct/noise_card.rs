@@ -2,6 +2,7 @@
 //!
 //! Invariant: a check applies to one clock and one description of a machine; the latest counts, whichever kernel it booted.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,12 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use bigiron_archive::store::Store;
-use bigiron_judge::aa::Gate;
+use bigiron_judge::aa::{Gate, MetricNoise};
 use bigiron_model::clock::Clock;
+use bigiron_model::metric::Kind;
 use bigiron_model::plan::{FailedCheck, Machine, Plan};
 use bigiron_model::size;
+use bigiron_stats::power;
 
 /// The stored result of an A/A check: how noisy this machine is.
 #[derive(Serialize, Deserialize)]
@@ -81,6 +84,40 @@ pub fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
     Ok(failed.map(|card| FailedCheck { kernel: card.kernel, reasons: card.gate.reasons }))
 }
 
+/// The margins to which a metric's may be widened.
+const STEPS: [f64; 8] = [0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5];
+
+/// Wider margins for exploratory metrics whose kind's margin is out of reach here: by the noise of the machine's last A/A check, the plan's pairs would
+/// not show `same` with 80 % probability if nothing changed. By `WORKLOAD.METRIC`. Primaries keep their margins, as do kinds whose margins were `asked`
+/// for.
+pub fn wider_margins(plan: &Plan, asked: &BTreeMap<Kind, f64>) -> anyhow::Result<BTreeMap<String, f64>> {
+    if plan.clock == Clock::None || plan.is_aa() || plan.is_screening() {
+        return Ok(BTreeMap::new());
+    }
+    let last = last_of(&folder()?, plan.clock, &plan.machine).filter(|card| card.gate.passed);
+    Ok(last.map_or_else(BTreeMap::new, |card| card.wider_margins(plan, asked)))
+}
+
+impl NoiseCard {
+    fn wider_margins(&self, plan: &Plan, asked: &BTreeMap<Kind, f64>) -> BTreeMap<String, f64> {
+        let mut wider = BTreeMap::new();
+        for workload in &plan.workloads {
+            let metrics = workload.metrics.iter().filter(|m| !m.primary && !asked.contains_key(&m.kind));
+            for (metric, usual) in metrics.filter_map(|m| Some((m, *plan.margins.get(&m.kind)?))) {
+                let is_it = |noise: &&MetricNoise| noise.workload == workload.name && noise.metric == metric.name;
+                let Some(noise) = self.gate.noise.iter().find(is_it) else { continue };
+                let sd = (noise.sd_percent / 100.0).ln_1p();
+                let needed = power::margin_for_same(plan.flips(), plan.design.pairs, sd).exp_m1();
+                if needed > usual {
+                    let step = STEPS.iter().copied().find(|step| *step >= needed).unwrap_or(STEPS[STEPS.len() - 1]);
+                    wider.insert(format!("{}.{}", workload.name, metric.name), step.max(usual));
+                }
+            }
+        }
+        wider
+    }
+}
+
 /// Ignores a card of another version and a file that is not a card.
 fn last_of(dir: &Path, clock: Clock, machine: &Machine) -> Option<NoiseCard> {
     let cards = fs::read_dir(dir).ok()?.filter_map(|entry| {
@@ -99,6 +136,39 @@ mod tests {
 
     use super::*;
     use bigiron_judge::fixture;
+
+    #[test]
+    fn a_margin_out_of_reach_is_widened_before_the_first_boot() {
+        let plan = fixture::plan(&["debian:6.1", "debian:6.12"], 10, vec![fixture::dbsim()]);
+        let noise = |metric: &str, sd_percent| MetricNoise {
+            workload: "dbsim".to_owned(),
+            metric: metric.to_owned(),
+            primary: metric == "throughput",
+            change_percent: 0.0,
+            sd_percent,
+            mde_percent: None,
+        };
+        let noise = vec![
+            noise("throughput", 20.0),
+            noise("commit-p50", 1.0),
+            noise("commit-p99", 13.0),
+            noise("page-tables", 90.0),
+        ];
+        let card = NoiseCard::new(&plan, Gate { passed: true, reasons: Vec::new(), noise }, false);
+        let wider = |asked: &[(Kind, f64)]| card.wider_margins(&plan, &asked.iter().copied().collect());
+        // 10 pairs show `same` at about one standard deviation.
+        let expected = [("dbsim.commit-p99", 0.15), ("dbsim.page-tables", 0.5)];
+        assert_eq!(wider(&[]), expected.map(|(name, margin)| (name.to_owned(), margin)).into());
+        assert_eq!(wider(&[(Kind::P99, 0.05)]).len(), 1, "a margin that was asked for stays");
+        let mut plan = plan.clone();
+        plan.wider_margins = wider(&[]);
+        let metrics = &plan.workloads[0].metrics;
+        assert_eq!(metrics.iter().map(|m| plan.margin("dbsim", m)).collect::<Vec<_>>(), [0.02, 0.03, 0.15, 0.5]);
+        // They are part of the plan's file.
+        let dir = tempfile::tempdir().unwrap();
+        let folder = bigiron_model::store::Folder::create(&dir.path().join("study"), &plan).unwrap();
+        assert_eq!(bigiron_model::store::Folder::open(folder.dir()).unwrap().plan(), &plan);
+    }
 
     #[test]
     fn the_last_check_of_this_clock_and_machine_counts() {

@@ -64,13 +64,6 @@ pub struct BootCounts {
     pub complaints: Vec<String>,
 }
 
-impl BootCounts {
-    /// Whether no boot completed.
-    fn died(&self) -> bool {
-        self.boots > 0 && self.failed == self.boots
-    }
-}
-
 /// One kernel against the first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GridCell {
@@ -147,18 +140,20 @@ fn together(study: &Studied) -> GridRow {
     let mut row = bare(study, format!("{} together", names.join("+")));
     row.together = true;
     for (cell, arm) in row.cells.iter_mut().zip(1..) {
-        cell.verdict = Some(together_verdict(&row.fates, arm));
+        // Where nothing fails here, its rows have their own verdicts, because they ran alone.
+        cell.verdict = Some(judged(study, arm, Verdict::Same));
     }
     row
 }
 
-/// If this kernel did not fail here, its rows have their own verdicts, because they ran alone.
-fn together_verdict(fates: &[BootCounts], arm: usize) -> Verdict {
-    match (fates[0].failed, fates[arm].failed) {
-        _ if fates[0].died() && fates[arm].died() => Verdict::Inconclusive,
-        (_, 1..) => Verdict::Worse,
-        (1.., 0) => Verdict::Inconclusive,
-        (0, 0) => Verdict::Same,
+/// The verdict of a row: that of its `speed`, unless survival decides.
+fn judged(study: &Studied, arm: usize, speed: Verdict) -> Verdict {
+    let Studied { plan, judgement, .. } = study;
+    let (a, b) = (&judgement.survival[0], &judgement.survival[arm]);
+    match suite::without_speed(plan, judgement.state == State::Spoilt, a, b) {
+        Some(suite) => suite.verdict,
+        None if suite::unreliable(plan, speed, a, b).is_some() => Verdict::Inconclusive,
+        None => speed,
     }
 }
 
@@ -169,16 +164,9 @@ fn of(study: &Studied, row: &Row) -> GridRow {
         let (primary, others): (Vec<Line>, Vec<Line>) = mine.partition(|l| l.metric.primary);
         cell.lines = primary.into_iter().chain(others).collect();
     }
-    let fates = &grid_row.fates;
     for (cell, arm) in grid_row.cells.iter_mut().zip(1..) {
-        cell.verdict = match study.judgement.state {
-            State::Unfinished => None,
-            _ if fates[0].died() && fates[arm].died() => Some(Verdict::Inconclusive),
-            _ if fates[arm].failed > 0 || !fates[arm].complaints.is_empty() => Some(Verdict::Worse),
-            State::Spoilt => Some(Verdict::Invalid),
-            State::Finished if fates[0].failed > 0 => Some(Verdict::Inconclusive),
-            State::Finished => Some(cell.primary().map_or(Verdict::Inconclusive, |line| line.verdict)),
-        };
+        let speed = cell.primary().map_or(Verdict::Inconclusive, |line| line.verdict);
+        cell.verdict = (study.judgement.state != State::Unfinished).then(|| judged(study, arm, speed));
     }
     grid_row
 }

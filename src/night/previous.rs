@@ -64,7 +64,9 @@ pub fn previous(entries: &[HistoryEntry], studies: &[Studied], history: &History
             rows: rows.collect(),
         });
     }
-    adjust(&mut all);
+    if let Some(study) = studies.first() {
+        adjust(&study.plan, &mut all);
+    }
     all
 }
 
@@ -99,7 +101,7 @@ fn cell(
     if pairs.len() < study.plan.design.pairs as usize {
         return Err("that night's boots used other seeds".to_owned());
     }
-    let designs = Designs::new(study.plan.design.seed);
+    let designs = Designs::new(study.plan.flips(), study.plan.design.seed);
     let metrics = study.plan.workloads.iter().filter(|w| w.name == row.workload).flat_map(|w| &w.metrics);
     let mut lines: Vec<Line> =
         metrics.map(|def| line::line(&study.plan, &designs, &row.workload, def, &pairs)).collect();
@@ -152,12 +154,13 @@ fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
     then.iter().filter_map(of).collect()
 }
 
-/// Corrects over all rows and kernels, and sets each cell's verdict.
-fn adjust(all: &mut [Previous]) {
+/// Corrects over all rows and kernels by the rule of the night's plans, and sets each cell's verdict.
+fn adjust(plan: &Plan, all: &mut [Previous]) {
     let cells = || all.iter().flat_map(|p| &p.rows).filter_map(|r| r.cell.as_ref().ok());
-    let mut pooled: Vec<Comparison> =
-        cells().map(|c| Comparison { arm: 1, pairs: 0, lines: c.lines.clone(), suite: None }).collect();
-    line::adjust(&mut pooled);
+    let mut pooled: Vec<Comparison> = cells()
+        .map(|c| Comparison { arm: 1, pairs: 0, lines: c.lines.clone(), families: Vec::new(), suite: None })
+        .collect();
+    line::adjust(plan, &mut pooled);
     let cells = all.iter_mut().flat_map(|p| &mut p.rows).filter_map(|r| r.cell.as_mut().ok());
     for (cell, adjusted) in cells.zip(pooled) {
         cell.lines = adjusted.lines;

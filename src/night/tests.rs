@@ -13,6 +13,7 @@ use bigiron_judge::history::{History, HistoryEntry};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::PlannedWorkload;
 use bigiron_model::record::{Failure, Record};
+use bigiron_model::rule::Rule;
 
 fn row(workload: &str) -> Row {
     Row { name: workload.into(), workload: workload.into(), filesystem: "ext4".into(), settings: Vec::new() }
@@ -75,8 +76,7 @@ fn a_row_says_what_changed_beyond_its_margin() {
 fn a_row_says_what_the_report_of_its_study_says() {
     // An improvement of the primary, and one that is small; among other rows and alone.
     for change in [0.9, 0.985, 1.0, 1.015, 1.1] {
-        let of =
-            || study(&ARMS, vec![micro(), dbsim()], |_, m| if m == "geometric-mean" { change } else { 1.0 }, |_| ());
+        let of = || study(&ARMS, vec![micro(), dbsim()], |_, m| if m == "geomean" { change } else { 1.0 }, |_| ());
         let studies: Vec<Studied> = (0..30).map(|_| of()).collect();
         let grid = Grid::new(&ARMS.map(str::to_owned), &studies);
         for (row, study) in grid.rows.iter().step_by(2).zip(&studies) {
@@ -127,14 +127,20 @@ fn where_no_boot_of_either_kernel_completes_neither_is_worse() {
         assert!(!grid.rows[0].passed());
         assert_eq!((grid.rows[0].cells[0].verdict, grid.verdict()), (Some(Verdict::Inconclusive), grid.verdicts[0]));
     }
-    // One boot of the baseline that completes shows that the kernel is worse.
+    // One boot of the baseline that completes shows no more; by the first rule it showed that the kernel is worse.
     let all_but_one = |r: &mut Record| {
         if r.slot > 0 {
             fail(r, Failure::NoAgent, "no root");
         }
     };
-    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, all_but_one)]);
-    assert_eq!((grid.rows[0].fates[0].failed, grid.verdict()), (3, Some(Verdict::Worse)));
+    let mut almost = study(&ARMS, vec![micro()], |_, _| 1.0, all_but_one);
+    let grid = Grid::new(&arms, std::slice::from_ref(&almost));
+    assert_eq!((grid.rows[0].fates[0].failed, grid.verdict()), (3, Some(Verdict::Inconclusive)));
+    assert_eq!(grid.rows[0].cells[0].verdict, grid.verdict());
+    almost.plan.rule = Rule::First;
+    almost.judgement = judge::judge(&almost.plan, &almost.records);
+    let grid = Grid::new(&arms, &[almost]);
+    assert_eq!((grid.rows[0].cells[0].verdict, grid.verdict()), (Some(Verdict::Worse), Some(Verdict::Worse)));
 }
 
 #[test]

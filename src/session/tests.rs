@@ -16,6 +16,7 @@ use bigiron_lab::host::{Host, HostError, Phase, Trial, TrialResult};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Outcome, Record};
+use bigiron_model::rule::Rule;
 use bigiron_model::store::testing::plan;
 use bigiron_model::store::{Folder, SlotTally, StoreError};
 
@@ -110,8 +111,8 @@ fn slots_run_in_the_plans_order_and_side_by_side_gives_the_same_records() {
     };
     let serial = Study::new(&plan);
     let (ended, events) = serial.play(script.clone(), 1);
-    assert_eq!(ended.unwrap(), Summary { completed: 23, failed: 1, void_pairs: 1, ran: 25 });
-    let order: Vec<_> = (0..24).map(|slot| (slot, 0)).chain([(7, 1)]).collect();
+    assert_eq!(ended.unwrap(), Summary { completed: 23, failed: 1, void_pairs: 1, ran: 26 });
+    let order: Vec<_> = (0..24).map(|slot| (slot, 0)).chain([(4, 1), (7, 1)]).collect();
     assert_eq!(serial.written(), order);
     assert_eq!(starts(&events), order);
 
@@ -166,7 +167,7 @@ fn events_of_a_trial_come_in_order_and_its_end_after_its_record() {
 }
 
 #[test]
-fn a_failed_trial_is_evidence_and_not_tried_again() {
+fn a_failed_trial_is_evidence_and_on_the_exact_clock_run_once_more() {
     let study = Study::new(&plan(8, 2, Clock::Exact, 5));
     let wrong = [
         (What::Guest(Failure::Panic), Failure::Panic),
@@ -180,8 +181,9 @@ fn a_failed_trial_is_evidence_and_not_tried_again() {
     ];
     let incidents = (0..).zip(&wrong).map(|(slot, (what, _))| at(*what, slot, None)).collect();
     let summary = study.play(script(incidents), 2).0.unwrap();
-    assert_eq!(summary, Summary { completed: 8, failed: 8, void_pairs: 0, ran: 16 });
-    for (r, (_, expected)) in by_slot(study.records()).iter().zip(&wrong) {
+    assert_eq!(summary, Summary { completed: 8, failed: 8, void_pairs: 0, ran: 24 });
+    assert_eq!(study.written().iter().filter(|(_, attempt)| *attempt == 1).count(), 8);
+    for (r, (_, expected)) in by_slot(study.records()).iter().zip(wrong.iter().flat_map(|wrong| [wrong; 2])) {
         let Outcome::Failed { failure, message } = &r.outcome else { panic!("{r:?}") };
         assert_eq!(failure, expected);
         assert!(!message.is_empty() && r.metrics.is_empty());
@@ -193,6 +195,24 @@ fn a_failed_trial_is_evidence_and_not_tried_again() {
     // A second call runs nothing.
     let (summary, events) = study.play(Script::default(), 2);
     assert_eq!((summary.unwrap().ran, events.len()), (0, 0));
+}
+
+#[test]
+fn a_failure_that_does_not_repeat_stays_a_failure_and_no_other_clock_repeats_it() {
+    let once = || script(vec![at(What::Guest(Failure::Panic), 3, Some(0))]);
+    for (clock, ran) in [(Clock::Exact, 17), (Clock::Wall, 16), (Clock::None, 16)] {
+        let study = Study::new(&plan(8, 2, clock, 5));
+        let summary = study.play(once(), 1).0.unwrap();
+        assert_eq!(summary, Summary { completed: 15, failed: 1, void_pairs: 0, ran }, "{clock}");
+    }
+    // A void second run is run again; a session may end between the two runs.
+    let study = Study::new(&plan(8, 2, Clock::Exact, 5));
+    let void = script(vec![at(What::Guest(Failure::Panic), 3, Some(0)), at(What::Void, 3, Some(1))]);
+    study.play(void, 1).0.unwrap();
+    assert_eq!(study.written()[15..], [(15, 0), (3, 1), (3, 2)]);
+    // A folder of the first rule is resumed by that rule.
+    let old = Study::new(&Plan { rule: Rule::First, ..plan(8, 2, Clock::Exact, 5) });
+    assert_eq!(old.play(once(), 1).0.unwrap().ran, 16);
 }
 
 #[test]
@@ -410,10 +430,17 @@ proptest! {
         let plan = plan(4, 2, if wall { Clock::Wall } else { Clock::Exact }, 5);
         let played = script(vec![at(What::Guest(Failure::Panic), 1, None)]);
         let study = Study::new(&plan);
+        // Slot 1 fails, and on the exact clock runs again after all others.
+        let with_repeat = |mut missing: Vec<(u32, u32)>| {
+            if !wall && missing.contains(&(1, 0)) {
+                missing.push((1, 1));
+            }
+            missing
+        };
         for (boots, bytes) in stops {
             let cancel = AtomicBool::new(boots == 0);
             let ends = AtomicUsize::new(0);
-            let before = SlotTally::of(&plan, &study.folder.records().unwrap().records).missing();
+            let before = with_repeat(SlotTally::of(&plan, &study.folder.records().unwrap().records).missing());
             let started = Mutex::new(Vec::new());
             let _ = run(&plan, &study.folder, &SimHost::new(played.clone()), jobs, &cancel, &|e| match e {
                 SessionEvent::SlotStart(t) => started.lock().unwrap().push((t.slot, t.attempt)),
@@ -427,7 +454,7 @@ proptest! {
             prop_assert_eq!(&started[..], &before[..started.len()]);
             cut(study.folder.dir(), bytes);
         }
-        let missing = SlotTally::of(&plan, &study.folder.records().unwrap().records).missing();
+        let missing = with_repeat(SlotTally::of(&plan, &study.folder.records().unwrap().records).missing());
         let (ended, events) = study.play(played.clone(), jobs);
         prop_assert_eq!(ended.unwrap().ran as usize, missing.len());
         prop_assert_eq!(starts(&events), missing);

@@ -23,6 +23,8 @@ pub struct Question {
     pub pairs: Option<u32>,
     /// The question asks for fewer pairs than a verdict usually takes; see [`bigiron_model::plan::Plan::is_screening`].
     pub screening: bool,
+    /// A gate relies on the verdict (`--fail-on`): by default as many pairs as on the wall clock, which meet rarer modes of boots.
+    pub gates: bool,
     /// The pairs are evidence among other pairs, which are judged together: the smallest balanced number suffices.
     pub step: bool,
     pub seed: Option<u64>,

@@ -13,6 +13,7 @@ use bigiron_lab::vm::qemu::{Accelerator, Qemu};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, Slot};
 use bigiron_model::purpose::Purpose;
+use bigiron_model::rule::Rule;
 use bigiron_workload as workload;
 
 use super::cache;
@@ -52,6 +53,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         question: None,
         repeat: String::new(),
         clock: machines.clock,
+        rule: Rule::LATEST,
         provenance: None,
         begun: None,
         design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
@@ -70,6 +72,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         }],
         workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: configured.metrics(), options }],
         margins: Default::default(),
+        wider_margins: std::collections::BTreeMap::new(),
         failed_check: None,
         slots: Vec::new(),
     };

@@ -126,7 +126,7 @@ pub fn counters(
         return Ok(Vec::new());
     }
     let standings = standing::standings(plan, records);
-    let designs = Designs::new(plan.design.seed);
+    let designs = Designs::new(plan.flips(), plan.design.seed);
     let of = |comparison: &super::Comparison| {
         counts(plan, &designs, &line::pairs(plan, &standings.slots, comparison.arm), stop)
     };

@@ -10,6 +10,7 @@ use bigiron_model::identity::Identity;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost, Outcome, Record};
+use bigiron_model::rule::Rule;
 use bigiron_model::values::Values;
 use bigiron_model::waits::{FutexWait, LockWait, SCHEMA, Traced, TrialWaits, WaitTally, WindowWaits};
 
@@ -24,7 +25,7 @@ pub fn micro() -> PlannedWorkload {
         name: "micro".into(),
         options: BTreeMap::new(),
         metrics: vec![
-            ns("geometric-mean", true, "Geometric mean of all latencies"),
+            ns("geomean", true, "Geometric mean of all latencies"),
             ns("null-call", false, "getppid, the cheapest system call"),
             ns("fork-exit", false, "fork a child that exits, and wait for it"),
             ns("page-fault-private", false, "First write to a page of anonymous memory"),
@@ -89,6 +90,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
         question_sha256: format!("{:064x}", 1),
         repeat: format!("bigiron compare {} --clock exact --pairs {pairs} --seed 7", arms.join(" ")),
         clock: Clock::Exact,
+        rule: Rule::LATEST,
         provenance: None,
         begun: Some("2026-11-22T13:05:09Z".into()),
         design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
@@ -117,6 +119,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
             (Kind::P999, 0.10),
             (Kind::Amount, 0.02),
         ]),
+        wider_margins: BTreeMap::new(),
         failed_check: None,
         slots,
     }

@@ -7,6 +7,7 @@ pub mod aa;
 pub mod calls;
 pub mod causes;
 pub mod counters;
+pub mod family;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 pub mod history;
@@ -30,15 +31,17 @@ use serde::Serialize;
 
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
+use family::Family;
 use line::{Line, Pair};
 use standing::{SetAside, SlotStanding};
-use suite::Suite;
+use suite::{Reason, Suite};
 use survival::Survival;
 use workers::Stopped;
 
 use bigiron_model::record::Record;
+use bigiron_model::rule::Rule;
 
-/// Family-wise error rate of the primaries (Holm) and false discovery rate of the exploratory metrics (Benjamini–Hochberg).
+/// Family-wise error rate of the primaries (nested Holm) and false discovery rate of the exploratory metrics (Benjamini–Hochberg).
 pub const ALPHA: f64 = 0.05;
 
 /// How complete the study is.
@@ -74,10 +77,14 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// The verdict on which a gate may rely; `None` while unfinished, and where no boot of either arm completed, so that nothing was compared.
+    /// The verdict on which a gate may rely; `None` while unfinished, where no boot of either arm completed, so that nothing was compared, and where
+    /// an arm fails boots like the baseline or more rarely: it is not worse, but nothing that fails boots may pass.
     pub fn decision(&self) -> Option<Verdict> {
-        let nothing =
-            |c: &Comparison| c.suite.as_ref().is_some_and(|suite| suite.reason == suite::Reason::NeitherSurvived);
+        let nothing = |c: &Comparison| match c.suite.as_ref().map(|suite| &suite.reason) {
+            Some(Reason::NeitherSurvived | Reason::BothFailed) => true,
+            Some(Reason::SurvivesBetter) => self.survival[c.arm].confirmed() > 0,
+            _ => false,
+        };
         match self.verdict {
             Some(Verdict::Worse) => Some(Verdict::Worse),
             _ if self.comparisons.iter().any(nothing) => None,
@@ -95,6 +102,8 @@ pub struct Comparison {
     pub pairs: u32,
     /// In the plan's order: workloads, then their metrics. Empty unless the study is finished and has a clock.
     pub lines: Vec<Line>,
+    /// The metrics behind each primary that is a mean; empty under the first rule.
+    pub families: Vec<Family>,
     /// `None` while unfinished.
     pub suite: Option<Suite>,
 }
@@ -129,7 +138,7 @@ pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result
     let has_lines = state == State::Finished && plan.clock != Clock::None;
     let metrics = || plan.workloads.iter().flat_map(|w| w.metrics.iter().map(move |m| (w.name.as_str(), m)));
     let planned: Vec<_> = pairs.iter().filter(|_| has_lines).flat_map(|p| metrics().map(move |of| (p, of))).collect();
-    let designs = Designs::new(plan.design.seed);
+    let designs = Designs::new(plan.flips(), plan.design.seed);
     let mut lines =
         workers::each(&planned, stop, |(pairs, (workload, def))| line::line(plan, &designs, workload, def, pairs))?
             .into_iter();
@@ -139,10 +148,16 @@ pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result
             arm,
             pairs: pairs.len() as u32,
             lines: lines.by_ref().take(metrics().count()).collect(),
+            families: Vec::new(),
             suite: None,
         })
         .collect();
-    line::adjust(&mut comparisons);
+    line::adjust(plan, &mut comparisons);
+    if plan.rule >= Rule::Second {
+        for comparison in &mut comparisons {
+            comparison.families = family::families(plan, comparison);
+        }
+    }
 
     let mut verdict = None;
     if state != State::Unfinished {

@@ -2,7 +2,9 @@
 //!
 //! Invariant: every planned pair is either in the estimate or counted by what it lacks; none is dropped silently.
 
-use bigiron_stats::{Designs, Verdict, multiplicity, power, shape, suite, verdict};
+use bigiron_stats::power::Unsettled;
+use bigiron_stats::suite::Claim;
+use bigiron_stats::{Designs, Verdict, multiplicity, shape, suite, verdict};
 use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
@@ -11,6 +13,7 @@ use super::{ALPHA, Comparison};
 use bigiron_model::metric::{Better, MetricDef};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::Record;
+use bigiron_model::rule::Rule;
 
 /// The order in which a pair's two arms ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -98,15 +101,18 @@ pub struct Line {
     pub log_margin: f64,
     #[serde(serialize_with = "by_name")]
     pub verdict: Verdict,
-    /// What the line alone would say, where the correction for the number of primaries took it back.
+    /// What the line alone would say, where the correction for the number of primaries weakened it or took it back.
     #[serde(skip)]
     pub unadjusted: Option<Verdict>,
-    /// The verdict is `same`, although the 95 % interval excludes no change.
+    /// The verdict is `same`, and yet "no change" is rejected after adjustment, and the estimate is a tenth of the margin or more.
     pub tiny: bool,
+    /// p of the line's two hypotheses, before any adjustment.
+    #[serde(skip)]
+    pub claim: Claim,
     /// p of the verdict's claim (against the margin for better and worse, against no change for the slight ones); 1 if it claims no difference.
     /// Exploratory lines: p of "no change".
     pub claim_p: f64,
-    /// `claim_p`, adjusted: Holm over all primaries, Benjamini–Hochberg over all exploratory lines.
+    /// p of the claim that the verdict makes after adjustment, adjusted: nested Holm over all primaries, Benjamini–Hochberg over all exploratory lines.
     pub adjusted_p: f64,
     /// About how many more pairs would settle an inconclusive line, if the effect and its spread stay the same.
     pub more_pairs: Option<u32>,
@@ -141,8 +147,7 @@ pub fn pairs<'a>(plan: &Plan, slots: &[SlotStanding<'a>], arm: usize) -> Vec<Pai
 /// One line, before the adjustment for the number of lines.
 pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> Line {
     let (deltas, missing) = deltas(workload, def, pairs);
-    // Without a margin every difference would matter. A plan has a margin for every kind of its time; an old plan may lack a new kind.
-    let margin = plan.margins.get(&def.kind).copied().unwrap_or(0.0).max(0.0);
+    let margin = plan.margin(workload, def);
     let log_margin = margin.ln_1p();
 
     // The verdict is about improvement: a metric where lower is better is mirrored on input and mirrored back on output.
@@ -172,13 +177,15 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         uneven: !plan.is_screening()
             && shape::flagged(&logs(Order::Ab), &logs(Order::Ba), |ab, ba| designs.flip(ab, ba)),
     });
-    let claim_p = if def.primary { suite::claim_p(&inference, word, log_margin) } else { inference.p(0.0) };
+    let claim = Claim::of(&inference, word, log_margin);
+    let claim_p = if def.primary { claim.p() } else { claim.no_change };
     Line {
         workload: workload.to_owned(),
         metric: def.clone(),
         a: geometric_mean(deltas.iter().map(|d| d.a)),
         b: geometric_mean(deltas.iter().map(|d| d.b)),
         tiny: bigiron_stats::verdict::tiny_but_real(word, ci95),
+        claim,
         deltas,
         missing,
         estimate,
@@ -231,44 +238,63 @@ fn mirror_interval(sign: f64, (low, high): (f64, f64)) -> (f64, f64) {
     if sign < 0.0 { (mirror(sign, high), mirror(sign, low)) } else { (low, high) }
 }
 
-/// Adjusts for the number of lines, over all comparisons of the study: Holm over the primaries, withdrawing claims that do not survive;
-/// Benjamini–Hochberg over the rest. Then computes how many more pairs would settle each inconclusive line.
+/// A change of `same` smaller than this share of the margin is not mentioned, however certain it is.
+const SMALLEST_TINY: f64 = 0.1;
+
+/// Adjusts for the number of lines, over all comparisons of the study: nested Holm over the primaries, weakening or withdrawing claims that do not
+/// survive; Benjamini–Hochberg over the rest. Then computes how many more pairs would settle each inconclusive line.
 ///
 /// A primary that claims no difference enters with p = 1: it counts, but never helps another claim to survive.
-pub fn adjust(comparisons: &mut [Comparison]) {
+pub fn adjust(plan: &Plan, comparisons: &mut [Comparison]) {
     let (mut primaries, mut others): (Vec<&mut Line>, Vec<&mut Line>) =
         comparisons.iter_mut().flat_map(|c| &mut c.lines).partition(|l| l.metric.primary);
-    let claims: Vec<(Verdict, f64)> = primaries.iter().map(|l| (l.verdict, l.claim_p)).collect();
-    let family = claims.len();
-    for (line, adjusted) in primaries.iter_mut().zip(suite::adjust(&claims, ALPHA)) {
-        line.adjusted_p = adjusted.p;
+    let claims: Vec<Claim> = primaries.iter().map(|line| line.claim).collect();
+    let adjusted = match plan.rule {
+        Rule::First => suite::adjust_flat(&claims, ALPHA),
+        Rule::Second => suite::adjust(&claims, ALPHA),
+    };
+    for (line, adjusted) in primaries.iter_mut().zip(adjusted) {
+        (line.claim_p, line.adjusted_p) = (adjusted.claim_p, adjusted.p);
         line.unadjusted = (adjusted.verdict != adjusted.unadjusted).then_some(adjusted.unadjusted);
         line.verdict = adjusted.verdict;
-        line.more_pairs = more_pairs(line, family);
+        line.tiny = line.is_tiny(plan.rule, adjusted.differs);
+        line.more_pairs = more_pairs(plan, line, claims.len());
     }
     let p: Vec<f64> = others.iter().map(|l| l.claim_p).collect();
     for (line, adjusted) in others.iter_mut().zip(multiplicity::benjamini_hochberg(&p)) {
         line.adjusted_p = adjusted;
-        line.more_pairs = more_pairs(line, 1);
+        line.tiny = line.is_tiny(plan.rule, adjusted <= ALPHA);
+        line.more_pairs = more_pairs(plan, line, 1);
+    }
+}
+
+impl Line {
+    /// Whether a difference within the margin is mentioned; `differs`: whether it is one after adjustment.
+    fn is_tiny(&self, rule: Rule, differs: bool) -> bool {
+        match rule {
+            Rule::First => self.tiny,
+            Rule::Second => {
+                let size = self.estimate.map_or(0.0, |estimate| estimate.mean.abs());
+                self.verdict == Verdict::Same && differs && size >= SMALLEST_TINY * self.log_margin
+            }
+        }
     }
 }
 
 /// The largest number of further pairs worth suggesting; above it, reduce the noise or widen the margin.
 const MOST_MORE_PAIRS: u32 = 1_000;
 
-/// About how many more pairs would settle an inconclusive line, if the estimate is the truth. A claim that the correction withdrew needs enough pairs
-/// for its p to survive among `family` primaries.
-fn more_pairs(line: &Line, family: usize) -> Option<u32> {
+/// About how many more pairs would settle an inconclusive line. A claim that the correction withdrew must survive it among `family` primaries.
+fn more_pairs(plan: &Plan, line: &Line, family: usize) -> Option<u32> {
     let estimate = line.estimate.filter(|_| line.verdict == Verdict::Inconclusive)?;
-    let needed = match line.unadjusted {
-        // No margin has to contain the interval here; only the distance from the margin, or from no change, can settle the claim.
-        Some(Verdict::Better | Verdict::Worse) => {
-            power::pairs_to_settle(estimate.mean.abs() - line.log_margin, estimate.sd, 0.0)?
-        }
-        Some(_) => power::pairs_to_settle(estimate.mean, estimate.sd, 0.0)?,
-        None => power::pairs_to_settle(estimate.mean, estimate.sd, line.log_margin)?,
+    let pairs = line.deltas.len() as u32;
+    let alone = Unsettled { mean: estimate.mean, pairs, sd: estimate.sd, margin: line.log_margin, level: ALPHA };
+    let unsettled = match line.unadjusted {
+        // No margin has to contain the interval here; only the distance from no change can settle the claim.
+        Some(_) => Unsettled { margin: 0.0, level: ALPHA / family as f64, ..alone },
+        None => alone,
     };
-    let needed = if line.unadjusted.is_some() { needed.max(power::smallest_pairs(family)) } else { needed };
-    let more = needed.saturating_sub(line.deltas.len() as u32).max(2).next_multiple_of(2);
+    let needed = unsettled.pairs_to_settle(plan.flips())?;
+    let more = needed.saturating_sub(pairs).max(2).next_multiple_of(2);
     (more <= MOST_MORE_PAIRS).then_some(more)
 }

@@ -3,6 +3,8 @@
 //! Invariant: the answer is the session's own ([`SlotTally`]) and does not depend on the order of the records. No record is silently ignored: each
 //! one counts for its slot, is void, was voided with its pair, or is set aside with a reason.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use bigiron_model::clock::Clock;
@@ -38,6 +40,8 @@ pub struct Standings<'a> {
     pub void: Vec<&'a Record>,
     /// How often a pair became void: distinct (pair, attempt) with a void trial.
     pub void_pairs: u32,
+    /// The second run of each failed slot that was run again.
+    pub repeats: BTreeMap<u32, &'a Record>,
 }
 
 impl<'a> Standings<'a> {
@@ -67,10 +71,19 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
     let tally = SlotTally::of(plan, &fitting);
 
     let mut counted = vec![false; fitting.len()];
+    let is_failed = |r: &Record| matches!(r.outcome, Outcome::Failed { .. });
+    let failed = |slot: u32| fitting.iter().position(|r| r.slot == slot && is_failed(r));
     let mut slots = Vec::with_capacity(plan.slots.len());
     for standing in &tally.slots {
         slots.push(match *standing {
-            tally::SlotState::Missing { .. } => SlotStanding::Missing,
+            // A failure that is still to be run again is evidence already.
+            tally::SlotState::Missing { .. } => match failed(slots.len() as u32) {
+                Some(index) => {
+                    counted[index] = true;
+                    SlotStanding::Failed(fitting[index])
+                }
+                None => SlotStanding::Missing,
+            },
             tally::SlotState::Finished { record } => {
                 counted[record] = true;
                 match fitting[record].outcome {
@@ -80,12 +93,20 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
             }
         });
     }
+    let mut repeats = BTreeMap::new();
+    for standing in &slots {
+        let SlotStanding::Failed(first) = standing else { continue };
+        if let Some(repeat) = tally::repeat_of(&fitting, first).filter(|_| plan.confirms_failures()) {
+            repeats.insert(first.slot, fitting[repeat]);
+        }
+    }
+    let is_repeat = |r: &Record| repeats.get(&r.slot).is_some_and(|repeat| repeat.attempt == r.attempt);
     let void: Vec<&Record> = fitting.iter().copied().filter(|r| matches!(r.outcome, Outcome::Void { .. })).collect();
     // On the wall clock a void trial also voids its partner's result; that is the design and needs no remark.
     let voided =
         |r: &Record| plan.clock == Clock::Wall && void.iter().any(|v| v.pair == r.pair && v.attempt >= r.attempt);
     for (record, counted) in fitting.iter().zip(counted) {
-        if !counted && !matches!(record.outcome, Outcome::Void { .. }) && !voided(record) {
+        if !counted && !matches!(record.outcome, Outcome::Void { .. }) && !voided(record) && !is_repeat(record) {
             set_aside.push(SetAside {
                 slot: record.slot,
                 attempt: record.attempt,
@@ -94,7 +115,7 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
         }
     }
     set_aside.sort();
-    Standings { slots, set_aside, void, void_pairs: tally.void_pairs }
+    Standings { slots, set_aside, void, void_pairs: tally.void_pairs, repeats }
 }
 
 /// Why a record cannot belong to this plan.

@@ -1,16 +1,18 @@
 //! The suite verdict: one word for one arm against the first.
 //!
-//! Invariant: the rule is total, and a failed boot never makes a verdict better: a failure of the arm makes it `worse`, a failure of the baseline
-//! alone makes it `inconclusive`. Where no boot of either completed, neither is worse: `inconclusive`.
+//! Invariant: the rule is total, and a failed boot never makes a verdict better. A failure of the arm alone makes it `worse`, as do more failures than
+//! the baseline's that chance does not explain; otherwise, while either arm fails, no speed makes the verdict better than `inconclusive`. Where no boot
+//! of either completed, neither is worse: `inconclusive`.
 
-use bigiron_stats::Verdict;
+use bigiron_stats::{Verdict, location};
 use serde::Serialize;
 
-use super::Comparison;
 use super::line::Line;
 use super::survival::Survival;
+use super::{ALPHA, Comparison};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
+use bigiron_model::rule::Rule;
 
 /// The suite verdict and what decided it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +27,7 @@ pub struct Suite {
 pub enum Reason {
     /// No boot of either arm completed: `inconclusive`.
     NeitherSurvived,
-    /// The arm failed boots: `worse`.
+    /// The arm failed boots, the baseline none or fewer than chance explains: `worse`.
     Failed,
     /// The arm's kernel complained in these classes and the baseline's did not: `worse`.
     Complained { classes: Vec<String> },
@@ -35,6 +37,10 @@ pub enum Reason {
     FailedCheck,
     /// Only the baseline failed boots: `inconclusive`.
     BaselineFailed,
+    /// Both arms failed boots, neither more than chance explains, and no primary regressed: `inconclusive`.
+    BothFailed,
+    /// The baseline failed more boots than chance explains, and no primary regressed: `inconclusive`, because the speeds have no valid baseline.
+    SurvivesBetter,
     /// No clock, so only survival was compared, and both arms survived: `inconclusive`.
     NoClock,
     /// The primaries decided: `worse` if any is worse or slightly worse; else `invalid` or `inconclusive` if any is; else the best verdict among them
@@ -46,30 +52,16 @@ pub enum Reason {
 ///
 /// `spoilt`: whether too many pairs became void.
 pub fn suite(plan: &Plan, spoilt: bool, comparison: &Comparison, baseline: &Survival, arm: &Survival) -> Suite {
-    let died = |of: &Survival| of.boots > 0 && of.completed == 0;
-    if died(arm) && died(baseline) {
-        return Suite { verdict: Verdict::Inconclusive, reason: Reason::NeitherSurvived };
+    if let Some(suite) = without_speed(plan, spoilt, baseline, arm) {
+        return suite;
     }
-    if arm.failed() > 0 {
-        return Suite { verdict: Verdict::Worse, reason: Reason::Failed };
-    }
-    let new: Vec<String> = arm.new_complaints(baseline).filter(|c| c.decides()).map(|c| c.class.clone()).collect();
-    if !new.is_empty() {
-        return Suite { verdict: Verdict::Worse, reason: Reason::Complained { classes: new } };
-    }
-    if spoilt {
-        return Suite { verdict: Verdict::Invalid, reason: Reason::TooManyVoid };
-    }
-    if plan.failed_check.is_some() {
-        return Suite { verdict: Verdict::Invalid, reason: Reason::FailedCheck };
-    }
-    if baseline.failed() > 0 {
-        return Suite { verdict: Verdict::Inconclusive, reason: Reason::BaselineFailed };
+    let verdict = combine(comparison.primaries().map(weight));
+    if let Some(reason) = unreliable(plan, verdict, baseline, arm) {
+        return Suite { verdict: Verdict::Inconclusive, reason };
     }
     if plan.clock == Clock::None {
         return Suite { verdict: Verdict::Inconclusive, reason: Reason::NoClock };
     }
-    let verdict = combine(comparison.primaries().map(weight));
     let carried = |line: &&Line| match verdict {
         Verdict::Worse => matches!(weight(line), Verdict::Worse | Verdict::SlightlyWorse),
         other => weight(line) == other,
@@ -78,12 +70,53 @@ pub fn suite(plan: &Plan, spoilt: bool, comparison: &Comparison, baseline: &Surv
     Suite { verdict, reason: Reason::Primaries { workloads } }
 }
 
+/// The verdict that survival and the host decide whatever was measured, if they do.
+pub fn without_speed(plan: &Plan, spoilt: bool, baseline: &Survival, arm: &Survival) -> Option<Suite> {
+    let died = |of: &Survival| of.boots > 0 && of.completed == 0;
+    let of = |verdict, reason| Some(Suite { verdict, reason });
+    if died(arm) && died(baseline) {
+        return of(Verdict::Inconclusive, Reason::NeitherSurvived);
+    }
+    let fails = match plan.rule {
+        Rule::First => arm.failed() > 0,
+        Rule::Second => (arm.confirmed() > 0 && baseline.confirmed() == 0) || fails_more(arm, baseline),
+    };
+    if fails {
+        return of(Verdict::Worse, Reason::Failed);
+    }
+    let new: Vec<String> = arm.new_complaints(baseline).filter(|c| c.decides()).map(|c| c.class.clone()).collect();
+    if !new.is_empty() {
+        return of(Verdict::Worse, Reason::Complained { classes: new });
+    }
+    if spoilt {
+        return of(Verdict::Invalid, Reason::TooManyVoid);
+    }
+    plan.failed_check.as_ref().and_then(|_| of(Verdict::Invalid, Reason::FailedCheck))
+}
+
+/// Why the speed of the boots that completed, of this `verdict`, decides nothing good, if failed boots are the reason.
+pub fn unreliable(plan: &Plan, verdict: Verdict, baseline: &Survival, arm: &Survival) -> Option<Reason> {
+    match plan.rule {
+        Rule::First => (baseline.failed() > 0).then_some(Reason::BaselineFailed),
+        // A regression of the boots that completed stands.
+        Rule::Second if matches!(verdict, Verdict::Worse | Verdict::SlightlyWorse) => None,
+        Rule::Second if fails_more(baseline, arm) => Some(Reason::SurvivesBetter),
+        Rule::Second if arm.confirmed() > 0 => Some(Reason::BothFailed),
+        Rule::Second => (baseline.confirmed() > 0).then_some(Reason::BaselineFailed),
+    }
+}
+
+/// Whether `one` fails more boots than `other` by more than chance explains. All failures count here, whether they repeated or not.
+pub fn fails_more(one: &Survival, other: &Survival) -> bool {
+    location::more_often_p((one.failed(), one.boots), (other.failed(), other.boots)) <= ALPHA
+}
+
 /// The verdict as which a primary's line counts. "No workload regressed" needs no correction for the number of primaries (every line must pass,
 /// Berger 1982), so an improvement that the correction withdrew still counts as no regression.
 fn weight(line: &Line) -> Verdict {
-    match line.unadjusted {
-        Some(Verdict::Better | Verdict::SlightlyBetter) => Verdict::Same,
-        _ => line.verdict,
+    match (line.verdict, line.unadjusted) {
+        (Verdict::Inconclusive, Some(Verdict::Better | Verdict::SlightlyBetter)) => Verdict::Same,
+        (verdict, _) => verdict,
     }
 }
 

@@ -49,6 +49,26 @@ pub struct FailedTrial {
     pub message: String,
     /// Its artefacts, relative to the study's folder.
     pub artifacts: Vec<String>,
+    /// The second run of its slot on the exact clock; `None` where there was none.
+    pub repeat: Option<Repeat>,
+}
+
+/// The second run of a failed slot. The exact clock repeats a guest exactly, so a failure that the guest caused repeats too.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Repeat {
+    /// Whether it failed in the same way, with the same message and the same complaints of the kernel.
+    pub identical: bool,
+    /// How it ended.
+    pub outcome: String,
+    /// Its artefacts, relative to the study's folder.
+    pub artifacts: Vec<String>,
+}
+
+impl FailedTrial {
+    /// Whether it failed once, but not when it was run again: nothing shows that the guest caused it.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.repeat.as_ref().is_some_and(|repeat| !repeat.identical)
+    }
 }
 
 /// The boots whose kernel log has lines of one class.
@@ -75,6 +95,16 @@ impl Survival {
     /// Boots that failed.
     pub fn failed(&self) -> u32 {
         self.boots - self.completed
+    }
+
+    /// Failed boots that did not fail again in the same way when they were run again.
+    pub fn unconfirmed(&self) -> u32 {
+        self.failures.iter().flat_map(|f| &f.trials).filter(|trial| trial.is_unconfirmed()).count() as u32
+    }
+
+    /// Failed boots that count as the guest's: all but the unconfirmed ones.
+    pub fn confirmed(&self) -> u32 {
+        self.failed() - self.unconfirmed()
     }
 
     /// The classes of complaint that this arm has and `baseline` does not.
@@ -112,7 +142,7 @@ fn of_arm(plan: &Plan, standings: &Standings<'_>, arm: usize) -> Survival {
             }
             SlotStanding::Failed(record) => {
                 survival.boots += 1;
-                fail(&mut survival.failures, record);
+                fail(&mut survival.failures, record, standings.repeats.get(&record.slot).copied());
                 complain(&mut survival.complaints, record);
             }
         }
@@ -130,13 +160,22 @@ fn of_arm(plan: &Plan, standings: &Standings<'_>, arm: usize) -> Survival {
     survival
 }
 
-fn fail(failures: &mut Vec<Failures>, record: &Record) {
+fn fail(failures: &mut Vec<Failures>, record: &Record, repeat: Option<&Record>) {
     let Outcome::Failed { failure, message } = &record.outcome else { return };
     let trial = FailedTrial {
         slot: record.slot,
         pair: record.pair,
         message: message.clone(),
         artifacts: record.artifacts.clone(),
+        repeat: repeat.map(|again| Repeat {
+            identical: again.outcome == record.outcome && again.complaints == record.complaints,
+            outcome: match &again.outcome {
+                Outcome::Completed => "completed".to_owned(),
+                Outcome::Failed { failure, message } => format!("{}: {message}", failure.verb()),
+                Outcome::Void { cause } => cause.clone(),
+            },
+            artifacts: again.artifacts.clone(),
+        }),
     };
     match failures.iter_mut().find(|f| f.failure == *failure) {
         Some(known) => known.trials.push(trial),

@@ -9,7 +9,8 @@ use super::workers::Stopped;
 use super::{Judgement, State, judge, judge_until};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{FailedCheck, Plan};
-use bigiron_model::record::{Failure, Record};
+use bigiron_model::record::{Failure, Outcome, Record};
+use bigiron_model::rule::Rule;
 
 const TWO: [&str; 2] = ["debian:6.1", "debian:6.12"];
 
@@ -31,7 +32,7 @@ fn every_verdict_can_be_reached() {
         (0.978, 0.01, Verdict::SlightlyBetter),
         (1.000, 0.002, Verdict::Same),
         (1.005, 0.0005, Verdict::Same),
-        (1.022, 0.01, Verdict::SlightlyWorse),
+        (1.018, 0.01, Verdict::SlightlyWorse),
         (1.10, 0.002, Verdict::Worse),
         (1.005, 0.08, Verdict::Inconclusive),
     ] {
@@ -48,9 +49,27 @@ fn every_verdict_can_be_reached() {
 
 #[test]
 fn tiny_but_real_is_same() {
-    let (plan, records) = study(1.005, 0.0005);
-    let j = judge(&plan, &records);
-    assert!(j.comparisons[0].lines[0].tiny);
+    let (mut plan, records) = study(1.005, 0.0005);
+    assert!(judge(&plan, &records).comparisons[0].lines[0].tiny);
+    // .1 % of a margin of 2 % is too little to mention, except by the first rule.
+    let records = fixture::records(&plan, 0.0001, |_, _, _| 1.001);
+    assert!(!judge(&plan, &records).comparisons[0].lines[0].tiny);
+    plan.rule = Rule::First;
+    assert!(judge(&plan, &records).comparisons[0].lines[0].tiny);
+}
+
+#[test]
+fn tiny_but_real_is_adjusted_for_the_number_of_primaries() {
+    // Seven primaries, of which one differs a little: p = 2/256 > .05/7.
+    let arms: Vec<String> = (0..8).map(|arm| format!("debian:6.{arm}")).collect();
+    let arms: Vec<&str> = arms.iter().map(String::as_str).collect();
+    let many = plan(&arms, 8, vec![micro()]);
+    let j = judge(&many, &records(&many, 0.0005, |arm, _, _| if arm == 1 { 1.005 } else { 1.0 }));
+    let line = &j.comparisons[0].lines[0];
+    assert_eq!((line.claim.no_change, line.verdict, line.tiny), (2.0 / 256.0, Verdict::Same, false));
+    let enough = plan(&arms, 10, vec![micro()]);
+    let j = judge(&enough, &records(&enough, 0.0005, |arm, _, _| if arm == 1 { 1.005 } else { 1.0 }));
+    assert!(j.comparisons[0].lines[0].tiny && j.comparisons[1..].iter().all(|c| !c.lines[0].tiny));
 }
 
 #[test]
@@ -90,9 +109,26 @@ fn identical_boots_are_the_same() {
 }
 
 #[test]
-fn holm_takes_back_what_eight_pairs_cannot_carry() {
-    // Two primaries at 8 pairs: 2 · 2/70 > 5 %.
+fn a_claim_beyond_the_margin_that_only_differs_among_several_is_slight() {
     let plan = plan(&TWO, 8, vec![micro(), dbsim()]);
+    let records = records(&plan, 0.01, |_, w, _| if w == "micro" { 1.0278 } else { 1.0 });
+    let j = judge(&plan, &records);
+    let line = &j.comparisons[0].lines[0];
+    // Beyond the margin at .047, which is not .05/2; different at .0078.
+    assert_eq!((line.verdict, line.unadjusted), (Verdict::SlightlyWorse, Some(Verdict::Worse)));
+    assert_eq!((line.claim.within, line.claim.no_change, line.adjusted_p), (12.0 / 256.0, 2.0 / 256.0, 4.0 / 256.0));
+    assert_eq!((suite(&j), line.more_pairs), (Verdict::Worse, None));
+    // The mirror image is an improvement.
+    let (plan, records) = swapped(&plan, &records);
+    let j = judge(&plan, &records);
+    assert_eq!((j.comparisons[0].lines[0].verdict, suite(&j)), (Verdict::SlightlyBetter, Verdict::SlightlyBetter));
+}
+
+#[test]
+fn under_the_first_rule_holm_takes_back_what_eight_pairs_cannot_carry() {
+    // Two primaries at 8 pairs: 2 · 2/70 > 5 %.
+    let mut plan = plan(&TWO, 8, vec![micro(), dbsim()]);
+    plan.rule = Rule::First;
     let j = judge(&plan, &records(&plan, 0.002, |_, w, _| if w == "micro" { 1.2 } else { 1.0 }));
     let line = &j.comparisons[0].lines[0];
     assert_eq!((line.verdict, line.unadjusted), (Verdict::Inconclusive, Some(Verdict::Worse)));
@@ -102,6 +138,10 @@ fn holm_takes_back_what_eight_pairs_cannot_carry() {
     let j = judge(&plan, &records(&plan, 0.002, |_, w, _| if w == "micro" { 0.8 } else { 1.0 }));
     assert_eq!(j.comparisons[0].lines[0].unadjusted, Some(Verdict::Better));
     assert_eq!(suite(&j), Verdict::Same);
+    // The second rule has 256 alternatives instead of 70.
+    plan.rule = Rule::Second;
+    let j = judge(&plan, &records(&plan, 0.002, |_, w, _| if w == "micro" { 1.2 } else { 1.0 }));
+    assert_eq!((j.comparisons[0].lines[0].verdict, suite(&j)), (Verdict::Worse, Verdict::Worse));
 }
 
 #[test]
@@ -149,9 +189,105 @@ fn a_failing_baseline_leaves_nothing_to_compare_with() {
     let j = judge(&plan, &records);
     assert_eq!(suite(&j), Verdict::Inconclusive);
     assert_eq!(j.comparisons[0].suite.as_ref().unwrap().reason, Reason::BaselineFailed);
-    // If both fail, the arm's failure decides.
+    // If both fail alike, neither is worse; by the first rule the arm's failure decided.
     fail(&mut records[1], Failure::VerifyFailed, "Block 7 of data3 is from an older checkpoint");
-    assert_eq!(suite(&judge(&plan, &records)), Verdict::Worse);
+    assert_eq!(decided(&plan, &records), (Verdict::Inconclusive, Reason::BothFailed));
+    assert_eq!(decided(&first_rule(&plan), &records), (Verdict::Worse, Reason::Failed));
+    // A regression in the other boots stands.
+    let (_, mut slow) = study(1.2, 0.002);
+    fail(&mut slow[0], Failure::Hang, "No progress for 60 CPU seconds");
+    assert!(matches!(decided(&plan, &slow), (Verdict::Worse, Reason::Primaries { .. })));
+    assert_eq!(decided(&first_rule(&plan), &slow), (Verdict::Inconclusive, Reason::BaselineFailed));
+}
+
+fn first_rule(plan: &Plan) -> Plan {
+    Plan { rule: Rule::First, ..plan.clone() }
+}
+
+fn decided(plan: &Plan, records: &[Record]) -> (Verdict, Reason) {
+    let suite = judge(plan, records).comparisons[0].suite.clone().unwrap();
+    (suite.verdict, suite.reason)
+}
+
+/// The records of `plan` in which the first boots of each arm failed, as many as `failed` says.
+fn failing(plan: &Plan, failed: [usize; 2]) -> Vec<Record> {
+    let mut records = records(plan, 0.002, |_, _, _| 1.0);
+    for (arm, failed) in failed.into_iter().enumerate() {
+        for slot in plan.slots.iter().filter(|slot| slot.arm == arm).take(failed) {
+            fail(&mut records[slot.slot as usize], Failure::Panic, "Kernel panic");
+        }
+    }
+    records
+}
+
+#[test]
+fn failures_are_counted_in_both_arms() {
+    use Verdict::{Inconclusive, Worse};
+    let plan = plan(&TWO, 12, vec![micro()]);
+    for (failed, verdict, reason) in [
+        ([0, 1], Worse, Reason::Failed),
+        ([1, 1], Inconclusive, Reason::BothFailed),
+        // Fisher's p is .065, and .0046.
+        ([1, 5], Inconclusive, Reason::BothFailed),
+        ([1, 8], Worse, Reason::Failed),
+        ([12, 1], Inconclusive, Reason::SurvivesBetter),
+        ([5, 0], Inconclusive, Reason::SurvivesBetter),
+        ([3, 0], Inconclusive, Reason::BaselineFailed),
+        ([12, 12], Inconclusive, Reason::NeitherSurvived),
+    ] {
+        let records = failing(&plan, failed);
+        assert_eq!(decided(&plan, &records), (verdict, reason), "{failed:?}");
+        // No gate passes an arm that fails boots.
+        let decision = judge(&plan, &records).decision();
+        assert_eq!(decision.is_none_or(|verdict| verdict == Worse), failed[1] > 0, "{failed:?}: {decision:?}");
+    }
+    // By the first rule any failure of the arm was worse.
+    for failed in [[1, 1], [12, 1]] {
+        assert_eq!(decided(&first_rule(&plan), &failing(&plan, failed)), (Worse, Reason::Failed));
+    }
+}
+
+#[test]
+fn on_the_exact_clock_a_failure_that_does_not_repeat_is_unconfirmed() {
+    let plan = plan(&TWO, 12, vec![micro()]);
+    let clean = records(&plan, 0.002, |_, _, _| 1.0);
+    let run_again = |failed: [usize; 2], outcome: &dyn Fn(&Record) -> Record| {
+        let mut all = failing(&plan, failed);
+        let again: Vec<Record> = all
+            .iter()
+            .filter(|r| r.outcome != Outcome::Completed)
+            .map(|r| Record { attempt: 1, artifacts: vec!["artifacts/again/console.log".into()], ..outcome(r) })
+            .collect();
+        all.extend(again);
+        all
+    };
+    let same = |r: &Record| r.clone();
+    let completes = |r: &Record| clean[r.slot as usize].clone();
+    let differs = |r: &Record| {
+        let mut r = r.clone();
+        fail(&mut r, Failure::Panic, "Another panic");
+        r
+    };
+    // The failure repeats: the guest's.
+    let records = run_again([0, 1], &same);
+    let j = judge(&plan, &records);
+    assert_eq!((suite(&j), j.survival[1].confirmed(), j.set_aside.len()), (Verdict::Worse, 1, 0));
+    // It does not, or in another way: the verdict is that of the other boots, and both runs are kept.
+    for outcome in [&completes as &dyn Fn(&Record) -> Record, &differs] {
+        let records = run_again([0, 1], outcome);
+        let j = judge(&plan, &records);
+        let b = &j.survival[1];
+        assert_eq!((suite(&j), b.failed(), b.unconfirmed(), b.boots), (Verdict::Same, 1, 1, 12));
+        let trial = &b.failures[0].trials[0];
+        assert_eq!(trial.repeat.as_ref().unwrap().artifacts, ["artifacts/again/console.log"]);
+        assert_eq!((j.comparisons[0].lines[0].missing.failed, j.set_aside.len()), (1, 0));
+    }
+    // Failures of one arm that never repeat, but too many for chance, count.
+    assert_eq!(decided(&plan, &run_again([0, 6], &completes)), (Verdict::Worse, Reason::Failed));
+    // No other clock repeats a boot exactly.
+    let other = Plan { clock: Clock::None, ..plan.clone() };
+    let j = judge(&other, &run_again([0, 1], &completes));
+    assert_eq!((suite(&j), j.survival[1].unconfirmed(), j.set_aside.len()), (Verdict::Worse, 0, 1));
 }
 
 #[test]
@@ -164,14 +300,14 @@ fn where_no_boot_of_either_arm_completes_neither_is_worse() {
     let j = judge(&plan, &records);
     assert_eq!((suite(&j), j.verdict), (Verdict::Inconclusive, Some(Verdict::Inconclusive)));
     assert_eq!(j.comparisons[0].suite.as_ref().unwrap().reason, Reason::NeitherSurvived);
-    // One completed boot of the baseline shows that the arm is worse; one of the arm shows that the baseline is unreliable.
+    // One completed boot of either tells no more; by the first rule it made the arm worse.
     let (of_a, of_b) =
         (plan.slots.iter().find(|s| s.arm == 0).unwrap(), plan.slots.iter().find(|s| s.arm == 1).unwrap());
     for slot in [of_a.slot, of_b.slot] {
         let mut one = records.clone();
         one[slot as usize] = clean[slot as usize].clone();
-        let j = judge(&plan, &one);
-        assert_eq!((suite(&j), &j.comparisons[0].suite.as_ref().unwrap().reason), (Verdict::Worse, &Reason::Failed));
+        assert_eq!(decided(&plan, &one), (Verdict::Inconclusive, Reason::BothFailed));
+        assert_eq!(decided(&first_rule(&plan), &one), (Verdict::Worse, Reason::Failed));
     }
 }
 
@@ -272,7 +408,9 @@ fn a_success_never_replaces_a_failure() {
     fail(&mut records[1], Failure::Panic, "Oops");
     records.push(success);
     let j = judge(&plan, &records);
-    assert_eq!((j.survival[1].failed(), j.set_aside.len()), (1, 1));
+    assert_eq!((j.survival[1].failed(), j.comparisons[0].lines[0].deltas.len(), j.set_aside.len()), (1, 7, 0));
+    // Where failures are not run again on purpose, the success is set aside.
+    assert_eq!(judge(&first_rule(&plan), &records).set_aside.len(), 1);
 }
 
 #[test]
@@ -413,10 +551,12 @@ proptest! {
     #[test]
     fn a_failed_trial_never_improves_the_suite((plan, mut records) in any_study(), slots in prop::collection::vec(0usize..16, 1..5)) {
         let mut last = suite(&judge(&plan, &records));
+        let mut failed = [false; 2];
         for slot in slots {
             fail(&mut records[slot], Failure::EarlyExit, "Gone");
+            failed[plan.slots[slot].arm] = true;
             let now = suite(&judge(&plan, &records));
-            if plan.slots[slot].arm == 1 {
+            if failed == [false, true] {
                 prop_assert_eq!(now, Verdict::Worse);
             }
             prop_assert!(!passes(now), "{last} became {now}");

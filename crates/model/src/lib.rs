@@ -22,6 +22,7 @@ pub mod provenance;
 pub mod purpose;
 pub mod record;
 pub mod refusal;
+pub mod rule;
 pub mod setting;
 pub mod shell;
 pub mod size;

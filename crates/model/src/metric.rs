@@ -137,7 +137,15 @@ impl Kind {
     }
 }
 
+/// The name of a primary that is the geometric mean of its workload's other metrics.
+pub const MEAN: &str = "geomean";
+
 impl MetricDef {
+    /// Whether it is the mean of its workload's other metrics, which are a family then.
+    pub fn is_mean(&self) -> bool {
+        self.primary && self.name == MEAN
+    }
+
     /// A smaller value counts as this one in a ratio; 0 for kinds whose values are never 0. For [`Kind::Usage`] it is the smallest meaningful amount:
     /// one event, one block of 4 KiB, a tenth of a millisecond (below that, tick-based accounting of CPU time is noise).
     pub fn floor(&self) -> f64 {

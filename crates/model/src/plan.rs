@@ -4,13 +4,14 @@
 use crate::host::HostKind;
 use std::collections::BTreeMap;
 
-use bigiron_stats::power;
+use bigiron_stats::{Flips, power};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::identity::Identity;
 use crate::metric::{Kind, MetricDef};
 use crate::provenance::Provenance;
+use crate::rule::Rule;
 use crate::setting::options_of;
 use crate::workload::Options;
 
@@ -32,6 +33,9 @@ pub struct Plan {
     /// The command line or study file that repeats the study, for "how to repeat".
     pub repeat: String,
     pub clock: Clock,
+    /// The rule by which it is judged; absent in plans of builds with the first rule.
+    #[serde(default, skip_serializing_if = "Rule::is_first")]
+    pub rule: Rule,
     /// The programs that run its trials; absent in plans of builds that did not store them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provenance: Option<Provenance>,
@@ -45,6 +49,9 @@ pub struct Plan {
     pub workloads: Vec<PlannedWorkload>,
     /// Margins on the ratio, by kind of metric: 0.02 is 2 %.
     pub margins: BTreeMap<Kind, f64>,
+    /// Margins of single metrics, by `WORKLOAD.METRIC`, where this machine's noise card says that the kind's margin is out of reach.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wider_margins: BTreeMap<String, f64>,
     /// The machine's last A/A check before the plan was made, if it failed: then no verdict is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_check: Option<FailedCheck>,
@@ -56,6 +63,23 @@ impl Plan {
     /// The reports' word for trials: a guest's trial is a boot, but nothing boots on this machine itself.
     pub fn trials(&self) -> &'static str {
         if self.machine.host == HostKind::Local { "trials" } else { "boots" }
+    }
+
+    /// Which pairs the judge's re-randomisations may exchange.
+    pub fn flips(&self) -> Flips {
+        self.rule.flips(self.clock)
+    }
+
+    /// The margin of a metric on the ratio. A plan has one for every kind of its time; an old plan may lack a new kind, and without a margin every
+    /// difference matters.
+    pub fn margin(&self, workload: &str, metric: &MetricDef) -> f64 {
+        let own = self.wider_margins.get(&format!("{workload}.{}", metric.name));
+        own.or_else(|| self.margins.get(&metric.kind)).copied().unwrap_or(0.0).max(0.0)
+    }
+
+    /// Whether a failed boot is run again, to show that it was not the host's fault: only the exact clock repeats a boot exactly.
+    pub fn confirms_failures(&self) -> bool {
+        self.clock == Clock::Exact && self.rule >= Rule::Second
     }
 
     /// Whether it has too few pairs for the flip interval, so that Student's is used: the quick budget of a night.

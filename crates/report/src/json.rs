@@ -20,6 +20,7 @@ use super::{Report, subsystem};
 use bigiron_judge::calls::{Call, Calls};
 use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::counters::ComparedCounters;
+use bigiron_judge::family::Family;
 use bigiron_judge::line::{Estimate, Line};
 use bigiron_judge::standing::SetAside;
 use bigiron_judge::suite::Reason;
@@ -27,6 +28,7 @@ use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, State};
 use bigiron_model::metric::Kind;
 use bigiron_model::plan::{Design, Machine};
+use bigiron_model::rule::Rule;
 use bigiron_model::workload::Options;
 
 /// Version of this format.
@@ -129,6 +131,7 @@ struct Study<'a> {
     question_sha256: &'a str,
     repeat: &'a str,
     clock: &'static str,
+    rule: Rule,
     design: &'a Design,
     machine: &'a Machine,
     arms: Vec<&'a str>,
@@ -143,6 +146,7 @@ struct Compared<'a> {
     pairs: u32,
     verdict: Option<&'static str>,
     reason: Option<&'a Reason>,
+    families: &'a [Family],
     lines: Vec<Judged<'a>>,
     /// Null if a configuration is unknown.
     config_differences: Option<&'a [Difference]>,
@@ -203,6 +207,7 @@ pub fn json(report: &Report<'_>) -> String {
             question_sha256: &plan.question_sha256,
             repeat: &plan.repeat,
             clock: plan.clock.name(),
+            rule: plan.rule,
             design: &plan.design,
             machine: &plan.machine,
             arms: plan.arms.iter().map(|a| a.name.as_str()).collect(),
@@ -284,6 +289,7 @@ fn compared<'a>(
         pairs: comparison.pairs,
         verdict: comparison.suite.as_ref().map(|s| s.verdict.name()),
         reason: comparison.suite.as_ref().map(|s| &s.reason),
+        families: &comparison.families,
         lines: rows.iter().map(|row| judged(report, row)).collect(),
         config_differences,
     }

@@ -98,7 +98,7 @@ impl<'a> Row<'a> {
     pub fn mark(&self) -> Option<Mark> {
         let line = self.line;
         match line.verdict {
-            Verdict::Inconclusive if line.unadjusted.is_some() => Some(Mark::TakenBack),
+            _ if line.unadjusted.is_some() => Some(Mark::TakenBack),
             Verdict::Inconclusive if line.more_pairs.is_some() => Some(Mark::MorePairs),
             Verdict::Same if line.tiny => Some(Mark::Tiny),
             Verdict::Same | Verdict::Inconclusive | Verdict::Invalid => None,
@@ -120,7 +120,7 @@ impl<'a> Row<'a> {
 /// The suffix of a verdict in a table, a few characters long; the legend explains those that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
-    /// Holm's correction withdrew the claim.
+    /// The correction for the number of primaries weakened or withdrew the claim.
     TakenBack,
     /// This many more pairs would settle the line.
     MorePairs,
@@ -143,10 +143,12 @@ impl Mark {
     pub fn legend(self) -> &'static str {
         match self {
             Mark::TakenBack => {
-                "inconclusive (worse!): alone it would be worse; that does not survive the correction for the number of primaries"
+                "(worse!): alone it would be worse; that does not survive the correction for the number of primaries"
             }
             Mark::MorePairs => "inconclusive +N: about N more pairs would settle it, if effect and noise stay the same",
-            Mark::Tiny => "same (tiny): inside the margin, but real: the 95 % interval excludes no change",
+            Mark::Tiny => {
+                "same (tiny): inside the margin, but these arms differ: no change is excluded after the correction, and the change is at least a tenth of the margin"
+            }
             Mark::Chance => {
                 "worse ?: among this many exploratory metrics, this one may be chance (false discovery rate above 5 %)"
             }

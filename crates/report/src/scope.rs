@@ -13,10 +13,12 @@ use bigiron_model::clock::Clock;
 use bigiron_model::metric::Unit;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Outcome, Record};
+use bigiron_model::rule::Rule;
 use bigiron_model::setting;
 use bigiron_model::storage;
 use bigiron_model::storage::Medium;
 use bigiron_model::version::major_minor;
+use bigiron_stats::{Flips, order, power};
 
 /// What an arm booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -246,19 +248,47 @@ pub fn method(plan: &Plan) -> Vec<String> {
     if gap > 0 {
         all.push(format!("Before each {trial} the machine idled for {gap} s"));
     }
-    let interval = match plan.is_screening() {
-        true => {
-            "Student's t interval, because this is a screening: this few pairs have no exact interval. It assumes that boots vary normally"
+    let interval = match (plan.is_screening(), plan.flips()) {
+        (true, _) => {
+            "Student's t interval, because this is a screening: this few pairs have no exact interval. It assumes that boots vary normally, and \
+             the arms' spreads are not compared"
         }
-        false => "the exact balanced-flip interval",
+        (false, Flips::Balanced) => "the exact balanced-flip interval",
+        (false, Flips::Full) => {
+            "the exact full-flip interval: the boots of a pair, whose seeds were drawn at random, may as well belong to either arm"
+        }
     };
     all.push(format!(
         "Change is the ratio of geometric means, B to A, with {interval}. Better and worse are judged by the 95 % \
          interval against the margin, same by the 90 % interval inside it"
     ));
-    all.push(
-        "Primaries are corrected for their number (Holm, 5 %); all other metrics are exploratory (Benjamini-Hochberg, 5 %)".to_owned(),
-    );
+    if plan.clock == Clock::Wall && !order::has_balanced_places(pairs, plan.arms.len()) {
+        all.push(format!(
+            "In {pairs} pairs not each of the {} arms has every place equally often; a multiple of {} pairs would give it. A place with an effect of \
+             its own makes the intervals inexact",
+            plan.arms.len(),
+            2 * plan.arms.len()
+        ));
+    }
+    if plan.clock == Clock::Exact {
+        all.push(
+            "The interval is about other seeds and memory layouts of these kernel images. Another build of the same source may differ by more".to_owned(),
+        );
+    }
+    if plan.machine.host != HostKind::Local {
+        all.push(format!(
+            "Modes rarer than {:.0} % of boots may be unmet in {pairs} pairs (5 % probability), and no interval includes what it has not met",
+            100.0 * power::rarest_met_mode(pairs)
+        ));
+    }
+    all.push(match plan.rule {
+        Rule::First => "Primaries are corrected for their number (Holm, 5 %; the first rule, with which this study was planned); all other \
+                        metrics are exploratory (Benjamini-Hochberg, 5 %)"
+            .to_owned(),
+        Rule::Second => "Primaries are corrected for their number (Holm, 5 %, first for a change, then for one beyond the margin); all other \
+                         metrics are exploratory (Benjamini-Hochberg, 5 %)"
+            .to_owned(),
+    });
     let outside = if plan.machine.host == HostKind::Local { "the trial" } else { "the guest" };
     all.push(format!(
         "A {trial} that fails is evidence and is never dropped; only a cause outside {outside} voids a pair, which is then run again"

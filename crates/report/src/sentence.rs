@@ -9,9 +9,11 @@ use serde::Serialize;
 
 use super::quantity::Quantity;
 use super::row::Row;
+use bigiron_judge::family::Family;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, Judgement, State};
+use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Unit};
 use bigiron_model::plan::Plan;
 
@@ -23,6 +25,8 @@ pub enum About {
     Progress,
     Survival,
     Workload,
+    /// The metrics of which a workload's primary is the mean.
+    Family,
     Suite,
     /// What a screening cannot show.
     Screening,
@@ -83,6 +87,7 @@ pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> V
                 verdict: Some(row.line.verdict),
             });
         }
+        all.extend(comparison.families.iter().map(|of| family(arm, of)));
         all.extend(suite(plan, judgement, comparison));
     }
     if judgement.comparisons.len() > 1
@@ -137,7 +142,7 @@ pub fn join<S: AsRef<str>>(items: &[S]) -> String {
     }
 }
 
-/// `panicked in 3 of 8 boots and hung in 1`; `None` if none failed.
+/// `panicked in 3 of 8 boots and hung in 1 (1 of these did not repeat: unconfirmed)`; `None` if none failed.
 pub fn failures(plan: &Plan, survival: &Survival) -> Option<String> {
     let parts: Vec<String> = survival
         .failures
@@ -148,7 +153,12 @@ pub fn failures(plan: &Plan, survival: &Survival) -> Option<String> {
             format!("{} in {}{of}", f.failure.verb(), f.trials.len())
         })
         .collect();
-    (!parts.is_empty()).then(|| join(&parts))
+    let unconfirmed = match (survival.failed(), survival.unconfirmed()) {
+        (_, 0) => String::new(),
+        (1, _) => " (it did not repeat: unconfirmed)".to_owned(),
+        (_, n) => format!(" ({n} of these did not repeat: unconfirmed)"),
+    };
+    (!parts.is_empty()).then(|| format!("{}{unconfirmed}", join(&parts)))
 }
 
 fn survival(plan: &Plan, judgement: &Judgement) -> Vec<Sentence> {
@@ -231,6 +241,9 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
     let inside = format!("({}{interval}, {}, {clock})", statement.lead, row.pairs());
     let (margin, verdict) = (&row.margin, line.verdict);
     let tail = match (verdict, line.unadjusted) {
+        (Verdict::SlightlyBetter | Verdict::SlightlyWorse, Some(unadjusted)) => format!(
+            "real, but that it is beyond the {margin} margin does not survive the correction for {primaries} primaries: {verdict} (unadjusted: {unadjusted})"
+        ),
         (_, Some(unadjusted)) => {
             let more = more(row);
             format!(
@@ -241,11 +254,19 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
         (Verdict::SlightlyBetter | Verdict::SlightlyWorse, _) => {
             format!("real, but not shown to be beyond the {margin} margin: {verdict}")
         }
+        // What is real on the exact clock is a difference of two images, not yet of two sources.
+        (Verdict::Same, _) if line.tiny && plan.clock == Clock::Exact && !has_one_kernel(plan) => {
+            format!("within the {margin} margin: same (tiny, but these builds differ: {change})")
+        }
         (Verdict::Same, _) if line.tiny => format!("within the {margin} margin: same (tiny but real: {change})"),
         (Verdict::Same, _) => format!("within the {margin} margin: same"),
         _ => format!("neither a difference nor its absence (margin {margin}) is shown: {verdict}{}", more(row)),
     };
     format!("{} {inside}; {tail}", statement.text)
+}
+
+fn has_one_kernel(plan: &Plan) -> bool {
+    plan.arms.iter().all(|arm| arm.kernel == plan.arms[0].kernel)
 }
 
 fn more(row: &Row<'_>) -> String {
@@ -311,6 +332,32 @@ fn quantity_word(more: bool, countable: bool) -> &'static str {
     }
 }
 
+/// `12 of 46 worse, 16 better` beyond their margins.
+fn counts(of: &Family) -> String {
+    format!("{} of {} worse, {} better", of.worse, of.metrics, of.better)
+}
+
+fn family(arm: &str, of: &Family) -> Sentence {
+    let none = match of.verdict {
+        Verdict::Better | Verdict::Same => ", and none is worse than its margin",
+        Verdict::Inconclusive => "; that none is worse than its margin is not shown",
+        _ => "",
+    };
+    let text = format!(
+        "{} beyond the margin with {arm} (false discovery rate 5 %; apart from the suite's verdict){none}: {}",
+        counts(of),
+        of.verdict
+    );
+    Sentence {
+        about: About::Family,
+        arm: Some(arm.to_owned()),
+        workload: Some(of.workload.clone()),
+        head: format!("{}, its metrics", of.workload),
+        text,
+        verdict: Some(of.verdict),
+    }
+}
+
 fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<Sentence> {
     let suite = comparison.suite.as_ref()?;
     let (arm, baseline) = (&plan.arms[comparison.arm].name, &plan.arms[0].name);
@@ -345,6 +392,18 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
                 failures(plan, a).unwrap_or_default()
             )
         }
+        Reason::BothFailed => format!(
+            "{arm} {} and {baseline}, the baseline, {}: neither fails more often than chance explains, and while both fail their speed decides nothing good",
+            failures(plan, b).unwrap_or_default(),
+            failures(plan, a).unwrap_or_default()
+        ),
+        Reason::SurvivesBetter => {
+            let of_arm = failures(plan, b).unwrap_or_else(|| format!("completed every {}", plan.trial()));
+            format!(
+                "{arm} survives more often: {baseline}, the baseline, {}, and {arm} {of_arm}; there is no valid baseline to compare its speed with",
+                failures(plan, a).unwrap_or_default()
+            )
+        }
         Reason::NoClock => format!(
             "{arm} and {baseline} completed and verified every {}; without a clock their speed cannot be compared",
             plan.trial()
@@ -353,11 +412,22 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
             let distinct: BTreeSet<&str> = workloads.iter().map(String::as_str).collect();
             let named: Vec<&str> = distinct.into_iter().collect();
             let named = join(&named);
+            let behind: Vec<String> = comparison
+                .families
+                .iter()
+                .filter(|of| of.verdict == Verdict::Worse)
+                .map(|of| format!("{} ({})", of.workload, counts(of)))
+                .collect();
+            // A mean that did not regress must not read as if nothing behind it had.
+            let no = match behind.as_slice() {
+                [] => "no workload regressed".to_owned(),
+                behind => format!("no primary metric regressed, although metrics of {} did,", join(behind)),
+            };
             match verdict {
                 Verdict::Worse | Verdict::SlightlyWorse => format!("{arm} regressed in {named} against {baseline}"),
-                Verdict::Better => format!("no workload regressed and {named} improved with {arm}"),
-                Verdict::SlightlyBetter => format!("no workload regressed and {named} improved slightly with {arm}"),
-                Verdict::Same => format!("no workload regressed with {arm}"),
+                Verdict::Better => format!("{no} and {named} improved with {arm}"),
+                Verdict::SlightlyBetter => format!("{no} and {named} improved slightly with {arm}"),
+                Verdict::Same => format!("{} with {arm}", no.trim_end_matches(',')),
                 Verdict::Inconclusive if named.is_empty() => "there is no primary metric to judge by".to_owned(),
                 Verdict::Inconclusive => format!("{named} could not be settled between {arm} and {baseline}"),
                 Verdict::Invalid => format!("{named} cannot be judged"),

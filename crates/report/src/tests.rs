@@ -184,13 +184,51 @@ fn sentences_say_what_happened() {
     said(three, "suite: debian:6.12 panicked in 3 of 10 boots: worse\n");
     said(three, "7 of 10 pairs, exact clock");
     said(
-        &|_, r| fail(&mut r[0], Failure::VerifyFailed, "Block 7 is stale"),
+        &|p, r| {
+            *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+            fail(&mut r[0], Failure::VerifyFailed, "Block 7 is stale");
+        },
         "suite: debian:6.1, the baseline, lost or corrupted data in 1 of 10 boots, so debian:6.12 has no valid baseline to compare with: \
          inconclusive\n",
     );
     said(
         &|_, r| r.iter_mut().for_each(|r| fail(r, Failure::Panic, "no root")),
         "suite: neither survived: debian:6.12 panicked in 10 of 10 boots and debian:6.1, the baseline, panicked in 10 of 10 boots: inconclusive\n",
+    );
+    said(
+        &|p, r| {
+            *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+            [0, 1].iter().for_each(|slot| fail(&mut r[*slot], Failure::Panic, "oops"));
+        },
+        "neither fails more often than chance explains, and while both fail their speed decides nothing good: inconclusive\n",
+    );
+    let many: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|p, r| {
+        *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+        p.slots
+            .iter()
+            .filter(|s| s.arm == 0 || s.slot == 1)
+            .for_each(|s| fail(&mut r[s.slot as usize], Failure::Panic, "oops"));
+    };
+    said(
+        many,
+        "suite: debian:6.12 survives more often: debian:6.1, the baseline, panicked in 10 of 10 boots, and debian:6.12 panicked in 1 of 10 boots; \
+         there is no valid baseline to compare its speed with: inconclusive\n",
+    );
+    said(
+        &|p, r| {
+            *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
+            let completed = Record { attempt: 1, ..r[1].clone() };
+            fail(&mut r[1], Failure::Panic, "oops");
+            r.push(completed);
+        },
+        "debian:6.12 panicked in 1 of 10 boots (it did not repeat: unconfirmed)\n",
+    );
+    said(
+        &|_, r| {
+            fail(&mut r[1], Failure::Panic, "oops");
+            r.push(Record { attempt: 1, artifacts: vec!["artifacts/0001-1/console.log".into()], ..r[1].clone() });
+        },
+        "artifacts/0001-1/console.log]",
     );
     said(
         &|p, _| p.failed_check = Some(FailedCheck { kernel: "6.12.9".into(), reasons: vec!["too noisy".into()] }),
@@ -216,11 +254,25 @@ fn sentences_say_what_happened() {
     said(&|p, _| p.clock = Clock::None, "without a clock their speed cannot be compared: inconclusive\n");
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0),
-        "dbsim: debian:6.12 does as well as debian:6.1 (-0.14 %, 95 % CI -0.41 … +0.17 %, 10 pairs, exact clock); within the 2 % margin: same\n",
+        "dbsim: debian:6.12 does as well as debian:6.1 (-0.14 %, 95 % CI -0.37 … +0.13 %, 10 pairs, exact clock); within the 2 % margin: same\n",
     );
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, _, _| 1.006),
+        "within the 2 % margin: same (tiny, but these builds differ: +0.6",
+    );
+    said(
+        &|p, r| {
+            p.clock = Clock::Wall;
+            *r = bigiron_judge::fixture::records(p, 0.0005, |_, _, _| 1.006);
+        },
         "within the 2 % margin: same (tiny but real: +0.6",
+    );
+    said(
+        &|p, r| {
+            *p = bigiron_judge::fixture::plan(&["debian:6.1", "debian:6.12"], 8, vec![micro(), dbsim()]);
+            *r = bigiron_judge::fixture::records(p, 0.01, |_, w, _| if w == "micro" { 1.0278 } else { 1.0 });
+        },
+        "; real, but that it is beyond the 2 % margin does not survive the correction for 2 primaries: slightly-worse (unadjusted: worse)\n",
     );
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0, |_, _, _| 1.0),
@@ -229,7 +281,28 @@ fn sentences_say_what_happened() {
     // An interval across zero keeps its signs; any other takes the sign of the word.
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, w, _| if w == "dbsim" { 1.1 } else { 0.9 }),
-        "micro: debian:6.12 is 9.98 % faster than debian:6.1 (95 % CI 9.97 … 10.00 %, 10 pairs, exact clock); beyond the 2 % margin: better\n",
+        "micro: debian:6.12 is 10.00 % faster than debian:6.1 (95 % CI 9.97 … 10.03 %, 10 pairs, exact clock); beyond the 2 % margin: better\n",
+    );
+    said(
+        &|p, _| p.wider_margins = [("dbsim.commit-p99".to_owned(), 0.15)].into(),
+        "p50 3 %, amounts 2 %, by this machine's noise card, chosen before the first boot: dbsim commit-p99 15 %\n",
+    );
+    // A mean that is the same does not hide what is behind it.
+    let hidden: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|p, r| {
+        let effect = |metric: &str| match metric {
+            "null-call" => 1.1,
+            "fork-exit" => 0.9,
+            _ => 1.0,
+        };
+        *r = bigiron_judge::fixture::records(p, 0.002, |_, _, metric| effect(metric));
+    };
+    said(
+        hidden,
+        "micro, its metrics: 1 of 3 worse, 1 better beyond the margin with debian:6.12 (false discovery rate 5 %; apart from the suite's verdict): worse\n",
+    );
+    said(
+        hidden,
+        "suite: no primary metric regressed, although metrics of micro (1 of 3 worse, 1 better) did with debian:6.12: same\n",
     );
 }
 

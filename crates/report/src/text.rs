@@ -64,7 +64,7 @@ fn sentences(out: &mut String, report: &Report<'_>) {
     let mut arm = None;
     for sentence in &report.sentences {
         // With several arms, each arm's workloads and suite stand together.
-        let new = matches!(sentence.about, About::Workload | About::Suite) && sentence.arm != arm;
+        let new = matches!(sentence.about, About::Workload | About::Family | About::Suite) && sentence.arm != arm;
         if several && new {
             arm.clone_from(&sentence.arm);
             if !out.is_empty() && !out.ends_with("\n\n") {
@@ -201,13 +201,21 @@ pub fn uneven(report: &Report<'_>) -> Option<String> {
 /// `throughput 2 %, p99 5 %`: the margins of the kinds that occur.
 pub fn margins(report: &Report<'_>) -> Vec<String> {
     let mut seen = BTreeSet::new();
-    report
-        .rows
-        .iter()
-        .flatten()
-        .filter(|r| seen.insert(r.line.metric.kind))
-        .map(|r| format!("{} {}", kind(r), r.margin))
-        .collect()
+    let is_wider =
+        |r: &Row<'_>| report.plan.wider_margins.contains_key(&format!("{}.{}", r.line.workload, r.line.metric.name));
+    let rows = || report.rows.iter().flatten();
+    let usual = rows().filter(|r| !is_wider(r) && seen.insert(r.line.metric.kind));
+    let mut all: Vec<String> = usual.map(|r| format!("{} {}", kind(r), r.margin)).collect();
+    // The same metric in every comparison.
+    let wider: BTreeSet<String> = rows()
+        .filter(|r| is_wider(r))
+        .map(|r| format!("{} {} {}", r.line.workload, r.line.metric.name, r.margin))
+        .collect();
+    if !wider.is_empty() {
+        let wider: Vec<String> = wider.into_iter().collect();
+        all.push(format!("by this machine's noise card, chosen before the first boot: {}", join(&wider)));
+    }
+    all
 }
 
 fn kind(row: &Row<'_>) -> &'static str {
@@ -293,8 +301,15 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
                 } else {
                     format!(" [{}]", trial.artifacts.join(" "))
                 };
+                let again = trial.repeat.as_ref().map_or_else(String::new, |repeat| {
+                    let how = match repeat.identical {
+                        true => "it failed in the same way".to_owned(),
+                        false => format!("it {}, so this failure is unconfirmed", repeat.outcome),
+                    };
+                    format!("; run again, {how} [{}]", repeat.artifacts.join(" "))
+                });
                 lines.push(format!(
-                    "{} {} in trial {} (pair {}): {}{kept}",
+                    "{} {} in trial {} (pair {}): {}{kept}{again}",
                     survival.arm,
                     failures.failure.verb(),
                     trial.slot,

@@ -1,16 +1,15 @@
-//! The exact balanced-flip interval and its p: inference for the mean log ratio of pairs run in random, balanced order.
+//! The exact flip interval and its p: inference for the mean log ratio of pairs.
 //!
-//! If the coin that ordered the pairs had fallen differently, with the same number of A-then-B pairs, `k` pairs of each order would have changed
-//! places. Under "the mean is θ", such a re-randomisation has a larger mean than the observed one exactly when the mean of `D − θ` over the pairs
-//! that changed places is negative. The set `T` of the means of `D` over all those subsets (k pairs of one order and k of the other, k ≥ 1) is
-//! therefore sufficient: the interval cuts off its tails, and p counts in them. Because each subset has equally many pairs of either order, no member
-//! of `T` depends on a constant effect of running second.
+//! If the coin had fallen differently, some pairs would have changed places: their two boots would have belonged to the other arms. Under "the mean is
+//! θ", such a re-randomisation has a larger mean than the observed one exactly when the mean of `D − θ` over the pairs that changed places is
+//! negative. The set `T` of the means of `D` over all subsets that the design allows is therefore sufficient: the interval cuts off its tails, and p
+//! counts in them. [`Flips`] says which subsets these are.
 //!
 //! Invariant: a value θ is outside `interval(alpha)` exactly when `p(θ) <= alpha` (up to rounding).
 //!
-//! `T` has C(N, h) − 1 members, 2.7 million at 24 pairs, but is never stored: a member is the sum of a subset of one order and a subset of the other,
-//! so with both lists of subset sums sorted, counting the members up to θ is one merge over 2·2^h sums. That keeps the exact distribution affordable
-//! up to 32 pairs; above that, seeded Monte-Carlo draws replace it, drawn once for all metrics of a [`Design`].
+//! `T` has C(N, h) − 1 or 2^N − 1 members, 2.7 or 16.8 million at 24 pairs, but is never stored: a member is the sum of a subset of one group of pairs
+//! and a subset of another, so with both lists of subset sums sorted, counting the members up to θ is one merge for each combination of sizes. Beyond
+//! the size where this is quick, seeded Monte-Carlo draws replace it, drawn once for all metrics of a [`Design`].
 
 mod drawn;
 mod exact;
@@ -21,12 +20,27 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use drawn::{Drawn, Draws};
 use exact::Exact;
 
-/// Most pairs of one order for which `T` is exact: 2^16 subset sums per order.
+/// Which pairs may change places in a re-randomisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Flips {
+    /// As many of either order: no member of `T` then depends on a constant effect of running second. The coin is the order of the pairs, drawn
+    /// balanced. Right wherever the order of boots can have an effect.
+    Balanced,
+    /// Any: 2^N instead of C(N, N/2) alternatives. The coin is the draw of the boots' seeds, which are exchangeable between the arms of a pair. Right
+    /// only where the order of boots cannot have an effect.
+    Full,
+}
+
+/// Most pairs of one order for which a balanced `T` is exact: 2^16 subset sums per order.
 const EXACT_PER_ORDER: usize = 16;
+
+/// Most pairs for which a full `T` is exact. It has more combinations of sizes: one merge for each of the 11² at 20 pairs.
+const EXACT_FULL: usize = 20;
 
 /// The number of pairs in either order, with the drawn re-randomisations if there are too many to count.
 #[derive(Debug)]
 pub struct Design {
+    flips: Flips,
     ab: usize,
     ba: usize,
     draws: Option<Draws>,
@@ -35,10 +49,16 @@ pub struct Design {
 impl Design {
     /// `ab`, `ba`: pairs run A-then-B and B-then-A. The numbers may differ if pairs were lost.
     ///
-    /// `seed` matters only above 16 pairs of one order (32 pairs in all), where 200,000 re-randomisations are drawn instead of counting all.
-    pub fn new(ab: usize, ba: usize, seed: u64) -> Design {
-        let is_drawn = ab > 0 && ba > 0 && ab.max(ba) > EXACT_PER_ORDER;
-        Design { ab, ba, draws: is_drawn.then(|| Draws::new(ab, ba, seed)) }
+    /// `seed` matters only for large designs (balanced: above 16 pairs of one order; full: above 20 pairs), where 200,000 re-randomisations are drawn
+    /// instead of counting all.
+    pub fn new(flips: Flips, ab: usize, ba: usize, seed: u64) -> Design {
+        let draws = match flips {
+            Flips::Balanced => {
+                (ab > 0 && ba > 0 && ab.max(ba) > EXACT_PER_ORDER).then(|| Draws::balanced(ab, ba, seed))
+            }
+            Flips::Full => (ab + ba > EXACT_FULL).then(|| Draws::full(ab + ba, seed)),
+        };
+        Design { flips, ab, ba, draws }
     }
 
     /// `ab`, `ba`: D = ln(B/A) of the design's pairs. If a value is not finite there is no distribution: no interval, and every p is 1.
@@ -47,27 +67,31 @@ impl Design {
     /// Their numbers differ from the design's.
     pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
         assert_eq!((ab.len(), ba.len()), (self.ab, self.ba), "A design is of this many pairs of either order");
-        let finite = ab.iter().chain(ba).all(|d| d.is_finite());
-        let scale = ab.iter().chain(ba).fold(0.0_f64, |m, d| m.max(d.abs()));
-        let set = match &self.draws {
-            _ if !finite || ab.is_empty() || ba.is_empty() => Set::Drawn(Drawn::none()),
-            None => Set::Exact(Exact::new(ab, ba)),
-            Some(draws) => Set::Drawn(Drawn::new(&draws.means(&[ab, ba].concat()))),
+        let all = [ab, ba].concat();
+        let finite = all.iter().all(|d| d.is_finite());
+        let scale = all.iter().fold(0.0_f64, |m, d| m.max(d.abs()));
+        let empty = match self.flips {
+            Flips::Balanced => ab.is_empty() || ba.is_empty(),
+            Flips::Full => all.is_empty(),
         };
-        Flip {
-            mean: balanced_mean(ab, ba),
-            sd: within_order_sd(ab, ba),
-            pairs: ab.len() + ba.len(),
-            scale,
-            rerandomisations: set.len() + 1,
-            set,
-        }
+        let set = match (&self.draws, self.flips) {
+            _ if !finite || empty => Set::Drawn(Drawn::none()),
+            (None, Flips::Balanced) => Set::Exact(Exact::balanced(ab, ba)),
+            (None, Flips::Full) => Set::Exact(Exact::full(&all)),
+            (Some(draws), _) => Set::Drawn(Drawn::new(&draws.means(&all))),
+        };
+        let (mean, sd) = match self.flips {
+            Flips::Balanced => (balanced_mean(ab, ba), within_order_sd(ab, ba)),
+            Flips::Full => (balanced_mean(&all, &[]), within_order_sd(&all, &[])),
+        };
+        Flip { mean, sd, pairs: all.len(), scale, rerandomisations: set.len() + 1, set }
     }
 }
 
 /// The designs of one study: the planned one, and those of metrics that lack pairs. Each is drawn on first use.
 #[derive(Debug)]
 pub struct Designs {
+    flips: Flips,
     seed: u64,
     by_size: Mutex<BTreeMap<Size, Arc<OnceLock<Design>>>>,
 }
@@ -76,8 +100,8 @@ pub struct Designs {
 type Size = (usize, usize);
 
 impl Designs {
-    pub fn new(seed: u64) -> Designs {
-        Designs { seed, by_size: Mutex::new(BTreeMap::new()) }
+    pub fn new(flips: Flips, seed: u64) -> Designs {
+        Designs { flips, seed, by_size: Mutex::new(BTreeMap::new()) }
     }
 
     /// [`Design::flip`] of the design with the sizes of `ab` and `ba`.
@@ -85,7 +109,7 @@ impl Designs {
         let size = (ab.len(), ba.len());
         // Other threads may request other sizes while one is drawn.
         let design = Arc::clone(self.by_size.lock().unwrap_or_else(PoisonError::into_inner).entry(size).or_default());
-        design.get_or_init(|| Design::new(size.0, size.1, self.seed)).flip(ab, ba)
+        design.get_or_init(|| Design::new(self.flips, size.0, size.1, self.seed)).flip(ab, ba)
     }
 }
 
@@ -110,17 +134,18 @@ enum Set {
 
 impl Flip {
     /// [`Design::flip`] of a new design.
-    pub fn new(ab: &[f64], ba: &[f64], seed: u64) -> Flip {
-        Design::new(ab.len(), ba.len(), seed).flip(ab, ba)
+    pub fn new(flips: Flips, ab: &[f64], ba: &[f64], seed: u64) -> Flip {
+        Design::new(flips, ab.len(), ba.len(), seed).flip(ab, ba)
     }
 
-    /// The estimate: the mean over the two orders of the mean of D. With equally many pairs of either order it is the mean of D. If pairs were lost
-    /// on one side it is still free of an effect of running second, and still the mean of all re-randomisations.
+    /// The estimate. With [`Flips::Full`] it is the mean of D; with [`Flips::Balanced`], the mean over the two orders of the mean of D, which is the
+    /// same with equally many pairs of either order. If pairs were lost on one side it is still free of an effect of running second. Either is the mean
+    /// of all re-randomisations.
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Standard deviation of D around the mean of its order: the noise in the interval. 0 if there are fewer than 3 pairs.
+    /// Standard deviation of D: the noise in the interval; with [`Flips::Balanced`], around the mean of its order. 0 if there are fewer than 3 pairs.
     pub fn sd(&self) -> f64 {
         self.sd
     }
@@ -129,7 +154,7 @@ impl Flip {
         self.pairs
     }
 
-    /// C(N, h): the number of re-randomisations, including the observed one.
+    /// C(N, h) or 2^N: the number of re-randomisations, including the observed one.
     pub fn rerandomisations(&self) -> u64 {
         self.rerandomisations
     }
@@ -226,6 +251,14 @@ pub(crate) fn within_order_sd(ab: &[f64], ba: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
+    fn balanced(ab: &[f64], ba: &[f64], seed: u64) -> Flip {
+        Flip::new(Flips::Balanced, ab, ba, seed)
+    }
+
+    fn full(d: &[f64], seed: u64) -> Flip {
+        Flip::new(Flips::Full, d, &[], seed)
+    }
+
     fn sample(n: usize) -> Vec<f64> {
         // Irregular and without ties.
         (0..n).map(|i| ((i * i * 7 + 3 * i) % 23) as f64 / 100.0 - 0.1 + i as f64 * 1e-4).collect()
@@ -236,38 +269,60 @@ mod tests {
         for (sizes, c) in
             [((4, 4), 70), ((5, 5), 252), ((6, 6), 924), ((4, 6), 210), ((12, 12), 2_704_156), ((16, 16), 601_080_390)]
         {
-            assert_eq!(Flip::new(&sample(sizes.0), &sample(sizes.1), 0).rerandomisations(), c);
+            assert_eq!(balanced(&sample(sizes.0), &sample(sizes.1), 0).rerandomisations(), c);
         }
     }
 
     #[test]
+    fn a_full_flip_counts_all_subsets_and_no_order() {
+        for n in [1, 6, 8, 20] {
+            assert_eq!(full(&sample(n), 0).rerandomisations(), 1 << n);
+        }
+        // 2/256 allows what 2/70 does not; and how pairs are split by order has no effect.
+        assert_eq!(full(&sample(8), 0).smallest_p(), 2.0 / 256.0);
+        let (d, theta) = (sample(9), 0.013);
+        let split = Flip::new(Flips::Full, &d[..3], &d[3..], 0);
+        assert_eq!((split.interval(0.05), split.p(theta), split.mean(), split.sd()), {
+            let whole = full(&d, 0);
+            (whole.interval(0.05), whole.p(theta), whole.mean(), whole.sd())
+        });
+        assert!(full(&sample(5), 0).interval(0.05).is_none() && full(&sample(6), 0).interval(0.05).is_some());
+        assert_eq!(full(&[], 0).interval(0.05), None);
+    }
+
+    #[test]
     fn no_interval_where_the_design_is_too_small() {
-        let three = Flip::new(&sample(3), &sample(3), 0);
+        let three = balanced(&sample(3), &sample(3), 0);
         assert_eq!(three.interval(0.05), None);
         assert!(three.interval(0.10).is_some());
         assert_eq!(three.smallest_p(), 0.1);
         // With one order missing, there is no other outcome of the coin.
-        let one_order = Flip::new(&sample(8), &[], 0);
+        let one_order = balanced(&sample(8), &[], 0);
         assert_eq!((one_order.interval(0.10), one_order.p(0.0)), (None, 1.0));
         assert!(one_order.mean().is_finite());
-        let nothing = Flip::new(&[], &[], 0);
+        let nothing = balanced(&[], &[], 0);
         assert!(nothing.mean().is_nan() && nothing.interval(0.5).is_none());
     }
 
     #[test]
     fn a_value_that_is_not_finite_gives_no_result() {
-        let flip = Flip::new(&[0.1, f64::NEG_INFINITY, 0.2, 0.1], &[0.1, 0.1, 0.1, f64::NAN], 0);
+        let flip = balanced(&[0.1, f64::NEG_INFINITY, 0.2, 0.1], &[0.1, 0.1, 0.1, f64::NAN], 0);
         assert_eq!((flip.interval(0.05), flip.p(0.0)), (None, 1.0));
     }
 
     #[test]
     fn draws_agree_with_the_exact_distribution() {
         let (ab, ba) = (sample(8), sample(8).iter().map(|x| x * 1.3 - 0.02).collect::<Vec<_>>());
-        let exact = Set::Exact(Exact::new(&ab, &ba));
-        let drawn = Set::Drawn(Drawn::new(&Draws::new(8, 8, 7).means(&[&ab[..], &ba].concat())));
-        for share in [0.025, 0.05, 0.25, 0.5, 0.95, 0.975] {
+        let exact = Set::Exact(Exact::balanced(&ab, &ba));
+        let drawn = Set::Drawn(Drawn::new(&Draws::balanced(8, 8, 7).means(&[&ab[..], &ba].concat())));
+        let all = [&ab[..], &ba].concat();
+        let full = (Set::Exact(Exact::full(&all)), Set::Drawn(Drawn::new(&Draws::full(16, 7).means(&all))));
+        for ((exact, drawn), share) in [(exact, drawn), full]
+            .iter()
+            .flat_map(|sets| [0.025, 0.05, 0.25, 0.5, 0.95, 0.975].map(|share| (sets, share)))
+        {
             let nth = |set: &Set| set.nth((share * set.len() as f64) as u64);
-            let at = nth(&drawn);
+            let at = nth(drawn);
             let found = exact.count_le(at) as f64 / exact.len() as f64;
             // Four standard errors of a share of 200,000 draws, and one member of the exact set.
             let allowed = 4.0 * (share * (1.0 - share) / drawn::DRAWS as f64).sqrt() + 1.0 / exact.len() as f64;
@@ -278,21 +333,25 @@ mod tests {
     #[test]
     fn large_designs_are_drawn_and_repeatable() {
         let (ab, ba) = (sample(17), sample(18));
-        let flip = Flip::new(&ab, &ba, 1);
+        let flip = balanced(&ab, &ba, 1);
         assert_eq!(flip.rerandomisations(), drawn::DRAWS as u64 + 1);
-        assert_eq!(flip.interval(0.05), Flip::new(&ab, &ba, 1).interval(0.05));
-        assert_ne!(flip.interval(0.05), Flip::new(&ab, &ba, 2).interval(0.05));
+        assert_eq!(flip.interval(0.05), balanced(&ab, &ba, 1).interval(0.05));
+        assert_ne!(flip.interval(0.05), balanced(&ab, &ba, 2).interval(0.05));
+        let (low, high) = flip.interval(0.05).unwrap();
+        assert!(low < flip.mean() && flip.mean() < high);
+        let flip = full(&sample(21), 1);
+        assert_eq!(flip.rerandomisations(), drawn::DRAWS as u64 + 1);
         let (low, high) = flip.interval(0.05).unwrap();
         assert!(low < flip.mean() && flip.mean() < high);
     }
 
     #[test]
     fn all_metrics_of_a_study_see_the_same_draws() {
-        let designs = Designs::new(1);
+        let designs = Designs::new(Flips::Balanced, 1);
         for (ab, ba) in
             [(sample(17), sample(18)), (sample(18), sample(17)), (sample(4), sample(4)), (sample(18), sample(17))]
         {
-            let (one, other) = (designs.flip(&ab, &ba), Flip::new(&ab, &ba, 1));
+            let (one, other) = (designs.flip(&ab, &ba), balanced(&ab, &ba, 1));
             assert_eq!((one.interval(0.05), one.p(0.01)), (other.interval(0.05), other.p(0.01)));
         }
         assert_eq!(designs.by_size.lock().unwrap().len(), 3);
@@ -301,7 +360,7 @@ mod tests {
     #[test]
     fn a_constant_effect_is_no_evidence_against_itself_in_a_large_design() {
         // In exact arithmetic every member of `T` is .1: a tie, however the sums of a hundred values are rounded.
-        let flip = Flip::new(&[0.1; 100], &[0.1; 100], 0);
+        let flip = balanced(&[0.1; 100], &[0.1; 100], 0);
         assert_eq!((flip.p(0.1), flip.p_greater(0.1), flip.p_less(0.1)), (1.0, 1.0, 1.0));
         assert_eq!(flip.p(0.11), flip.smallest_p());
     }
@@ -309,7 +368,7 @@ mod tests {
     #[test]
     fn pairs_lost_on_one_side_do_not_let_the_order_in() {
         // No effect, and the second place is 10 % slower: the plain mean of D would be .1 · (6 − 4)/10.
-        let flip = Flip::new(&[0.1; 6], &[-0.1; 4], 0);
+        let flip = balanced(&[0.1; 6], &[-0.1; 4], 0);
         assert!(flip.mean().abs() < 1e-15 && flip.sd() < 1e-15);
         let (low, high) = flip.interval(0.05).unwrap();
         assert!(low.abs() < 1e-15 && high.abs() < 1e-15);

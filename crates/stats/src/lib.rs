@@ -25,7 +25,7 @@ pub mod verdict;
 
 mod special;
 
-pub use flip::{Designs, Flip};
+pub use flip::{Designs, Flip, Flips};
 pub use student::Student;
 pub use tails::Tails;
 pub use verdict::{Verdict, verdict};

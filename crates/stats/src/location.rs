@@ -110,6 +110,22 @@ pub fn sign_test(positive: u64, negative: u64) -> f64 {
     (2.0 * tail).min(1.0)
 }
 
+/// Fisher's exact test, one-sided: the p of "no more often than the other", for `(k, n)` = `k` of `n` against another. Small is evidence that the first
+/// happens more often. 1 if either has no trials.
+///
+/// # Panics
+/// `k > n`.
+pub fn more_often_p((k, n): (u32, u32), (other, of): (u32, u32)) -> f64 {
+    assert!(k <= n && other <= of, "{k} of {n} and {other} of {of} are not shares");
+    // Given the total, the first count is hypergeometric. Sums of logarithms, because n may be in the thousands.
+    let ln_choose = |n: u32, k: u32| (1..=k).map(|i| (f64::from(n - k + i) / f64::from(i)).ln()).sum::<f64>();
+    let total = k + other;
+    let ln_all = ln_choose(n + of, total);
+    let at = |x: u32| (ln_choose(n, x) + ln_choose(of, total - x) - ln_all).exp();
+    let possible = |x: &u32| total - *x <= of;
+    (k..=n.min(total)).filter(possible).map(at).sum::<f64>().min(1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +140,18 @@ mod tests {
         let x = [1.0, 1.1, 0.9, 1.0, 50.0];
         assert!(hodges_lehmann(&x) < 1.2);
         assert_eq!(theil_sen(&[0.0, 1.0, 2.0, 30.0, 4.0]), 1.0);
+    }
+
+    #[test]
+    fn fishers_exact_test() {
+        // Fisher's own tea (1935): three of four against one of four, p = 17/70.
+        assert!((more_often_p((3, 4), (1, 4)) - 17.0 / 70.0).abs() < 1e-12);
+        // C(12,5)/C(24,5), and all 12 against one: 13/C(24,13).
+        assert!((more_often_p((5, 12), (0, 12)) - 792.0 / 42_504.0).abs() < 1e-12);
+        assert!((more_often_p((12, 12), (1, 12)) - 12.0 / 2_496_144.0).abs() < 1e-9);
+        assert_eq!((more_often_p((0, 12), (0, 12)), more_often_p((0, 0), (3, 12))), (1.0, 1.0));
+        assert!((more_often_p((1, 12), (1, 12)) - (144.0 + 66.0) / 276.0).abs() < 1e-12);
+        assert!(more_often_p((600, 1_000), (500, 1_000)) < 1e-5);
     }
 
     #[test]

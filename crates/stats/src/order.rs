@@ -32,22 +32,37 @@ pub fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
 
 /// For each of `pairs` pairs (an even number) of `arms` arms: the order in which the arms run, as indices of arms.
 ///
-/// Half of the orders are random permutations, the other half their reverses; then all are shuffled.
+/// Half of the orders are random, the other half their reverses; then all are shuffled. With three arms or more, the random ones are as far as possible
+/// whole Latin squares (the rotations of a random permutation), so that every arm has every place equally often. That is exact if `pairs` is a multiple
+/// of twice the number of arms.
 ///
 /// # Panics
 /// `pairs` is odd, so that no order is balanced. A plan refuses that earlier.
 pub fn balanced_orders(pairs: u32, arms: usize, rng: &mut impl Rng) -> Vec<Vec<usize>> {
     assert!(pairs.is_multiple_of(2), "An odd number of pairs ({pairs}) cannot be balanced");
     let mut orders = Vec::with_capacity(pairs as usize);
-    for _ in 0..pairs / 2 {
+    let half = pairs as usize / 2;
+    while orders.len() < 2 * half {
         let mut order: Vec<usize> = (0..arms).collect();
         shuffle(&mut order, rng);
-        let reverse = order.iter().rev().copied().collect();
-        orders.push(order);
-        orders.push(reverse);
+        let missing = half - orders.len() / 2;
+        // Two arms have two orders, each the other's reverse, and no square to complete.
+        let square = if arms > 2 && missing >= arms { arms } else { 1 };
+        for turned in 0..square {
+            let mut order = order.clone();
+            order.rotate_left(turned);
+            let reverse = order.iter().rev().copied().collect();
+            orders.push(order);
+            orders.push(reverse);
+        }
     }
     shuffle(&mut orders, rng);
     orders
+}
+
+/// Whether [`balanced_orders`] gives every arm every place equally often.
+pub fn has_balanced_places(pairs: u32, arms: usize) -> bool {
+    arms <= 2 || pairs.is_multiple_of(2 * arms as u32)
 }
 
 #[cfg(test)]
@@ -65,6 +80,17 @@ mod tests {
         assert_eq!(seen.len(), 6);
         // Standard deviation 29.
         assert!(seen.values().all(|&n: &i32| (n - 1_000).abs() < 120), "{seen:?}");
+    }
+
+    #[test]
+    fn whole_squares_give_every_arm_every_place_equally_often() {
+        for (arms, pairs) in [(3, 6), (3, 12), (4, 16), (5, 20), (4, 12), (2, 8)] {
+            let orders = balanced_orders(pairs, arms, &mut rng(5));
+            let times = |arm, place: usize| orders.iter().filter(|order| order[place] == arm).count();
+            let all: Vec<usize> = (0..arms).flat_map(|arm| (0..arms).map(move |place| times(arm, place))).collect();
+            let balanced = all.iter().all(|times| times * arms == pairs as usize);
+            assert_eq!(balanced, has_balanced_places(pairs, arms), "{arms} arms, {pairs} pairs: {all:?}");
+        }
     }
 
     #[test]

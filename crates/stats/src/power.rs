@@ -3,7 +3,7 @@
 //! Invariant: sizes are balanced designs of at least [`SMALLEST_DESIGN`] pairs, and stated power is what the flip interval really has at that size,
 //! including the steps of its attainable levels; `cargo xtask sim` checks it by simulation.
 
-use crate::special;
+use crate::{Flips, special};
 
 /// With fewer pairs the flip interval has no 95 % level: C(8,4) = 70 is the first count above 40.
 pub const SMALLEST_DESIGN: u32 = 8;
@@ -20,39 +20,49 @@ pub fn sd(d: &[f64]) -> f64 {
     (d.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (d.len() - 1) as f64).sqrt()
 }
 
-/// C(N, h), the re-randomisations of a design of `pairs` pairs that is as balanced as possible.
-fn rerandomisations(pairs: u32) -> f64 {
+/// C(N, h) or 2^N, the re-randomisations of a design of `pairs` pairs that is as balanced as possible.
+fn rerandomisations(flips: Flips, pairs: u32) -> f64 {
     let half = pairs / 2;
-    (1..=half).fold(1.0, |c, i| c * f64::from(pairs - half + i) / f64::from(i))
+    match flips {
+        Flips::Balanced => (1..=half).fold(1.0, |c, i| c * f64::from(pairs - half + i) / f64::from(i)),
+        Flips::Full => f64::from(pairs).exp2(),
+    }
 }
 
-/// The smallest two-sided p of a balanced design, 2/C(N, N/2).
-pub fn smallest_attainable_p(pairs: u32) -> f64 {
-    (2.0 / rerandomisations(pairs)).min(1.0)
+/// The smallest two-sided p of a balanced design: 2/C(N, N/2) or 2/2^N.
+pub fn smallest_attainable_p(flips: Flips, pairs: u32) -> f64 {
+    (2.0 / rerandomisations(flips, pairs)).min(1.0)
 }
 
-/// The smallest balanced design, of at least 8 pairs, in which one of `primaries` primary metrics can pass Holm at 5 %.
-pub fn smallest_pairs(primaries: usize) -> u32 {
+/// The smallest balanced design, of at least 8 pairs, in which one of `primaries` primary metrics can pass the adjustment at 5 %.
+pub fn smallest_pairs(flips: Flips, primaries: usize) -> u32 {
     let level = 0.05 / primaries.max(1) as f64;
-    (SMALLEST_DESIGN..).step_by(2).find(|&n| smallest_attainable_p(n) <= level).expect("C(N, N/2) grows without bound")
+    let mut sizes = (SMALLEST_DESIGN..).step_by(2);
+    sizes.find(|&n| smallest_attainable_p(flips, n) <= level).expect("The alternatives grow without bound")
 }
 
-/// The actual two-sided level of the interval with confidence `1 − alpha`: 2K/C(N, h), a step function below `alpha`. 0 if there is no interval.
-fn attained_level(pairs: u32, alpha: f64) -> f64 {
-    let c = rerandomisations(pairs);
+/// The actual two-sided level of the interval with confidence `1 − alpha`: 2K of all alternatives, a step function below `alpha`. 0 if there is no
+/// interval.
+fn attained_level(flips: Flips, pairs: u32, alpha: f64) -> f64 {
+    let c = rerandomisations(flips, pairs);
     if c > 1e12 { alpha } else { 2.0 * (alpha / 2.0 * c + 1e-9).floor() / c }
 }
 
-/// The smallest effect (same unit as `sd`) whose 95 % interval excludes 0 with 80 % probability, if `sd` is the standard deviation of one pair around
-/// the mean of its order. Infinite below 8 pairs: no effect would be detected.
-pub fn mde(pairs: usize, sd: f64) -> f64 {
+/// Degrees of freedom of the standard deviation: a balanced flip also estimates the effect of the order.
+fn degrees(flips: Flips, pairs: u32) -> f64 {
+    f64::from(pairs) - if flips == Flips::Balanced { 2.0 } else { 1.0 }
+}
+
+/// The smallest effect (same unit as `sd`) whose 95 % interval excludes 0 with 80 % probability, if `sd` is the standard deviation of one pair, with
+/// balanced flips around the mean of its order. Infinite below 8 pairs: no effect would be detected.
+pub fn mde(flips: Flips, pairs: usize, sd: f64) -> f64 {
     let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
-    detection_factor(pairs) * sd
+    detection_factor(flips, pairs) * sd
 }
 
 /// [`mde`] and the margin of [`pairs_for_same`] for a standard deviation of 1, at 8, 9, … 16 pairs, where the steps of the attainable levels are
 /// coarse: 80 % quantiles over 600,000 normal samples each, with a standard error below .004 (8 pairs) or .002 (others).
-const SMALL_DESIGNS: [(f64, f64); 9] = [
+const SMALL_BALANCED: [(f64, f64); 9] = [
     (1.441, 1.243),
     (1.133, 1.115),
     (1.034, 1.032),
@@ -64,58 +74,126 @@ const SMALL_DESIGNS: [(f64, f64); 9] = [
     (0.755, 0.771),
 ];
 
-fn small_design(pairs: u32) -> Option<(f64, f64)> {
-    SMALL_DESIGNS.get(pairs.checked_sub(SMALLEST_DESIGN)? as usize).copied()
+/// The same with full flips; 400,000 samples each up to 12 pairs, 100,000 at 13 and 14, 50,000 at 15 and 16; each sample gives two ends.
+const SMALL_FULL: [(f64, f64); 9] = [
+    (1.188, 1.176),
+    (1.091, 1.080),
+    (1.005, 1.006),
+    (0.941, 0.951),
+    (0.890, 0.904),
+    (0.848, 0.862),
+    (0.810, 0.826),
+    (0.780, 0.797),
+    (0.751, 0.768),
+];
+
+fn small_design(flips: Flips, pairs: u32) -> Option<(f64, f64)> {
+    let table = match flips {
+        Flips::Balanced => &SMALL_BALANCED,
+        Flips::Full => &SMALL_FULL,
+    };
+    table.get(pairs.checked_sub(SMALLEST_DESIGN)? as usize).copied()
 }
 
-/// `mde` for a standard deviation of 1. Above the table it is the t test's power at the level that the interval attains, with N − 2 degrees of
-/// freedom because the order's effect is estimated too; within half a point of the simulated power.
-fn detection_factor(pairs: u32) -> f64 {
+/// `mde` for a standard deviation of 1. Above the table it is the t test's power at the level that the interval attains; within half a point of the
+/// simulated power.
+fn detection_factor(flips: Flips, pairs: u32) -> f64 {
     if pairs < SMALLEST_DESIGN {
         return f64::INFINITY;
     }
-    if let Some((detection, _)) = small_design(pairs) {
+    if let Some((detection, _)) = small_design(flips, pairs) {
         return detection;
     }
-    let level = attained_level(pairs, 0.05);
-    let degrees = f64::from(pairs - 2);
-    (special::t_quantile(1.0 - level / 2.0, degrees) + special::t_quantile(0.8, degrees)) / f64::from(pairs).sqrt()
+    half_width(flips, pairs, 0.05) + special::t_quantile(0.8, degrees(flips, pairs)) / f64::from(pairs).sqrt()
 }
 
 /// The margin at which a design says `same` with 80 % probability if the truth is 0, for a standard deviation of 1. Above the table the formula is
 /// conservative by up to 1.5 points of power.
-fn equivalence_factor(pairs: u32) -> f64 {
-    if let Some((_, equivalence)) = small_design(pairs) {
+fn equivalence_factor(flips: Flips, pairs: u32) -> f64 {
+    if let Some((_, equivalence)) = small_design(flips, pairs) {
         return equivalence;
     }
-    let level = attained_level(pairs, 0.10);
-    let degrees = f64::from(pairs - 2);
-    (special::t_quantile(1.0 - level / 2.0, degrees) + special::t_quantile(0.9, degrees)) / f64::from(pairs).sqrt()
+    half_width(flips, pairs, 0.10) + special::t_quantile(0.9, degrees(flips, pairs)) / f64::from(pairs).sqrt()
+}
+
+/// About half the width of the interval with confidence `1 − alpha` for a standard deviation of 1; infinite if there is none.
+fn half_width(flips: Flips, pairs: u32, alpha: f64) -> f64 {
+    let level = attained_level(flips, pairs, alpha);
+    if level <= 0.0 {
+        return f64::INFINITY;
+    }
+    special::t_quantile(1.0 - level / 2.0, degrees(flips, pairs)) / f64::from(pairs).sqrt()
 }
 
 /// Total pairs, an even number of at least 8, for 80 % power of `same` if the truth is 0. `None` if the margin is not positive or more than 1,000
 /// pairs would be needed.
-pub fn pairs_for_same(sd: f64, margin: f64) -> Option<u32> {
-    smallest(|n| sd * equivalence_factor(n) <= margin, margin > 0.0 && sd.is_finite())
+pub fn pairs_for_same(flips: Flips, sd: f64, margin: f64) -> Option<u32> {
+    if margin <= 0.0 || !sd.is_finite() {
+        return None;
+    }
+    smallest(|n| sd * equivalence_factor(flips, n) <= margin)
 }
 
-/// Total pairs after which a line would probably (80 %) no longer be `inconclusive`, if the truth is the estimate `mean`: because its interval
-/// excludes 0, or because it lies inside the margin. `None` if more than 1,000 pairs would be needed.
-pub fn pairs_to_settle(mean: f64, sd: f64, margin: f64) -> Option<u32> {
-    let room = margin - mean.abs();
-    smallest(
-        |n| sd * detection_factor(n) <= mean.abs() || sd * equivalence_factor(n) <= room,
-        mean.is_finite() && sd.is_finite(),
-    )
+/// The margin at which a design of `pairs` says `same` with 80 % probability if the truth is 0; infinite below 8 pairs.
+pub fn margin_for_same(flips: Flips, pairs: u32, sd: f64) -> f64 {
+    if pairs < SMALLEST_DESIGN { f64::INFINITY } else { sd * equivalence_factor(flips, pairs) }
 }
 
-/// The smallest even size for which `enough` holds, by bisection: if a size is enough, all larger ones are.
-fn smallest(enough: impl Fn(u32) -> bool, possible: bool) -> Option<u32> {
-    if !possible || !enough(LARGEST_DESIGN) {
+/// What is known of an `inconclusive` line, in one unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unsettled {
+    /// The estimate and its number of pairs.
+    pub mean: f64,
+    pub pairs: u32,
+    /// Standard deviation of one pair.
+    pub sd: f64,
+    /// The margin of `same`; 0 if only a difference would settle the line.
+    pub margin: f64,
+    /// Level of the claim that would settle it: .05, or the share of it that a line of a family has.
+    pub level: f64,
+}
+
+impl Unsettled {
+    /// Total pairs of a new study after which the line would probably (80 %) not be `inconclusive`: its interval excludes 0 or lies inside the
+    /// margin. `None` if more than 1,000 pairs would be needed.
+    ///
+    /// The estimate is not taken for the truth. A line is `inconclusive` because its estimate fell between the two, so it usually lies nearer to where
+    /// nothing is ever settled than the truth does; the truth is taken as Student's t around the estimate instead.
+    pub fn pairs_to_settle(&self, flips: Flips) -> Option<u32> {
+        if !(self.mean.is_finite() && self.sd.is_finite()) || self.pairs < 2 {
+            return None;
+        }
+        smallest(|n| self.settles(flips, n) >= 0.8)
+    }
+
+    /// Probability that a new study of `n` pairs settles the line.
+    fn settles(&self, flips: Flips, n: u32) -> f64 {
+        let (differs, fits) = (half_width(flips, n, self.level), half_width(flips, n, 0.10));
+        // An estimate of size `beyond` or more excludes 0; one of size `inside` or less lies inside the margin.
+        let (beyond, inside) = (self.sd * differs, self.margin - self.sd * fits);
+        if inside >= beyond || self.sd == 0.0 {
+            return 1.0;
+        }
+        let error = self.sd * (1.0 / f64::from(n) + 1.0 / f64::from(self.pairs)).sqrt();
+        let above = |x: f64| special::t_tail((x - self.mean) / error, degrees(flips, self.pairs).max(1.0));
+        let differs = above(beyond) + 1.0 - above(-beyond);
+        differs + if inside > 0.0 { above(-inside) - above(inside) } else { 0.0 }
+    }
+}
+
+/// Sizes from which on more pairs are always better; below, the attainable levels rise and fall.
+const EVEN_STEPS: u32 = 20;
+
+/// The smallest even size for which `enough` holds, by bisection: if a large size is enough, all larger ones are.
+fn smallest(enough: impl Fn(u32) -> bool) -> Option<u32> {
+    if let Some(small) = (SMALLEST_DESIGN..=EVEN_STEPS).step_by(2).find(|&n| enough(n)) {
+        return Some(small);
+    }
+    if !enough(LARGEST_DESIGN) {
         return None;
     }
     // In halves of pairs, so that only even sizes are tested.
-    let (mut low, mut high) = (SMALLEST_DESIGN / 2, LARGEST_DESIGN / 2);
+    let (mut low, mut high) = (EVEN_STEPS / 2 + 1, LARGEST_DESIGN / 2);
     while low < high {
         let middle = low + (high - low) / 2;
         if enough(2 * middle) { high = middle } else { low = middle + 1 }
@@ -123,51 +201,90 @@ fn smallest(enough: impl Fn(u32) -> bool, possible: bool) -> Option<u32> {
     Some(2 * low)
 }
 
+/// The smallest probability of a mode of boots that `pairs` pairs meet with 95 % probability, 1 − .05^(1/N): no interval knows a rarer one that it has
+/// not met.
+pub fn rarest_met_mode(pairs: u32) -> f64 {
+    1.0 - 0.05_f64.powf(1.0 / f64::from(pairs))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const BOTH: [Flips; 2] = [Flips::Balanced, Flips::Full];
+
     #[test]
     fn smallest_designs() {
-        for (primaries, pairs) in [(0, 8), (1, 8), (2, 10), (6, 10), (7, 12), (20, 12), (30, 14)] {
-            assert_eq!(smallest_pairs(primaries), pairs, "{primaries} primaries");
+        for (primaries, balanced, full) in [
+            (0, 8, 8),
+            (1, 8, 8),
+            (2, 10, 8),
+            (6, 10, 8),
+            (7, 12, 10),
+            (11, 12, 10),
+            (23, 12, 10),
+            (24, 14, 10),
+            (26, 14, 12),
+            (85, 14, 12),
+        ] {
+            assert_eq!(BOTH.map(|flips| smallest_pairs(flips, primaries)), [balanced, full], "{primaries} primaries");
         }
-        assert_eq!(smallest_attainable_p(8), 2.0 / 70.0);
-        assert_eq!(smallest_attainable_p(9), 2.0 / 126.0);
-        assert_eq!(smallest_attainable_p(0), 1.0);
+        assert_eq!(smallest_attainable_p(Flips::Balanced, 8), 2.0 / 70.0);
+        assert_eq!(smallest_attainable_p(Flips::Balanced, 9), 2.0 / 126.0);
+        assert_eq!(smallest_attainable_p(Flips::Full, 9), 2.0 / 512.0);
+        assert_eq!(smallest_attainable_p(Flips::Balanced, 0), 1.0);
     }
 
     #[test]
     fn smallest_visible_effect() {
-        assert_eq!(mde(7, 1.0), f64::INFINITY);
-        assert!((mde(12, 0.02) - 0.01802).abs() < 1e-12);
-        // More pairs detect more, and there is no jump where the table ends.
-        for pairs in 8..400 {
-            let (now, next) = (mde(pairs, 1.0), mde(pairs + 1, 1.0));
-            assert!(next < now * 1.005 && next > now * 0.78, "{pairs} pairs: {now}, then {next}");
+        assert_eq!(mde(Flips::Full, 7, 1.0), f64::INFINITY);
+        assert!((mde(Flips::Balanced, 12, 0.02) - 0.01802).abs() < 1e-12);
+        for flips in BOTH {
+            // More pairs detect more, and there is no jump where the table ends.
+            for pairs in 8..400 {
+                let (now, next) = (mde(flips, pairs, 1.0), mde(flips, pairs + 1, 1.0));
+                assert!(next < now * 1.005 && next > now * 0.78, "{pairs} pairs: {now}, then {next}");
+            }
+            // In the limit z(.975) + z(.8) = 2.8016 standard errors.
+            assert!((mde(flips, 1_000, 1.0) * 1_000.0_f64.sqrt() - 2.8016).abs() < 0.01);
         }
-        // In the limit z(.975) + z(.8) = 2.8016 standard errors.
-        assert!((mde(1_000, 1.0) * 1_000.0_f64.sqrt() - 2.8016).abs() < 0.01);
     }
 
     #[test]
     fn pairs_for_a_margin() {
         for (margin, pairs) in [(3.0, 8), (1.5, 8), (1.0, 12), (0.75, 18), (0.5, 36)] {
-            assert_eq!(pairs_for_same(1.0, margin), Some(pairs), "margin {margin}");
+            assert_eq!(pairs_for_same(Flips::Balanced, 1.0, margin), Some(pairs), "margin {margin}");
         }
-        assert_eq!(pairs_for_same(0.0, 0.02), Some(8));
-        assert_eq!(pairs_for_same(1.0, 0.0), None);
-        assert_eq!(pairs_for_same(1.0, 0.001), None);
-        assert_eq!(pairs_for_same(f64::NAN, 0.1), None);
+        assert_eq!(pairs_for_same(Flips::Full, 1.0, 1.2), Some(8));
+        for flips in BOTH {
+            assert_eq!(pairs_for_same(flips, 0.0, 0.02), Some(8));
+            assert_eq!(pairs_for_same(flips, 1.0, 0.0), None);
+            assert_eq!(pairs_for_same(flips, 1.0, 0.001), None);
+            assert_eq!(pairs_for_same(flips, f64::NAN, 0.1), None);
+        }
     }
 
     #[test]
     fn pairs_to_settle_a_line() {
-        // Far from 0: the pairs that the effect needs. At 0: the pairs that `same` needs. On the margin's edge `same` is never reached.
-        assert_eq!(pairs_to_settle(0.9, 1.0, 1.0), Some(14));
-        assert_eq!(pairs_to_settle(0.0, 1.0, 1.0), pairs_for_same(1.0, 1.0));
-        assert_eq!(pairs_to_settle(0.0, 1.0, 0.001), None);
-        assert_eq!(pairs_to_settle(f64::NAN, 1.0, 1.0), None);
+        let line = Unsettled { mean: 0.5, pairs: 8, sd: 1.0, margin: 1.0, level: 0.05 };
+        for flips in BOTH {
+            let needed = |line: Unsettled| line.pairs_to_settle(flips);
+            // Half way between 0 and the margin: 12 pairs settle it either way.
+            assert_eq!(needed(line), Some(12));
+            assert!(needed(Unsettled { margin: 0.6, ..line }).is_some_and(|n| n > 20));
+            // A share of the level needs more.
+            let claim = Unsettled { mean: 1.2, margin: 0.0, ..line };
+            assert!(needed(Unsettled { level: 0.05 / 20.0, ..claim }) > needed(claim));
+            // With hardly any margin, only a difference settles it, if there is one.
+            assert!(needed(Unsettled { mean: 0.0, margin: 0.001, ..line }).is_some_and(|n| n > 200));
+            assert_eq!(needed(Unsettled { mean: 0.0, margin: 0.001, pairs: 200, ..line }), None);
+            assert_eq!(needed(Unsettled { mean: f64::NAN, ..line }), None);
+        }
+    }
+
+    #[test]
+    fn rare_modes() {
+        assert!((rarest_met_mode(10) - 0.2589).abs() < 1e-4 && (rarest_met_mode(12) - 0.2209).abs() < 1e-4);
     }
 
     #[test]

@@ -34,12 +34,13 @@ pub fn flagged(ab: &[(f64, f64)], ba: &[(f64, f64)], flip: impl FnOnce(&[f64], &
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Flips;
 
     #[test]
     fn an_arm_that_varies_more_is_flagged_and_a_wandering_machine_is_not() {
         let wobble = [0.01, -0.02, 0.03, -0.01, 0.02, -0.03];
         let wild: Vec<(f64, f64)> = wobble.iter().map(|x| (x * 0.1, x * 4.0)).collect();
-        let flip = |ab: &[f64], ba: &[f64]| Flip::new(ab, ba, 0);
+        let flip = |ab: &[f64], ba: &[f64]| Flip::new(Flips::Balanced, ab, ba, 0);
         assert!(flagged(&wild, &wild, flip));
         let calm: Vec<(f64, f64)> = wobble.iter().map(|x| (*x, -x)).collect();
         assert!(!flagged(&calm, &calm, flip));

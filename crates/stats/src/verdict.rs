@@ -45,6 +45,11 @@ impl Verdict {
         }
     }
 
+    /// Whether it claims a difference.
+    pub const fn claims(self) -> bool {
+        matches!(self, Verdict::Better | Verdict::SlightlyBetter | Verdict::SlightlyWorse | Verdict::Worse)
+    }
+
     /// The verdict with the arms exchanged.
     pub const fn mirror(self) -> Verdict {
         match self {

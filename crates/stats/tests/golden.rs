@@ -1,6 +1,6 @@
 //! Comparison with numpy and scipy: `golden.py` computed the numbers, with other algorithms where they exist.
 
-use bigiron_stats::{Flip, location, mser, multiplicity, power, stein::Stein};
+use bigiron_stats::{Flip, Flips, location, mser, multiplicity, power, stein::Stein};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -98,7 +98,7 @@ fn close_interval(ours: Option<(f64, f64)>, theirs: Option<(f64, f64)>) {
 #[test]
 fn flip() {
     for case in golden().flip {
-        let flip = Flip::new(&case.ab, &case.ba, 0);
+        let flip = Flip::new(Flips::Balanced, &case.ab, &case.ba, 0);
         close_interval(flip.interval(0.05), case.ci95);
         close_interval(flip.interval(0.10), case.ci90);
         for test in case.tests {

@@ -1,6 +1,6 @@
 //! Properties that must hold for all data, not only for hand-picked examples.
 
-use bigiron_stats::{Flip, Verdict, multiplicity, order, verdict};
+use bigiron_stats::{Flip, Flips, Verdict, multiplicity, order, suite, verdict};
 use proptest::prelude::*;
 
 /// D of one order.
@@ -11,6 +11,14 @@ fn differences(sizes: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = 
 /// Equally many values of both orders.
 fn balanced() -> impl Strategy<Value = (Vec<f64>, Vec<f64>)> {
     (4..=7_usize).prop_flat_map(|h| (differences(h..=h), differences(h..=h)))
+}
+
+fn balanced_flip(ab: &[f64], ba: &[f64], seed: u64) -> Flip {
+    Flip::new(Flips::Balanced, ab, ba, seed)
+}
+
+fn full(d: &[f64]) -> Flip {
+    Flip::new(Flips::Full, d, &[], 0)
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -24,7 +32,7 @@ fn map(d: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
 proptest! {
     #[test]
     fn the_centre_is_the_mean((ab, ba) in balanced()) {
-        let flip = Flip::new(&ab, &ba, 0);
+        let flip = balanced_flip(&ab, &ba, 0);
         let mean = ab.iter().chain(&ba).sum::<f64>() / (ab.len() + ba.len()) as f64;
         // With alpha just below 1 both ends are the middle member of an odd number of members.
         let (low, high) = flip.interval(1.0 - 1e-9).unwrap();
@@ -36,8 +44,8 @@ proptest! {
 
     #[test]
     fn moves_and_stretches_with_the_data((ab, ba) in balanced(), shift in -1.0..1.0_f64, scale in 0.1..10.0_f64) {
-        let flip = Flip::new(&ab, &ba, 0);
-        let moved = Flip::new(&map(&ab, |x| x * scale + shift), &map(&ba, |x| x * scale + shift), 0);
+        let flip = balanced_flip(&ab, &ba, 0);
+        let moved = balanced_flip(&map(&ab, |x| x * scale + shift), &map(&ba, |x| x * scale + shift), 0);
         for alpha in [0.05, 0.1, 0.3] {
             let (low, high) = flip.interval(alpha).unwrap();
             let (moved_low, moved_high) = moved.interval(alpha).unwrap();
@@ -48,9 +56,9 @@ proptest! {
 
     #[test]
     fn exchanging_the_arms_mirrors_everything((ab, ba) in balanced(), theta in -0.5..0.5_f64) {
-        let flip = Flip::new(&ab, &ba, 0);
+        let flip = balanced_flip(&ab, &ba, 0);
         // A pair run A-then-B becomes B-then-A when the arms are exchanged.
-        let mirrored = Flip::new(&map(&ba, |x| -x), &map(&ab, |x| -x), 0);
+        let mirrored = balanced_flip(&map(&ba, |x| -x), &map(&ab, |x| -x), 0);
         let (low, high) = flip.interval(0.05).unwrap();
         let (mirrored_low, mirrored_high) = mirrored.interval(0.05).unwrap();
         prop_assert!(close(mirrored_low, -high) && close(mirrored_high, -low));
@@ -59,8 +67,8 @@ proptest! {
 
     #[test]
     fn a_constant_effect_of_the_second_place_changes_nothing((ab, ba) in balanced(), slower in -1.0..1.0_f64) {
-        let flip = Flip::new(&ab, &ba, 0);
-        let uneven = Flip::new(&map(&ab, |x| x + slower), &map(&ba, |x| x - slower), 0);
+        let flip = balanced_flip(&ab, &ba, 0);
+        let uneven = balanced_flip(&map(&ab, |x| x + slower), &map(&ba, |x| x - slower), 0);
         let (low, high) = flip.interval(0.05).unwrap();
         let (uneven_low, uneven_high) = uneven.interval(0.05).unwrap();
         prop_assert!(close(low, uneven_low) && close(high, uneven_high) && close(flip.sd(), uneven.sd()));
@@ -68,7 +76,7 @@ proptest! {
 
     #[test]
     fn interval_and_p_say_the_same(ab in differences(3..=7), ba in differences(3..=7), theta in -0.3..0.3_f64, alpha in 0.01..0.5_f64) {
-        let flip = Flip::new(&ab, &ba, 0);
+        let flip = balanced_flip(&ab, &ba, 0);
         prop_assert_eq!(flip.interval(alpha).is_none(), alpha < flip.smallest_p());
         if let Some((low, high)) = flip.interval(alpha) {
             let at_an_end = (theta - low).abs() < 1e-9 || (theta - high).abs() < 1e-9;
@@ -85,11 +93,44 @@ proptest! {
     }
 
     #[test]
+    fn a_full_flip_says_the_same_by_interval_and_by_p(d in differences(5..=13), theta in -0.3..0.3_f64, alpha in 0.01..0.5_f64) {
+        let flip = full(&d);
+        prop_assert_eq!(flip.interval(alpha).is_none(), alpha < flip.smallest_p());
+        let mirrored = full(&map(&d, |x| -x));
+        prop_assert!(close(mirrored.p_greater(-theta), flip.p_less(theta)) && close(mirrored.mean(), -flip.mean()));
+        if let Some((low, high)) = flip.interval(alpha) {
+            let at_an_end = (theta - low).abs() < 1e-9 || (theta - high).abs() < 1e-9;
+            if !at_an_end {
+                prop_assert_eq!(theta < low || theta > high, flip.p(theta) <= alpha);
+            }
+            prop_assert!(flip.p(low) > alpha && flip.p(high) > alpha && low <= flip.mean() && flip.mean() <= high);
+        }
+    }
+
+    #[test]
+    fn nested_claims_are_never_stronger_than_alone_and_never_weaker_than_flat(
+        p in prop::collection::vec((0.0..0.2_f64, 0.0..1.0_f64), 0..8), alpha in 0.001..0.2_f64,
+    ) {
+        // p of "within the margin" is never less than p of "no change".
+        let lines: Vec<(f64, f64)> = p.iter().map(|&(p, more)| (p, p + (1.0 - p) * more)).collect();
+        let adjusted = suite::nested(&lines);
+        let within: Vec<f64> = lines.iter().map(|line| line.1).collect();
+        let beyond = adjusted.iter().filter(|line| line.1 <= alpha).count();
+        for (i, (&line, now)) in lines.iter().zip(&adjusted).enumerate() {
+            prop_assert!(now.0 >= line.0 && now.1 >= line.1 && now.0 <= now.1);
+            prop_assert_eq!(now.1, multiplicity::holm(&within)[i]);
+            // The procedure itself, at one level.
+            let differs = now.1 <= alpha || line.0 * (lines.len() - beyond) as f64 <= alpha;
+            prop_assert_eq!(now.0 <= alpha, differs);
+        }
+    }
+
+    #[test]
     fn the_order_of_pairs_does_not_matter((ab, ba) in balanced(), seed in any::<u64>()) {
         let (mut ab2, mut ba2) = (ab.clone(), ba.clone());
         order::shuffle(&mut ab2, &mut order::rng(seed));
         order::shuffle(&mut ba2, &mut order::rng(seed));
-        let (one, two) = (Flip::new(&ab, &ba, 0).interval(0.05).unwrap(), Flip::new(&ab2, &ba2, 0).interval(0.05).unwrap());
+        let (one, two) = (balanced_flip(&ab, &ba, 0).interval(0.05).unwrap(), balanced_flip(&ab2, &ba2, 0).interval(0.05).unwrap());
         prop_assert!(close(one.0, two.0) && close(one.1, two.1));
     }
 

@@ -68,6 +68,7 @@ fn what_was_not_said_is_filled_in() {
     let resolved = resolve(&two(), &OLD).unwrap();
     assert_eq!((resolved.clock, resolved.pairs, resolved.seed), (Clock::Exact, 10, None));
     assert_eq!(resolved.workloads.iter().map(|w| &w.name[..]).collect::<Vec<_>>(), QUICK);
+    assert_eq!(resolve(&Question { gates: true, ..two() }, &OLD).unwrap().pairs, 12);
     let resolved = resolve(&two(), &KVM).unwrap();
     assert_eq!((resolved.clock, resolved.pairs), (Clock::Wall, 12));
     assert_eq!((resolved.machine.cpus, resolved.machine.memory_bytes), (1, 1 << 30));
@@ -75,21 +76,25 @@ fn what_was_not_said_is_filled_in() {
 
 #[test]
 fn pairs_rise_with_the_number_of_verdicts() {
+    let many = question(&["debian:6.12"; 15]);
+    let resolved = resolve(&many, &OLD).unwrap();
+    // 28 verdicts: 2/2^10 > .05/28.
+    assert_eq!((resolved.pairs, power::smallest_pairs(Flips::Full, 28)), (12, 12));
     let five = question(&["debian:5.10", "debian:6.1", "debian:6.12", "debian:6.18", "debian:7.2"]);
-    let resolved = resolve(&five, &OLD).unwrap();
-    assert_eq!(resolved.pairs, power::smallest_pairs(8));
-    assert!(resolved.pairs > PAIRS_EXACT);
+    assert_eq!(resolve(&five, &OLD).unwrap().pairs, PAIRS_EXACT);
 }
 
 #[test]
 fn a_design_that_can_decide_nothing_is_refused() {
     let pairs = |pairs| Question { pairs: Some(pairs), workloads: vec!["micro".into()], ..two() };
-    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; use 8 or more");
-    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; use 8 or more");
+    refused(&pairs(7), &OLD, "7 pairs cannot be balanced, with each arm first as often as last; use 10 or more");
+    refused(&pairs(6), &OLD, "6 pairs are too few for any verdict; use 10 or more");
     refused(&pairs(9), &OLD, "9 pairs cannot be balanced, with each arm first as often as last; use 8 or 10");
     refused(&pairs(1002), &OLD, "too many");
-    let resolved = resolve(&Question { pairs: Some(8), ..two() }, &OLD).unwrap();
+    let resolved = resolve(&Question { pairs: Some(8), ..two() }, &KVM).unwrap();
     assert!(resolved.warning.unwrap().starts_with("8 pairs cannot carry 2 verdicts at once"));
+    // The exact clock has more alternatives.
+    assert_eq!(resolve(&Question { pairs: Some(8), ..two() }, &OLD).unwrap().warning, None);
     assert_eq!(resolve(&pairs(8), &OLD).unwrap().warning, None);
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Invariant: power is simulated at exactly the effect, margin and size that the library prints, never at values found here.
 
-use bigiron_stats::{Flip, power, stein::Stein};
+use bigiron_stats::power::Unsettled;
+use bigiron_stats::{Designs, Flips, Verdict, power, stein::Stein, verdict};
 
 use super::{
     Setting,
     check::{Checks, Share},
+    name,
     noise::Noise,
     replicate::{Tally, replicate},
 };
@@ -28,11 +30,12 @@ impl Tally for Power {
 }
 
 /// Power to detect `effect`, and of `same` for `margin` without an effect.
-fn simulate(setting: &Setting, pairs: usize, effect: f64, margin: f64) -> Power {
+fn simulate(setting: &Setting, flips: Flips, pairs: usize, effect: f64, margin: f64) -> Power {
+    let designs = Designs::new(flips, 0);
     let replicates = if pairs > 16 { setting.replicates / 4 } else { setting.replicates };
-    replicate(setting, replicates, &format!("power {pairs}"), |rng, power: &mut Power| {
+    replicate(setting, replicates, &format!("power {pairs} {}", name(flips)), |rng, power: &mut Power| {
         let session = Noise::Normal.session(pairs, rng);
-        let flip = Flip::new(&session.ab, &session.ba, 0);
+        let flip = designs.flip(&session.ab, &session.ba);
         // By the duality of interval and p, which costs a tenth: "the 95 % interval lies above −effect", "the 90 % interval is inside".
         power.seen.count(2.0 * flip.p_greater(-effect) <= 0.05);
         power.same.count(flip.p_greater(-margin) <= 0.05 && flip.p_less(margin) <= 0.05);
@@ -40,6 +43,13 @@ fn simulate(setting: &Setting, pairs: usize, effect: f64, margin: f64) -> Power 
 }
 
 pub(super) fn power(setting: &Setting, checks: &mut Checks) {
+    for flips in [Flips::Balanced, Flips::Full] {
+        power_of(setting, flips, checks);
+    }
+}
+
+fn power_of(setting: &Setting, flips: Flips, checks: &mut Checks) {
+    println!("{} flips", name(flips));
     println!("{:>5} {:>7} {:>13}", "pairs", "MDE/s", "power at MDE");
     // 65,536 subset sums for each order of 32 pairs: too many for a smoke test.
     let (sizes, margins): (&[usize], &[f64]) = if setting.smoke {
@@ -48,22 +58,87 @@ pub(super) fn power(setting: &Setting, checks: &mut Checks) {
         (&[8, 10, 12, 14, 16, 18, 20, 24, 30, 32], &[3.0, 1.5, 1.0, 0.75, 0.6, 0.55])
     };
     for &pairs in sizes {
-        let mde = power::mde(pairs, 1.0);
-        let seen = simulate(setting, pairs, mde, 1.0).seen;
+        let mde = power::mde(flips, pairs, 1.0);
+        let seen = simulate(setting, flips, pairs, mde, 1.0).seen;
         println!("{pairs:>5} {mde:>7.2} {:>13}", seen.percent());
-        checks.near(&format!("power at the MDE of {pairs} pairs"), seen, 0.8, POINTS);
+        checks.near(&format!("power at the MDE of {pairs} pairs, {}", name(flips)), seen, 0.8, POINTS);
     }
     println!("{:>8} {:>15} {:>14} {:>18}", "margin/s", "pairs for same", "power of same", "2 pairs fewer");
     for &margin in margins {
-        let pairs = power::pairs_for_same(1.0, margin).expect("A positive margin has a size") as usize;
-        let same = simulate(setting, pairs, 1.0, margin).same;
+        let pairs = power::pairs_for_same(flips, 1.0, margin).expect("A positive margin has a size") as usize;
+        let same = simulate(setting, flips, pairs, 1.0, margin).same;
         // The size must also be necessary: two pairs fewer must not suffice.
-        let less = (pairs > power::SMALLEST_DESIGN as usize).then(|| simulate(setting, pairs - 2, 1.0, margin).same);
+        let less =
+            (pairs > power::SMALLEST_DESIGN as usize).then(|| simulate(setting, flips, pairs - 2, 1.0, margin).same);
         let with_less = less.map_or_else(|| "-".to_owned(), Share::percent);
         println!("{margin:>8} {pairs:>15} {:>14} {with_less:>18}", same.percent());
-        checks.at_least(&format!("power of `same` at margin {margin} s, {pairs} pairs"), same, 0.8 - POINTS);
+        let what = |pairs| format!("power of `same` at margin {margin} s, {pairs} pairs, {}", name(flips));
+        checks.at_least(&what(pairs), same, 0.8 - POINTS);
         if let Some(less) = less {
-            checks.at_most(&format!("power of `same` at margin {margin} s, {} pairs", pairs - 2), less, 0.8 + POINTS);
+            checks.at_most(&what(pairs - 2), less, 0.8 + POINTS);
+        }
+    }
+}
+
+/// Hints of inconclusive studies, and whether new studies of that size are settled.
+#[derive(Default)]
+struct Hints {
+    pairs: Vec<u32>,
+    settled: Share,
+    none: u64,
+}
+
+impl Tally for Hints {
+    fn merge(&mut self, other: Hints) {
+        self.pairs.extend(other.pairs);
+        self.settled.merge(other.settled);
+        self.none += other.none;
+    }
+}
+
+pub(super) fn hints(setting: &Setting, checks: &mut Checks) {
+    println!("Studies of 8 or 10 pairs that are inconclusive: pairs that the hint names, and how often they settle it");
+    println!(
+        "{:>5} {:<8} {:>6} {:>8} {:>12} {:>14} {:>8} {:>10}",
+        "pairs", "flips", "truth", "margin/s", "median hint", "largest tenth", "settled", "no hint %"
+    );
+    for (pairs, flips) in [(8, Flips::Balanced), (8, Flips::Full), (10, Flips::Balanced), (10, Flips::Full)] {
+        for (truth, margin) in [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0), (1.0, 1.0)] {
+            let designs = Designs::new(flips, 0);
+            let verdict_of = |pairs: usize, rng: &mut _| {
+                let mut session = Noise::Normal.session(pairs, rng);
+                session.ab.iter_mut().chain(&mut session.ba).for_each(|d| *d += truth);
+                let flip = designs.flip(&session.ab, &session.ba);
+                (verdict(flip.interval(0.05), flip.interval(0.10), margin), flip)
+            };
+            let cell = format!("hints {pairs} {} {truth} {margin}", name(flips));
+            let mut found = replicate(setting, setting.replicates / 4, &cell, |rng, hints: &mut Hints| {
+                let (said, flip) = verdict_of(pairs, rng);
+                if said != Verdict::Inconclusive {
+                    return;
+                }
+                let line = Unsettled { mean: flip.mean(), pairs: pairs as u32, sd: flip.sd(), margin, level: 0.05 };
+                let Some(needed) = line.pairs_to_settle(flips).filter(|n| *n <= 64) else {
+                    hints.none += 1;
+                    return;
+                };
+                hints.pairs.push(needed);
+                hints.settled.count(verdict_of(needed as usize, rng).0 != Verdict::Inconclusive);
+            });
+            found.pairs.sort_unstable();
+            let at = |share: usize| found.pairs.get(found.pairs.len() * share / 10).copied().unwrap_or(0);
+            let none = 100.0 * found.none as f64 / (found.none as usize + found.pairs.len()).max(1) as f64;
+            println!(
+                "{pairs:>5} {:<8} {truth:>6} {margin:>8} {:>12} {:>14} {:>8} {none:>10.1}",
+                name(flips),
+                at(5),
+                at(9),
+                found.settled.percent()
+            );
+            if (truth, margin, pairs) == (0.0, 1.0, 8) {
+                checks.holds(&format!("{cell}: the median hint is at most 14 pairs in all"), at(5) <= 14);
+                checks.at_least(&format!("{cell}: settled"), found.settled, 0.75);
+            }
         }
     }
 }

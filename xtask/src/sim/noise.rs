@@ -27,27 +27,42 @@ pub(super) enum Noise {
     Step,
     /// Normal, and the second position of a pair is 2 standard deviations of a pair slower.
     SlotEffect,
+    /// Normal, rounded to whole standard deviations: many equal values.
+    Ties,
     /// A is nearly noiseless, B is lognormal (σ = .8): a tail that only B has.
     SkewOfB,
     /// A is nearly noiseless, B falls into a slow mode in three boots of ten.
     BimodalB,
+    /// Normal; B falls into a mode 8 standard deviations of a pair away in one boot of ten, or of five.
+    RareModeB,
+    ModeB,
 }
 
 impl Noise {
     /// Models in which B shifts the distribution without changing its shape.
-    pub(super) const SHIFTS: [Noise; 8] = [
+    pub(super) const SHIFTS: [Noise; 9] = [
         Noise::Normal,
         Noise::HeavyTails,
         Noise::Bimodal,
         Noise::Lognormal,
+        Noise::Ties,
         Noise::Autoregressive,
         Noise::Trend,
         Noise::Step,
         Noise::SlotEffect,
     ];
 
+    /// The same without those in which time plays a role: the exact clock's.
+    pub(super) const TIMELESS: [Noise; 5] =
+        [Noise::Normal, Noise::HeavyTails, Noise::Bimodal, Noise::Lognormal, Noise::Ties];
+
     /// Models in which B changes the shape.
-    pub(super) const SHAPES: [Noise; 2] = [Noise::SkewOfB, Noise::BimodalB];
+    pub(super) const SHAPES: [Noise; 4] = [Noise::SkewOfB, Noise::BimodalB, Noise::RareModeB, Noise::ModeB];
+
+    /// Whether every study is likely to meet all of B's shape.
+    pub(super) fn is_mild(self) -> bool {
+        !matches!(self, Noise::RareModeB | Noise::ModeB)
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -59,8 +74,11 @@ impl Noise {
             Noise::Trend => "trend",
             Noise::Step => "step",
             Noise::SlotEffect => "slot effect",
+            Noise::Ties => "ties",
             Noise::SkewOfB => "B-only skew",
             Noise::BimodalB => "B-only bimodal",
+            Noise::RareModeB => "B-only mode, 10 %",
+            Noise::ModeB => "B-only mode, 20 %",
         }
     }
 
@@ -82,6 +100,7 @@ impl Noise {
                 };
                 (0..slots).map(next).collect()
             }
+            Noise::Ties => (0..slots).map(|_| normal(rng).round()).collect(),
             Noise::Trend => (0..slots).map(|i| normal(rng) + 6.0 * i as f64 / slots as f64).collect(),
             Noise::Step => {
                 let from = (uniform(rng) * slots as f64) as usize;
@@ -96,11 +115,14 @@ impl Noise {
         // A boot's standard deviation is chosen so that a pair's is 1.
         let boots: Vec<f64> = self.boots(2 * orders.len(), rng).into_iter().map(|x| x * FRAC_1_SQRT_2).collect();
         let of_pair = |(&a_first, boots): (&bool, &[f64])| {
+            let mode = |share: f64, rng: &mut ChaCha12Rng| MODE * (f64::from(u8::from(uniform(rng) < share)) - share);
             let (mut a, mut b) = if a_first { (boots[0], boots[1]) } else { (boots[1], boots[0]) };
             match self {
                 Noise::SlotEffect if a_first => b += 2.0,
                 Noise::SlotEffect => a += 2.0,
                 Noise::SkewOfB => (a, b) = (0.2 * a, 0.2 * b + 0.96_f64.sqrt() * lognormal(0.8, rng)),
+                Noise::RareModeB => b += mode(0.1, rng),
+                Noise::ModeB => b += mode(0.2, rng),
                 Noise::BimodalB => (a, b) = (0.2 * a, 0.2 * b + 0.96_f64.sqrt() * bimodal(rng)),
                 _ => {}
             }
@@ -115,6 +137,9 @@ impl Noise {
         Session::of(&self.schedule(&orders, rng))
     }
 }
+
+/// Distance of the modes that only B has, in standard deviations of a pair.
+const MODE: f64 = 8.0;
 
 /// Logarithms of the two boots' values in a pair.
 #[derive(Debug, Clone, Copy)]

@@ -3,7 +3,7 @@
 //! Invariant: the alternatives are the textbook methods, applied to the same sessions.
 
 use bigiron_stats::{
-    Flip, location,
+    Flip, Flips, location,
     order::{ChaCha12Rng, Rng},
 };
 
@@ -54,7 +54,9 @@ pub(super) fn methods(setting: &Setting, checks: &mut Checks) {
         let methods = replicate(setting, setting.replicates, &cell, |rng, methods: &mut Methods| {
             let session = noise.session(10, rng);
             let d = session.all();
-            let flip = Flip::new(&session.ab, &session.ba, 0).interval(0.05).expect("10 pairs have an interval");
+            let flip = Flip::new(Flips::Balanced, &session.ab, &session.ba, 0)
+                .interval(0.05)
+                .expect("10 pairs have an interval");
             methods.flip.count(covers(flip));
             methods.t.count(covers(location::t_interval(&d, 0.05)));
             methods.bootstrap.count(covers(bootstrap(&d, rng)));
@@ -115,7 +117,7 @@ pub(super) fn peeking(setting: &Setting, checks: &mut Checks) {
             let more = pairs - so_far.len();
             so_far.extend(balanced(more, rng).into_iter().map(|a_first| Pair { a_first, a: 0.0, b: normal(rng) }));
             let session = Session::of(&so_far);
-            if Flip::new(&session.ab, &session.ba, 0).p(0.0) <= 0.05 {
+            if Flip::new(Flips::Balanced, &session.ab, &session.ba, 0).p(0.0) <= 0.05 {
                 stopped = true;
                 break;
             }

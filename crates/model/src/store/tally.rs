@@ -12,7 +12,8 @@ use crate::record::{Outcome, Record};
 /// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
-    /// Still to be run, with this attempt number.
+    /// Still to be run, with this attempt number: for the first time, because its last trial was void, or, where a plan
+    /// [confirms failures](Plan::confirms_failures), because its trial failed.
     Missing { attempt: u32 },
     /// Finished: index of the record that counts.
     Finished { record: usize },
@@ -34,6 +35,14 @@ pub struct SlotTally {
 /// give the same bytes: only the void slot is run again.
 fn unit(plan: &Plan, slot: u32, pair: u32) -> u32 {
     if plan.clock == Clock::Wall { pair } else { slot }
+}
+
+/// The index of the record that shows whether the failed trial `first` fails again: the next attempt that was not void.
+pub fn repeat_of<R: Borrow<Record>>(records: &[R], first: &Record) -> Option<usize> {
+    let is_later =
+        |r: &Record| r.slot == first.slot && r.attempt > first.attempt && !matches!(r.outcome, Outcome::Void { .. });
+    let later = records.iter().map(R::borrow).enumerate().filter(|(_, r)| is_later(r));
+    later.min_by_key(|(_, r)| r.attempt).map(|(index, _)| index)
 }
 
 impl SlotTally {
@@ -58,7 +67,7 @@ impl SlotTally {
         for (index, r) in records.iter().map(R::borrow).enumerate() {
             let standing = &mut slots[r.slot as usize];
             match (&r.outcome, *standing) {
-                // A failure is evidence whatever happened to its partner, and is never retried.
+                // A failure is evidence whatever happened to its partner, and no later result replaces it.
                 (Outcome::Failed { .. }, SlotState::Missing { .. }) => {
                     *standing = SlotState::Finished { record: index }
                 }
@@ -66,6 +75,16 @@ impl SlotTally {
                     *standing = SlotState::Finished { record: index };
                 }
                 _ => {}
+            }
+        }
+        if plan.confirms_failures() {
+            for standing in &mut slots {
+                let SlotState::Finished { record } = *standing else { continue };
+                let failed = records[record].borrow();
+                if matches!(failed.outcome, Outcome::Failed { .. }) && repeat_of(records, failed).is_none() {
+                    let next = attempts.get(&unit(plan, failed.slot, failed.pair)).copied().unwrap_or(0);
+                    *standing = SlotState::Missing { attempt: next.max(failed.attempt.saturating_add(1)) };
+                }
             }
         }
         SlotTally { slots, void_pairs: voids.len() as u32 }

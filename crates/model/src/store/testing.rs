@@ -10,6 +10,7 @@ use crate::identity::Identity;
 use crate::metric::{Better, Kind, MetricDef, Unit};
 use crate::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
 use crate::record::{HostCost, Outcome, Record};
+use crate::rule::Rule;
 use crate::storage;
 use crate::store::folder::{PLAN, PREAMBLE, RECORDS, plan_bytes};
 use crate::store::line::sha256_hex;
@@ -65,6 +66,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
         question_sha256: "00".repeat(32),
         repeat: "bigiron compare debian:6.0 debian:6.1".to_owned(),
         clock,
+        rule: Rule::LATEST,
         provenance: None,
         begun: None,
         design: Design { pairs, seed, hang_cpu_seconds: 30, idle_gap_seconds: 0 },
@@ -82,6 +84,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
             metrics: vec![metric("geomean", true), metric("fork", false)],
         }],
         margins: BTreeMap::from([(Kind::Cost, 0.02), (Kind::P99, 0.05)]),
+        wider_margins: BTreeMap::new(),
         failed_check: None,
         slots,
     }

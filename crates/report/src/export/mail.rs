@@ -88,7 +88,11 @@ fn subject(report: &Report<'_>) -> String {
 /// The sentences on workloads and suites.
 fn effects<'a>(report: &'a Report<'_>) -> impl Iterator<Item = String> + 'a {
     use crate::sentence::About;
-    report.sentences.iter().filter(|s| matches!(s.about, About::Workload | About::Suite)).map(|s| s.full())
+    report
+        .sentences
+        .iter()
+        .filter(|s| matches!(s.about, About::Workload | About::Family | About::Suite))
+        .map(|s| s.full())
 }
 
 /// The functions that explain the primaries, at most [`CAUSES`] each.

@@ -29,7 +29,7 @@ pub(super) struct Draws {
 impl Draws {
     /// Draws as the experiment does: a random `ab` of all pairs, all equally likely, run A-then-B; pairs whose order differs from before have changed
     /// places.
-    pub(super) fn new(ab: usize, ba: usize, seed: u64) -> Draws {
+    pub(super) fn balanced(ab: usize, ba: usize, seed: u64) -> Draws {
         let pairs = ab + ba;
         let words = pairs.div_ceil(64);
         let mut rng = order::rng(seed);
@@ -42,14 +42,30 @@ impl Draws {
             for (word, observed) in drawn.iter_mut().zip(&observed) {
                 *word ^= observed;
             }
-            let moved: u32 = drawn.iter().map(|word| word.count_ones()).sum();
-            // The identity is counted separately.
-            if moved > 0 {
-                draws.moved.extend(drawn.iter().flat_map(|word| word.to_le_bytes()).take(bytes));
-                draws.weights.push(1.0 / f64::from(moved));
-            }
+            draws.add(&drawn, bytes);
         }
         draws
+    }
+
+    /// Draws for designs in which any pairs may change places, each with probability one half; at least one does.
+    pub(super) fn full(pairs: usize, seed: u64) -> Draws {
+        let (words, bytes) = (pairs.div_ceil(64), pairs.div_ceil(BYTE));
+        let mut rng = order::rng(seed);
+        let mut draws = Draws { pairs, moved: Vec::with_capacity(DRAWS * bytes), weights: Vec::with_capacity(DRAWS) };
+        while draws.weights.len() < DRAWS {
+            let drawn: Vec<u64> = (0..words).map(|word| rng.next_u64() & low_bits(pairs - 64 * word)).collect();
+            draws.add(&drawn, bytes);
+        }
+        draws
+    }
+
+    /// Adds a draw, unless it is the identity, which is counted separately.
+    fn add(&mut self, drawn: &[u64], bytes: usize) {
+        let moved: u32 = drawn.iter().map(|word| word.count_ones()).sum();
+        if moved > 0 {
+            self.moved.extend(drawn.iter().flat_map(|word| word.to_le_bytes()).take(bytes));
+            self.weights.push(1.0 / f64::from(moved));
+        }
     }
 
     /// For each draw, the mean of D over the pairs that change places; D is in the order of the bits.
@@ -198,7 +214,7 @@ mod tests {
     #[test]
     fn as_many_of_either_order_change_places() {
         let (ab, ba) = (70, 61);
-        let draws = Draws::new(ab, ba, 3);
+        let draws = Draws::balanced(ab, ba, 3);
         assert_eq!((draws.weights.len(), draws.moved.len()), (DRAWS, DRAWS * 17));
         for (row, weight) in draws.moved.chunks_exact(17).zip(&draws.weights).step_by(1000) {
             let is_moved = |pair: usize| row[pair / 8] >> (pair % 8) & 1 == 1;
@@ -211,8 +227,20 @@ mod tests {
     }
 
     #[test]
+    fn in_full_draws_every_pair_changes_places_half_the_time() {
+        let draws = Draws::full(21, 3);
+        assert_eq!((draws.weights.len(), draws.moved.len()), (DRAWS, DRAWS * 3));
+        for pair in 0..21 {
+            let moved = draws.moved.chunks_exact(3).filter(|row| row[pair / 8] >> (pair % 8) & 1 == 1).count();
+            // Five standard deviations.
+            assert!(moved.abs_diff(DRAWS / 2) < 1_120, "pair {pair}: {moved}");
+        }
+        assert!(draws.moved.chunks_exact(3).all(|row| row[2] >> 5 == 0));
+    }
+
+    #[test]
     fn a_mean_is_that_of_the_pairs_that_change_places() {
-        let draws = Draws::new(17, 20, 5);
+        let draws = Draws::balanced(17, 20, 5);
         let d: Vec<f64> = (0..37).map(|i| f64::from(i * i % 17) - 3.5).collect();
         let means = draws.means(&d);
         for (row, mean) in draws.moved.chunks_exact(5).zip(&means).step_by(997) {

@@ -2,20 +2,26 @@
 //!
 //! Invariant: counts and quantiles are those of the whole set, including ties and rounding.
 
-/// One level for each number of pairs in either order that change places.
+/// Two groups of pairs, and one level for each combination of sizes of their subsets.
 #[derive(Debug, Clone)]
 pub(super) struct Exact {
-    levels: Vec<Level>,
+    /// By size, the sorted sums over the subsets of that size.
+    x: Vec<Vec<f64>>,
+    y: Vec<Vec<f64>>,
+    levels: Vec<Size>,
     members: u64,
 }
 
-/// Sorted sums over the subsets of one size, for each order.
-#[derive(Debug, Clone)]
-struct Level {
+/// The sizes of a subset of the first group and of one of the second.
+type Size = (usize, usize);
+
+/// The members of one level.
+#[derive(Debug, Clone, Copy)]
+struct Level<'a> {
     /// 1 / (number of pairs in a union of two subsets).
     weight: f64,
-    ab: Vec<f64>,
-    ba: Vec<f64>,
+    x: &'a [f64],
+    y: &'a [f64],
 }
 
 /// The members on either side of a value.
@@ -29,20 +35,27 @@ struct Split {
 }
 
 impl Exact {
-    pub(super) fn new(ab: &[f64], ba: &[f64]) -> Exact {
-        let levels = subset_sums(ab)
-            .into_iter()
-            .zip(subset_sums(ba))
-            .enumerate()
-            .skip(1)
-            .map(|(k, (ab, ba))| Level { weight: 1.0 / (2 * k) as f64, ab, ba })
-            .collect();
-        Exact::of(levels)
+    /// As many pairs of either order change places.
+    pub(super) fn balanced(ab: &[f64], ba: &[f64]) -> Exact {
+        let sizes = (1..=ab.len().min(ba.len())).map(|k| (k, k));
+        Exact::of(ab, ba, sizes.collect())
     }
 
-    fn of(levels: Vec<Level>) -> Exact {
-        let members = levels.iter().map(|l| (l.ab.len() * l.ba.len()) as u64).sum();
-        Exact { levels, members }
+    /// Any pairs change places. The two groups are halves, so that their lists are short.
+    pub(super) fn full(d: &[f64]) -> Exact {
+        let (x, y) = d.split_at(d.len() / 2);
+        let sizes = (0..=x.len()).flat_map(|i| (0..=y.len()).map(move |j| (i, j)));
+        Exact::of(x, y, sizes.skip(1).collect())
+    }
+
+    fn of(x: &[f64], y: &[f64], levels: Vec<Size>) -> Exact {
+        let (x, y) = (subset_sums(x), subset_sums(y));
+        let members = levels.iter().map(|&(i, j)| (x[i].len() * y[j].len()) as u64).sum();
+        Exact { x, y, levels, members }
+    }
+
+    fn levels(&self) -> impl Iterator<Item = Level<'_>> {
+        self.levels.iter().map(|&(i, j)| Level { weight: 1.0 / (i + j) as f64, x: &self.x[i], y: &self.y[j] })
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -56,13 +69,13 @@ impl Exact {
 
     fn split(&self, x: f64) -> Split {
         let none = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
-        self.levels.iter().fold(none, |all, level| all.merge(level.split(x)))
+        self.levels().fold(none, |all, level| all.merge(level.split(x)))
     }
 
     /// The `k`-th smallest member, counted from 1.
     pub(super) fn nth(&self, k: u64) -> f64 {
-        let mut low = self.levels.iter().map(Level::min).fold(f64::INFINITY, f64::min);
-        let mut high = self.levels.iter().map(Level::max).fold(f64::NEG_INFINITY, f64::max);
+        let mut low = self.levels().map(|level| level.min()).fold(f64::INFINITY, f64::min);
+        let mut high = self.levels().map(|level| level.max()).fold(f64::NEG_INFINITY, f64::max);
         // The distances of the ranks of `low` and `high` from `k`, by which the search interpolates. A side that has not moved for two steps counts
         // half (the Illinois method), and every third step halves the distance, so that no distribution makes it slow.
         let (mut lacking, mut beyond) = (k as f64, (self.members - k) as f64);
@@ -102,33 +115,33 @@ impl Split {
     }
 }
 
-impl Level {
-    fn member(&self, a: f64, b: f64) -> f64 {
+impl Level<'_> {
+    fn member(self, a: f64, b: f64) -> f64 {
         (a + b) * self.weight
     }
 
-    fn min(&self) -> f64 {
-        self.member(self.ab[0], self.ba[0])
+    fn min(self) -> f64 {
+        self.member(self.x[0], self.y[0])
     }
 
-    fn max(&self) -> f64 {
-        self.member(self.ab[self.ab.len() - 1], self.ba[self.ba.len() - 1])
+    fn max(self) -> f64 {
+        self.member(self.x[self.x.len() - 1], self.y[self.y.len() - 1])
     }
 
-    /// One merge: as `a` grows, the part of `ba` that keeps the sum small shrinks. Rounding is monotonic, so this is exact.
-    fn split(&self, x: f64) -> Split {
+    /// One merge: as `a` grows, the part of `y` that keeps the sum small shrinks. Rounding is monotonic, so this is exact.
+    fn split(self, x: f64) -> Split {
         let mut split = Split { count: 0, below: f64::NEG_INFINITY, above: f64::INFINITY };
-        let mut j = self.ba.len();
-        for &a in &self.ab {
-            while j > 0 && self.member(a, self.ba[j - 1]) > x {
+        let mut j = self.y.len();
+        for &a in self.x {
+            while j > 0 && self.member(a, self.y[j - 1]) > x {
                 j -= 1;
             }
             split.count += j as u64;
             if j > 0 {
-                split.below = split.below.max(self.member(a, self.ba[j - 1]));
+                split.below = split.below.max(self.member(a, self.y[j - 1]));
             }
-            if j < self.ba.len() {
-                split.above = split.above.min(self.member(a, self.ba[j]));
+            if j < self.y.len() {
+                split.above = split.above.min(self.member(a, self.y[j]));
             }
         }
         split
@@ -175,21 +188,41 @@ mod tests {
         // The middle of the two rounds to the upper one, whose last bit is 0.
         let (low, high) = (1.0 + f64::EPSILON, 1.0 + 2.0 * f64::EPSILON);
         assert_eq!(low + (high - low) / 2.0, high);
-        let set = Exact::of(vec![Level { weight: 1.0, ab: vec![0.0], ba: vec![low, high] }]);
+        let set = Exact { x: vec![vec![0.0]], y: vec![Vec::new(), vec![low, high]], levels: vec![(0, 1)], members: 2 };
         assert_eq!([set.nth(1), set.nth(2)], [low, high]);
     }
 
     #[test]
     fn every_rank_is_found_ties_and_outliers_included() {
         let (ab, ba) = ([0.0, 0.0, 1.0, -3.0, 1e9], [0.5, 0.5, 0.25, 2.0, -1e-9]);
-        let set = Exact::new(&ab, &ba);
-        let mut all: Vec<f64> =
-            set.levels.iter().flat_map(|l| l.ab.iter().flat_map(|a| l.ba.iter().map(|b| l.member(*a, *b)))).collect();
-        all.sort_unstable_by(f64::total_cmp);
-        assert_eq!(all.len() as u64, set.len());
-        for (i, member) in all.iter().enumerate() {
-            assert_eq!(set.nth(i as u64 + 1), *member, "rank {}", i + 1);
-            assert_eq!(set.count_le(*member) as usize, all.partition_point(|m| m <= member));
+        for set in [Exact::balanced(&ab, &ba), Exact::full(&[ab, ba].concat()), Exact::full(&ab)] {
+            let mut all: Vec<f64> = set
+                .levels()
+                .flat_map(|l| l.x.iter().flat_map(move |a| l.y.iter().map(move |b| l.member(*a, *b))))
+                .collect();
+            all.sort_unstable_by(f64::total_cmp);
+            assert_eq!(all.len() as u64, set.len());
+            for (i, member) in all.iter().enumerate() {
+                assert_eq!(set.nth(i as u64 + 1), *member, "rank {}", i + 1);
+                assert_eq!(set.count_le(*member) as usize, all.partition_point(|m| m <= member));
+            }
+        }
+    }
+
+    #[test]
+    fn every_subset_is_a_member_once() {
+        let d = [0.3, -0.1, 0.25, 0.7, -0.45];
+        let set = Exact::full(&d);
+        assert_eq!(set.len(), 31);
+        let mut means: Vec<f64> = (1..32_u32)
+            .map(|chosen| {
+                let of = (0..5).filter(|i| chosen >> i & 1 == 1).map(|i| d[i]);
+                of.sum::<f64>() / f64::from(chosen.count_ones())
+            })
+            .collect();
+        means.sort_unstable_by(f64::total_cmp);
+        for (k, mean) in (1..).zip(means) {
+            assert!((set.nth(k) - mean).abs() < 1e-15);
         }
     }
 

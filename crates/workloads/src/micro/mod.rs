@@ -35,7 +35,7 @@ pub(super) use self::bench::file_system;
 pub use self::process::EXIT_ARGUMENTS;
 
 /// The primary metric's name.
-const PRIMARY: &str = "geomean";
+const PRIMARY: &str = bigiron_model::metric::MEAN;
 
 /// The workload of single operations.
 pub struct Micro;

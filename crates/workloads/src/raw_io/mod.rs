@@ -26,7 +26,7 @@ use bigiron_workload::{
 };
 
 /// The primary metric's name.
-const PRIMARY: &str = "geomean";
+const PRIMARY: &str = bigiron_model::metric::MEAN;
 
 /// The workload `raw-io`.
 pub struct RawIo;

@@ -28,7 +28,7 @@ use bigiron_workload::{
 };
 
 /// The primary metric's name.
-const PRIMARY: &str = "geomean";
+const PRIMARY: &str = bigiron_model::metric::MEAN;
 
 /// The workload `tio`.
 pub struct Tio;
