@@ -59,6 +59,13 @@ fn by_verdict(judgement: &Judgement, to: &str, folder: &str) -> Vec<String> {
         (_, Reason::BaselineFailed) => {
             "Boots of the present kernel failed, and no boot of the new one did: the upgrade may fix a fault of the present kernel.".to_owned()
         }
+        (_, Reason::SurvivesBetter) => {
+            "The present kernel failed more boots than the new one: the upgrade may fix a fault of the present kernel.".to_owned()
+        }
+        (_, Reason::BothFailed) => format!(
+            "Boots of both kernels failed, about as many of each: the fault is not new. `bigiron show {folder}` lists them; find the cause before you \
+             trust either kernel."
+        ),
         (Verdict::Worse | Verdict::SlightlyWorse, Reason::Primaries { workloads }) => format!(
             "{} slower with {to}. Before you upgrade, find the cause in the section Why of the report. If the cause is a setting, compare with and \
              without it: `bigiron compare {to} {to},LEVER=VALUE {}` (`bigiron lever list` lists the levers).",
@@ -101,6 +108,8 @@ mod tests {
             (Verdict::Same, micro(), "Nothing in this comparison speaks against"),
             (Verdict::Inconclusive, micro(), "does not settle"),
             (Verdict::Inconclusive, Reason::BaselineFailed, "may fix a fault"),
+            (Verdict::Inconclusive, Reason::SurvivesBetter, "failed more boots than the new one"),
+            (Verdict::Inconclusive, Reason::BothFailed, "the fault is not new"),
             (Verdict::Inconclusive, Reason::NeitherSurvived, "says nothing"),
         ] {
             judgement.comparisons[0].suite = Some(Suite { verdict, reason });
