@@ -35,7 +35,7 @@ fn words_that_are_neither_kernel_nor_workload() {
     compare(&test, &["mine", "debian:six", "--clock", "exact"]).refused("`debian:six` is not a kernel; name a series");
     compare(&test, &["mine", "micro"]).refused("Only one arm, `mine`");
     compare(&test, &["mine", "mine", "micro", "micro"]).refused("named twice");
-    compare(&test, &[]).refused("required");
+    compare(&test, &[]).refused("Nothing to compare");
 }
 
 #[test]
