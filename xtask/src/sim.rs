@@ -60,7 +60,7 @@ fn name(flips: Flips) -> &'static str {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let replicates = args.replicates.unwrap_or(if args.smoke { 2_000 } else { 20_000 });
     let setting = Setting { replicates, seed: args.seed, smoke: args.smoke };
-    let mut checks = Checks::default();
+    let mut checks = Checks::new(args.smoke);
     println!("{replicates} replicates, seed {}; noise of a pair s = 1, margin m = 1 unless said otherwise", args.seed);
     let parts: [(&str, Part); 18] = [
         ("Shift effects: coverage, type I error, wrong `same`", grid::shifts),
