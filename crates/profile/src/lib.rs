@@ -13,6 +13,10 @@
 #![cfg_attr(not(test), no_std)]
 
 #[cfg(plugin)]
+mod clock;
+#[cfg(any(plugin, test))]
+mod icount;
+#[cfg(plugin)]
 mod kernel;
 #[cfg(plugin)]
 mod plugin;
@@ -21,8 +25,10 @@ mod scores;
 #[cfg(any(plugin, test))]
 mod table;
 
+mod strings;
 mod windows;
 
+pub use strings::Weights;
 pub use windows::{Truncated, Windows};
 
 /// The first eight bytes of the file, little-endian: `BIGPROF1`.
