@@ -3,6 +3,9 @@
 //! QEMU's plugin API has no function for this. Translated code keeps the address of the CPU state in RBP, and calls a plugin's functions directly, so
 //! these find it there.
 //!
+//! A move's iterations within a page are executed at once (see [`hurry`]), because QEMU takes as long for each as for ten other instructions. The guest
+//! cannot tell: memory, registers and time are those that the iterations would have left.
+//!
 //! Invariant: as for the rest of the plugin, one thread makes all these calls.
 
 use core::cell::UnsafeCell;
@@ -10,8 +13,9 @@ use core::ffi::{c_uint, c_void};
 
 use crate::icount::{Debt, Found, Search, WINDOW};
 use crate::kernel;
+use crate::memory::{Access, PAGE, Tables};
 use crate::plugin::{qemu_plugin_mem_is_store, qemu_plugin_mem_size_shift};
-use crate::strings::{Count, Meter, Weights};
+use crate::strings::{Meter, Move, Weights};
 
 struct Clock {
     meter: Meter,
@@ -19,7 +23,51 @@ struct Clock {
     search: Search,
     /// Where the counter is, in bytes below the CPU state; 0 until it has been found.
     below: usize,
+    /// Whether iterations are executed at once where they can be.
+    hurries: bool,
+    tables: Tables,
+    last: Iteration,
 }
+
+/// The iteration executed last.
+#[derive(Clone, Copy)]
+struct Iteration {
+    state: *mut u8,
+    repeated: Move,
+    size: u64,
+    /// Addresses that it read, of a copy, and wrote.
+    from: u64,
+    to: u64,
+    /// RCX before it.
+    count: u64,
+}
+
+impl Iteration {
+    const NONE: Self = Self {
+        state: core::ptr::null_mut(),
+        repeated: Move { copies: false, short_count: false },
+        size: 0,
+        from: 0,
+        to: 0,
+        count: 0,
+    };
+}
+
+/// The registers at the beginning of the CPU state, in QEMU's order.
+#[repr(C)]
+struct Registers {
+    rax: u64,
+    rcx: u64,
+    rdx: u64,
+    rbx: u64,
+    rsp: u64,
+    rbp: u64,
+    rsi: u64,
+    rdi: u64,
+}
+
+/// Addresses below are not taken for those of 32-bit or 64-bit code, the only ones in which a segment begins at 0 and registers do not wrap at 64 KiB.
+const REAL_MODE: u64 = 2 << 20;
 
 struct Shared(UnsafeCell<Option<Clock>>);
 
@@ -39,8 +87,16 @@ unsafe fn clock() -> Option<&'static mut Clock> {
 ///
 /// # Safety
 /// No other function of this module may be running.
-pub(crate) unsafe fn install(weights: Weights) {
-    let clock = Clock { meter: Meter::new(weights), debt: Debt::none(), search: Search::new(), below: 0 };
+pub(crate) unsafe fn install(weights: Weights, hurries: bool) {
+    let clock = Clock {
+        meter: Meter::new(weights),
+        debt: Debt::none(),
+        search: Search::new(),
+        below: 0,
+        hurries,
+        tables: Tables::new(),
+        last: Iteration::NONE,
+    };
     // SAFETY: the caller's word.
     unsafe { *CLOCK.0.get() = Some(clock) };
 }
@@ -56,26 +112,40 @@ pub(crate) fn searches() -> bool {
     unsafe { clock() }.is_some_and(|clock| clock.below == 0)
 }
 
+/// Whether blocks that consist of a repeated move must call [`repeats`].
+pub(crate) fn hurries() -> bool {
+    // SAFETY: the reference ends here.
+    unsafe { clock() }.is_some_and(|clock| clock.hurries)
+}
+
 unsafe extern "C" {
     /// To be called by translated code when it has begun a block, with the block's number of instructions.
     pub(crate) fn block_executed(vcpu: c_uint, instructions: *mut c_void);
-    /// To be called by translated code when a repeated move has written, with the move's [`Count`].
-    pub(crate) fn moved(vcpu: c_uint, access: u32, address: u64, count: *mut c_void);
+    /// To be called by translated code when it has begun a block of nothing but a repeated move, with the number of that [`Move`].
+    pub(crate) fn repeats(vcpu: c_uint, repeated: *mut c_void);
+    /// To be called by translated code when a repeated move has read or written, with the number of that [`Move`].
+    pub(crate) fn moved(vcpu: c_uint, access: u32, address: u64, repeated: *mut c_void);
 }
 
 // They pass on the CPU state's address as another argument.
 core::arch::global_asm!(
     ".hidden block_executed",
+    ".hidden repeats",
     ".hidden moved",
     ".globl block_executed",
     "block_executed:",
     "mov rdx, rbp",
     "jmp {block_executed}",
+    ".globl repeats",
+    "repeats:",
+    "mov rdx, rbp",
+    "jmp {repeats}",
     ".globl moved",
     "moved:",
     "mov r8, rbp",
     "jmp {moved}",
     block_executed = sym block_executed_with_state,
+    repeats = sym repeats_with_state,
     moved = sym moved_with_state,
 );
 
@@ -97,21 +167,93 @@ unsafe extern "C" fn block_executed_with_state(vcpu: c_uint, instructions: *mut 
     }
 }
 
-unsafe extern "C" fn moved_with_state(_vcpu: c_uint, access: u32, _address: u64, count: *mut c_void, state: *mut u8) {
+unsafe extern "C" fn moved_with_state(_vcpu: c_uint, access: u32, address: u64, repeated: *mut c_void, state: *mut u8) {
     // SAFETY: no other reference lives while the guest executes.
     let Some(clock) = (unsafe { clock() }) else { return };
-    // QEMU 7.2 calls it for the reads of a `movs` too.
-    // SAFETY: QEMU's own function.
-    if clock.below == 0 || !unsafe { qemu_plugin_mem_is_store(access) } {
+    // SAFETY: QEMU's own functions.
+    let (writes, size) = unsafe { (qemu_plugin_mem_is_store(access), 1 << qemu_plugin_mem_size_shift(access)) };
+    if !writes {
+        clock.last.from = address;
         return;
     }
-    // SAFETY: the CPU state begins with its general registers, of which RCX is the second; the counter was found where it is. Translated code has
-    // stored the registers before the access, which might have failed.
+    if clock.below == 0 {
+        return;
+    }
+    let repeated = Move::from_number(repeated.addr());
+    // SAFETY: the CPU state begins with the registers, and the counter was found where it is. Translated code has stored the registers before the access,
+    // which might have failed.
     unsafe {
-        let rcx = state.add(8).cast::<u64>().read();
-        let last = if count.addr() == Count::Low as usize { rcx as u32 == 1 } else { rcx == 1 };
-        let cycles = clock.meter.iteration(1 << qemu_plugin_mem_size_shift(access), last);
+        let rcx = (*state.cast::<Registers>()).rcx;
+        let last = if repeated.short_count { rcx as u32 == 1 } else { rcx == 1 };
+        let cycles = clock.meter.iteration(size, last);
         let counter = state.sub(clock.below).cast::<u16>();
         counter.write(clock.debt.charge(counter.read(), cycles));
+        clock.last = Iteration { state, repeated, size, to: address, count: rcx, ..clock.last };
+    }
+}
+
+unsafe extern "C" fn repeats_with_state(_vcpu: c_uint, repeated: *mut c_void, state: *mut u8) {
+    // SAFETY: no other reference lives while the guest executes; at the beginning of a block all registers are in the state.
+    unsafe {
+        let Some(clock) = clock() else { return };
+        let Iteration { state: executing, repeated: last, .. } = clock.last;
+        if executing == state && last.number() == repeated.addr() && !last.short_count && clock.debt.is_paid() {
+            hurry(clock, &mut *state.cast::<Registers>());
+        }
+    }
+}
+
+/// Executes iterations that would follow the last one up to the end of its pages, but for the move's last and as far as QEMU would get without leaving
+/// translated code: those for which translated code would write memory directly.
+///
+/// # Safety
+/// The registers must be those of the vCPU that is executing now, at the beginning of a block of a repeated move.
+unsafe fn hurry(clock: &mut Clock, registers: &mut Registers) {
+    let Clock { meter, tables, last, below, .. } = clock;
+    let Iteration { size, repeated, state, from, to, count } = *last;
+    // The same move goes on, forwards.
+    let follows = registers.rcx > 1
+        && registers.rcx.wrapping_add(1) == count
+        && registers.rdi == to.wrapping_add(size)
+        && (!repeated.copies || registers.rsi == from.wrapping_add(size) && from >= REAL_MODE)
+        && to >= REAL_MODE;
+    if !follows {
+        return;
+    }
+    let room = |address: u64| ((PAGE - address % PAGE) / size).saturating_sub(1);
+    let mut iterations = (registers.rcx - 1).min(room(to));
+    if repeated.copies {
+        iterations = iterations.min(room(from));
+    }
+    if iterations == 0 {
+        return;
+    }
+    let (bytes, step) = ((iterations * size) as usize, size as usize);
+    // SAFETY: the caller's word; all these bytes lie in the pages of the last iteration, which translated code may access directly, as the tables say.
+    unsafe {
+        let Some(to) = tables.host(state, to, Access::Write) else { return };
+        let from = match repeated.copies {
+            true => tables.host(state, from, Access::Read),
+            // What was written last is written again.
+            false => Some(to),
+        };
+        let Some(from) = from else { return };
+        // An iteration would read what one before it wrote.
+        if repeated.copies && to.addr().wrapping_sub(from.addr()) < bytes + step {
+            return;
+        }
+        let counter = state.sub(*below).cast::<u16>();
+        let Some(cycles) = meter.iterations(iterations, size, u64::from(counter.read())) else { return };
+        counter.write(counter.read() - cycles as u16);
+        match (repeated.copies, step) {
+            (true, _) => core::ptr::copy(from.add(step), to.add(step), bytes),
+            (false, 1) => core::ptr::write_bytes(to.add(step), to.read(), bytes),
+            (false, _) => (1..=iterations as usize).for_each(|n| core::ptr::copy(to, to.add(n * step), step)),
+        }
+    }
+    registers.rcx -= iterations;
+    registers.rdi += bytes as u64;
+    if repeated.copies {
+        registers.rsi += bytes as u64;
     }
 }

@@ -75,6 +75,10 @@ impl Debt {
         self.0 = due - taken;
         counter - taken as u16
     }
+
+    pub fn is_paid(&self) -> bool {
+        self.0 == 0
+    }
 }
 
 #[cfg(test)]

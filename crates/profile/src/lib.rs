@@ -19,6 +19,8 @@ mod icount;
 #[cfg(plugin)]
 mod kernel;
 #[cfg(plugin)]
+mod memory;
+#[cfg(plugin)]
 mod plugin;
 #[cfg(plugin)]
 mod scores;

@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::scores::Scores;
-use crate::strings::{Weights, repeated_move};
+use crate::strings::{Move, Weights};
 use crate::table::{Counter, Table};
 use crate::{MAGIC, Mark, clock, kernel};
 
@@ -54,10 +54,10 @@ pub struct Instruction {
     _private: [u8; 0],
 }
 
-/// `QEMU_PLUGIN_INLINE_ADD_U64`, `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_MEM_W`.
+/// `QEMU_PLUGIN_INLINE_ADD_U64`, `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_MEM_RW`.
 const ADD_U64: c_int = 0;
 const NO_REGISTERS: c_int = 0;
-const WRITES: c_int = 2;
+const READS_AND_WRITES: c_int = 3;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: unsafe extern "C" fn(Id, *mut Block));
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         let named = |weights: &Weights| name.strip_suffix(b"\0") == Some(weights.name.as_bytes());
         let Some(weights) = Weights::ALL.into_iter().find(named) else { return 1 };
         // SAFETY: nothing else of this runs yet.
-        unsafe { clock::install(weights) };
+        unsafe { clock::install(weights, value(b"one-by-one=").is_none()) };
     }
     let installed = match value(b"out=") {
         // SAFETY: QEMU is the caller.
@@ -243,9 +243,13 @@ unsafe fn charge(block: *mut Block) {
         }
         let last = qemu_plugin_tb_get_insn(block, instructions - 1);
         let (bytes, size) = bytes(last);
-        if let Some(count) = repeated_move(&bytes[..size]) {
-            let data = core::ptr::without_provenance_mut(count as usize);
-            qemu_plugin_register_vcpu_mem_cb(last, clock::moved, NO_REGISTERS, WRITES, data);
+        if let Some(repeated) = Move::of(&bytes[..size]) {
+            let data = core::ptr::without_provenance_mut(repeated.number());
+            // Alone in its block, it has executed before, as a rule.
+            if instructions == 1 && clock::hurries() {
+                qemu_plugin_register_vcpu_tb_exec_cb(block, clock::repeats, NO_REGISTERS, data);
+            }
+            qemu_plugin_register_vcpu_mem_cb(last, clock::moved, NO_REGISTERS, READS_AND_WRITES, data);
         }
     }
 }
