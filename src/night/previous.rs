@@ -83,7 +83,7 @@ fn cell(
     if study.judgement.state != State::Finished {
         return Err("no result tonight".to_owned());
     }
-    if study.plan.clock != Clock::Exact {
+    if !study.plan.clock.is_exact() {
         return Err(format!(
             "on the clock `{}` times of two nights are not comparable: name that kernel together with tonight's to boot both",
             study.plan.clock

@@ -14,7 +14,7 @@ use core::ffi::{c_uint, c_void};
 use crate::icount::{Debt, Found, Search, WINDOW};
 use crate::kernel;
 use crate::memory::{Access, PAGE, Tables};
-use crate::plugin::{qemu_plugin_mem_is_store, qemu_plugin_mem_size_shift};
+use crate::plugin::{count_also, qemu_plugin_mem_is_store, qemu_plugin_mem_size_shift};
 use crate::strings::{Meter, Move, Weights};
 
 struct Clock {
@@ -33,7 +33,8 @@ struct Clock {
 #[derive(Clone, Copy)]
 struct Iteration {
     state: *mut u8,
-    repeated: Move,
+    /// Of which instruction: its [`data`].
+    data: usize,
     size: u64,
     /// Addresses that it read, of a copy, and wrote.
     from: u64,
@@ -43,14 +44,7 @@ struct Iteration {
 }
 
 impl Iteration {
-    const NONE: Self = Self {
-        state: core::ptr::null_mut(),
-        repeated: Move { copies: false, short_count: false },
-        size: 0,
-        from: 0,
-        to: 0,
-        count: 0,
-    };
+    const NONE: Self = Self { state: core::ptr::null_mut(), data: 0, size: 0, from: 0, to: 0, count: 0 };
 }
 
 /// The registers at the beginning of the CPU state, in QEMU's order.
@@ -118,13 +112,29 @@ pub(crate) fn hurries() -> bool {
     unsafe { clock() }.is_some_and(|clock| clock.hurries)
 }
 
+/// What the callbacks of a repeated move get, given the number of the counter that counts its executions.
+pub(crate) fn data(repeated: Move, counter: Option<usize>) -> usize {
+    repeated.number() | counter.map_or(0, |number| number + 1) << 2
+}
+
+/// Counts a move as `cycles` more than its executions.
+///
+/// # Safety
+/// No reference to the profile may live.
+unsafe fn count(data: usize, cycles: i64) {
+    if let Some(counter) = (data >> 2).checked_sub(1) {
+        // SAFETY: the caller's word.
+        unsafe { count_also(counter, cycles) };
+    }
+}
+
 unsafe extern "C" {
     /// To be called by translated code when it has begun a block, with the block's number of instructions.
     pub(crate) fn block_executed(vcpu: c_uint, instructions: *mut c_void);
-    /// To be called by translated code when it has begun a block of nothing but a repeated move, with the number of that [`Move`].
-    pub(crate) fn repeats(vcpu: c_uint, repeated: *mut c_void);
-    /// To be called by translated code when a repeated move has read or written, with the number of that [`Move`].
-    pub(crate) fn moved(vcpu: c_uint, access: u32, address: u64, repeated: *mut c_void);
+    /// To be called by translated code when it has begun a block of nothing but a repeated move, with its [`data`].
+    pub(crate) fn repeats(vcpu: c_uint, data: *mut c_void);
+    /// To be called by translated code when a repeated move has read or written, with its [`data`].
+    pub(crate) fn moved(vcpu: c_uint, access: u32, address: u64, data: *mut c_void);
 }
 
 // They pass on the CPU state's address as another argument.
@@ -167,7 +177,7 @@ unsafe extern "C" fn block_executed_with_state(vcpu: c_uint, instructions: *mut 
     }
 }
 
-unsafe extern "C" fn moved_with_state(_vcpu: c_uint, access: u32, address: u64, repeated: *mut c_void, state: *mut u8) {
+unsafe extern "C" fn moved_with_state(_vcpu: c_uint, access: u32, address: u64, data: *mut c_void, state: *mut u8) {
     // SAFETY: no other reference lives while the guest executes.
     let Some(clock) = (unsafe { clock() }) else { return };
     // SAFETY: QEMU's own functions.
@@ -179,25 +189,26 @@ unsafe extern "C" fn moved_with_state(_vcpu: c_uint, access: u32, address: u64, 
     if clock.below == 0 {
         return;
     }
-    let repeated = Move::from_number(repeated.addr());
+    let data = data.addr();
     // SAFETY: the CPU state begins with the registers, and the counter was found where it is. Translated code has stored the registers before the access,
     // which might have failed.
     unsafe {
         let rcx = (*state.cast::<Registers>()).rcx;
-        let last = if repeated.short_count { rcx as u32 == 1 } else { rcx == 1 };
+        let last = if Move::from_number(data).short_count { rcx as u32 == 1 } else { rcx == 1 };
         let cycles = clock.meter.iteration(size, last);
         let counter = state.sub(clock.below).cast::<u16>();
         counter.write(clock.debt.charge(counter.read(), cycles));
-        clock.last = Iteration { state, repeated, size, to: address, count: rcx, ..clock.last };
+        count(data, cycles as i64 - 1);
+        clock.last = Iteration { state, data, size, to: address, count: rcx, ..clock.last };
     }
 }
 
-unsafe extern "C" fn repeats_with_state(_vcpu: c_uint, repeated: *mut c_void, state: *mut u8) {
+unsafe extern "C" fn repeats_with_state(_vcpu: c_uint, data: *mut c_void, state: *mut u8) {
     // SAFETY: no other reference lives while the guest executes; at the beginning of a block all registers are in the state.
     unsafe {
         let Some(clock) = clock() else { return };
-        let Iteration { state: executing, repeated: last, .. } = clock.last;
-        if executing == state && last.number() == repeated.addr() && !last.short_count && clock.debt.is_paid() {
+        let last = clock.last;
+        if last.state == state && last.data == data.addr() && clock.debt.is_paid() {
             hurry(clock, &mut *state.cast::<Registers>());
         }
     }
@@ -210,10 +221,12 @@ unsafe extern "C" fn repeats_with_state(_vcpu: c_uint, repeated: *mut c_void, st
 /// The registers must be those of the vCPU that is executing now, at the beginning of a block of a repeated move.
 unsafe fn hurry(clock: &mut Clock, registers: &mut Registers) {
     let Clock { meter, tables, last, below, .. } = clock;
-    let Iteration { size, repeated, state, from, to, count } = *last;
+    let Iteration { size, data, state, from, to, count: before } = *last;
+    let repeated = Move::from_number(data);
     // The same move goes on, forwards.
     let follows = registers.rcx > 1
-        && registers.rcx.wrapping_add(1) == count
+        && !repeated.short_count
+        && registers.rcx.wrapping_add(1) == before
         && registers.rdi == to.wrapping_add(size)
         && (!repeated.copies || registers.rsi == from.wrapping_add(size) && from >= REAL_MODE)
         && to >= REAL_MODE;
@@ -245,6 +258,7 @@ unsafe fn hurry(clock: &mut Clock, registers: &mut Registers) {
         let counter = state.sub(*below).cast::<u16>();
         let Some(cycles) = meter.iterations(iterations, size, u64::from(counter.read())) else { return };
         counter.write(counter.read() - cycles as u16);
+        count(data, cycles as i64);
         match (repeated.copies, step) {
             (true, _) => core::ptr::copy(from.add(step), to.add(step), bytes),
             (false, 1) => core::ptr::write_bytes(to.add(step), to.read(), bytes),

@@ -128,6 +128,8 @@ mod tests {
         assert_eq!(debt.charge(10, 21), 0);
         assert_eq!((0..12).fold(500, |counter, _| debt.charge(counter, 0)), 502);
         assert_eq!(debt.charge(0, 30), 0);
+        assert!(!debt.is_paid());
         assert_eq!(debt.charge(100, 5), 67);
+        assert!(debt.is_paid());
     }
 }

@@ -138,6 +138,28 @@ struct Profile {
 /// Whether an instruction's bytes are copied.
 static COPIED: AtomicBool = AtomicBool::new(false);
 
+impl Profile {
+    /// The number of an instruction's counter, if there is room for it.
+    ///
+    /// # Safety
+    /// QEMU must be translating it now.
+    unsafe fn counter(&mut self, instruction: *mut Instruction) -> Option<usize> {
+        // SAFETY: the caller's word.
+        self.table.counter(place(unsafe { qemu_plugin_insn_vaddr(instruction) }))
+    }
+}
+
+/// Counts an instruction, which translated code has counted once for each execution, as `cycles` more.
+///
+/// # Safety
+/// No other reference to the profile may live.
+pub(crate) unsafe fn count_also(counter: usize, cycles: i64) {
+    // SAFETY: the caller's word.
+    if let Some(profile) = unsafe { profile() } {
+        profile.table.adjust(counter, cycles);
+    }
+}
+
 struct Shared(UnsafeCell<Option<Profile>>);
 
 // SAFETY: one thread calls all of this, see above.
@@ -172,7 +194,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     };
     // SAFETY: QEMU's own description of itself, for the time of this call.
     let copies = unsafe { (*info).version } >= COPIES;
-    if let Some(name) = value(b"strings=") {
+    if let Some(name) = value(b"moves=") {
         let named = |weights: &Weights| name.strip_suffix(b"\0") == Some(weights.name.as_bytes());
         let Some(weights) = Weights::ALL.into_iter().find(named) else { return 1 };
         // SAFETY: nothing else of this runs yet.
@@ -244,7 +266,9 @@ unsafe fn charge(block: *mut Block) {
         let last = qemu_plugin_tb_get_insn(block, instructions - 1);
         let (bytes, size) = bytes(last);
         if let Some(repeated) = Move::of(&bytes[..size]) {
-            let data = core::ptr::without_provenance_mut(repeated.number());
+            // A profile counts cycles, not iterations.
+            let counter = profile().and_then(|profile| profile.counter(last));
+            let data = core::ptr::without_provenance_mut(clock::data(repeated, counter));
             // Alone in its block, it has executed before, as a rule.
             if instructions == 1 && clock::hurries() {
                 qemu_plugin_register_vcpu_tb_exec_cb(block, clock::repeats, NO_REGISTERS, data);
@@ -281,7 +305,7 @@ unsafe fn count(block: *mut Block) {
         let Some(profile) = profile() else { return };
         for n in 0..qemu_plugin_tb_n_insns(block) {
             let instruction = qemu_plugin_tb_get_insn(block, n);
-            if let Some(number) = profile.table.counter(place(qemu_plugin_insn_vaddr(instruction))) {
+            if let Some(number) = profile.counter(instruction) {
                 match &mut profile.counts {
                     Counts::Inline(add) => add(instruction, ADD_U64, profile.table.executed(number).cast(), 1),
                     Counts::Scores(scores) => scores.add(instruction, ADD_U64, number),

@@ -98,7 +98,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<Stri
             Some(_) => bad.text(),
             None => format!("{},{lever}", good.text()),
         };
-        let why = if bisection.clock == Clock::Exact { " --why 1" } else { "" };
+        let why = if bisection.clock.is_exact() { " --why 1" } else { "" };
         report.commands.push(format!(
             "bigiron compare {} {arm} {} {}{why}",
             good.text(),

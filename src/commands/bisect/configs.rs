@@ -67,7 +67,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     let of_good = Recipe::new(good.clone(), options(&asked.resolved), arguments);
     let of_bad = of_good.with(bad.clone());
     let recipe = of_good.clone().between(&bad);
-    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock.is_exact() { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
     let ends = arms(&|end| format!("{}-{end}", recipe.name(&commit)));
     resolved::resolve(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let kernels = list::named(&kernels);
     let environment = Environment::new(Some(kernels[0].kernel.clone()), &Terminal)?.at(common.out.as_deref());
     let asked = ask::ask(common, what, &kernels, &environment)?;
-    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock.is_exact() { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
     let ends = vec![kernels[0].clone(), kernels[kernels.len() - 1].clone()];
     let ends = resolved::resolve(&ask::ends(&asked.base, ends, 0), &environment)?;
