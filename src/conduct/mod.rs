@@ -24,7 +24,6 @@ use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
-use bigiron_model::clock::Clock;
 use bigiron_model::date;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;

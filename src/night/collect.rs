@@ -14,7 +14,6 @@ use bigiron_judge::history::entry::SCHEMA;
 use bigiron_judge::history::{Boot, EntryRow, HistoryEntry, Measured};
 use bigiron_judge::standing;
 use bigiron_judge::standing::SlotStanding;
-use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Plan, PlannedWorkload};
 use bigiron_model::record::{Outcome, Record};
 use bigiron_model::size;

@@ -13,7 +13,6 @@ use bigiron_judge::line::{Line, Order, Pair};
 use bigiron_judge::standing;
 use bigiron_judge::standing::SlotStanding;
 use bigiron_judge::{Comparison, State};
-use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
 use bigiron_model::values::Values;

@@ -34,6 +34,14 @@ impl Clock {
         }
     }
 
+    /// The name as users type it, which means this version for ever.
+    pub fn word(self) -> &'static str {
+        match self {
+            Clock::Exact1 => "exact/1",
+            other => other.name(),
+        }
+    }
+
     /// The clock with that [name](Clock::name).
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|clock| clock.name() == name)
@@ -75,6 +83,7 @@ mod tests {
         for clock in Clock::ALL {
             assert_eq!(serde_json::to_value(clock).unwrap(), clock.name());
             assert_eq!(Clock::named(clock.name()), Some(clock));
+            assert_eq!(clock.word().parse(), Ok(clock));
         }
         assert_eq!(serde_json::from_str::<Clock>("\"exact\"").unwrap(), Clock::Exact1);
         assert_eq!("exact".parse(), Ok(Clock::Exact));

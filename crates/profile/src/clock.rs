@@ -11,11 +11,12 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_uint, c_void};
 
+use crate::Weights;
 use crate::icount::{Debt, Found, Search, WINDOW};
 use crate::kernel;
 use crate::memory::{Access, PAGE, Tables};
 use crate::plugin::{count_also, qemu_plugin_mem_is_store, qemu_plugin_mem_size_shift};
-use crate::strings::{Meter, Move, Weights};
+use crate::strings::{Meter, Move};
 
 struct Clock {
     meter: Meter,

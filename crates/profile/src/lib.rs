@@ -25,12 +25,14 @@ mod plugin;
 #[cfg(plugin)]
 mod scores;
 #[cfg(any(plugin, test))]
+mod strings;
+#[cfg(any(plugin, test))]
 mod table;
 
-mod strings;
+mod weights;
 mod windows;
 
-pub use strings::Weights;
+pub use weights::Weights;
 pub use windows::{Truncated, Windows};
 
 /// The first eight bytes of the file, little-endian: `BIGPROF1`.

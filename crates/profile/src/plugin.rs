@@ -8,9 +8,9 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::scores::Scores;
-use crate::strings::{Move, Weights};
+use crate::strings::Move;
 use crate::table::{Counter, Table};
-use crate::{MAGIC, Mark, clock, kernel};
+use crate::{MAGIC, Mark, Weights, clock, kernel};
 
 /// The start of the kernel's half of the address space (x86-64).
 const KERNEL: u64 = 0xffff_8000_0000_0000;

@@ -4,7 +4,6 @@ use super::{BisectOutcome, BisectReport, CandidateRow, change, changed, metric, 
 use crate::bisect::folder::ENDS;
 use crate::bisect::levers::{HALF, LeverSearch, LeverSearchResult, LeverSearchState, MOST};
 use crate::bisect::study_result::{ArmResult, differs};
-use bigiron_model::clock::Clock;
 use bigiron_report::quantity::Quantity;
 use bigiron_report::sentence::join;
 

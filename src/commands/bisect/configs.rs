@@ -27,7 +27,6 @@ use crate::conduct::signals;
 use crate::study::arm::ArmText;
 use crate::study::resolved::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::store::Store;
-use bigiron_model::clock::Clock;
 use bigiron_model::folder_files;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;

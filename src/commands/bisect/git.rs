@@ -28,7 +28,6 @@ use crate::study::resolved::{self, ResolvedQuestion, SCREENING_PAIRS, STEP_PAIRS
 use bigiron_archive::store::Store;
 use bigiron_archive::{KernelError, modules};
 use bigiron_image as image;
-use bigiron_model::clock::Clock;
 use bigiron_model::folder_files;
 use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;

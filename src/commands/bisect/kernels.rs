@@ -13,7 +13,6 @@ use crate::study::question::Question;
 use crate::study::resolved::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::looks_like_kernel;
 use bigiron_archive::store::Store;
-use bigiron_model::clock::Clock;
 use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
