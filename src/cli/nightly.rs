@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{FailOn, clock_names};
 use super::number::whole;
+use super::{FailOn, clock_names};
 use crate::complete;
 
 /// Run the nightly grid: every workload on two or more kernels, with failures, improvements and regressions
