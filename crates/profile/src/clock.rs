@@ -1,7 +1,8 @@
 //! Drives the guest's virtual time: each iteration of a repeated move is given back to the counter, and the move's cost taken from it.
 //!
 //! QEMU's plugin API has no function for this. Translated code keeps the address of the CPU state in RBP, and calls a plugin's functions directly, so
-//! these find it there.
+//! these find it there. QEMU 7.2 also calls a move's function, from elsewhere, for accesses of other instructions that follow it: only an access
+//! to the address in the move's register counts, with the state in RBP that blocks of that vCPU have there.
 //!
 //! A move's iterations within a page are executed at once (see [`hurry`]), because QEMU takes as long for each as for ten other instructions. The guest
 //! cannot tell: memory, registers and time are those that the iterations would have left.
@@ -28,6 +29,20 @@ struct Clock {
     hurries: bool,
     tables: Tables,
     last: Iteration,
+    /// The CPU states, by vCPU, once known.
+    states: [*mut u8; VCPUS],
+}
+
+/// Most vCPUs of a machine of QEMU's for which moves are charged.
+const VCPUS: usize = 256;
+
+impl Clock {
+    /// Takes `state` for that of the vCPU, of which a block says so.
+    fn learn(&mut self, vcpu: c_uint, state: *mut u8) {
+        if let Some(known) = self.states.get_mut(vcpu as usize) {
+            *known = state;
+        }
+    }
 }
 
 /// The iteration executed last.
@@ -49,6 +64,7 @@ impl Iteration {
 }
 
 /// The registers at the beginning of the CPU state, in QEMU's order.
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct Registers {
     rax: u64,
@@ -91,6 +107,7 @@ pub(crate) unsafe fn install(weights: Weights, hurries: bool) {
         hurries,
         tables: Tables::new(),
         last: Iteration::NONE,
+        states: [core::ptr::null_mut(); VCPUS],
     };
     // SAFETY: the caller's word.
     unsafe { *CLOCK.0.get() = Some(clock) };
@@ -132,6 +149,8 @@ unsafe fn count(data: usize, cycles: i64) {
 unsafe extern "C" {
     /// To be called by translated code when it has begun a block, with the block's number of instructions.
     pub(crate) fn block_executed(vcpu: c_uint, instructions: *mut c_void);
+    /// To be called by translated code when it has begun a block that ends with a repeated move, if there are several vCPUs.
+    pub(crate) fn entered(vcpu: c_uint, data: *mut c_void);
     /// To be called by translated code when it has begun a block of nothing but a repeated move, with its [`data`].
     pub(crate) fn repeats(vcpu: c_uint, data: *mut c_void);
     /// To be called by translated code when a repeated move has read or written, with its [`data`].
@@ -141,12 +160,17 @@ unsafe extern "C" {
 // They pass on the CPU state's address as another argument.
 core::arch::global_asm!(
     ".hidden block_executed",
+    ".hidden entered",
     ".hidden repeats",
     ".hidden moved",
     ".globl block_executed",
     "block_executed:",
     "mov rdx, rbp",
     "jmp {block_executed}",
+    ".globl entered",
+    "entered:",
+    "mov rdx, rbp",
+    "jmp {entered}",
     ".globl repeats",
     "repeats:",
     "mov rdx, rbp",
@@ -156,6 +180,7 @@ core::arch::global_asm!(
     "mov r8, rbp",
     "jmp {moved}",
     block_executed = sym block_executed_with_state,
+    entered = sym entered_with_state,
     repeats = sym repeats_with_state,
     moved = sym moved_with_state,
 );
@@ -163,6 +188,7 @@ core::arch::global_asm!(
 unsafe extern "C" fn block_executed_with_state(vcpu: c_uint, instructions: *mut c_void, state: *mut u8) {
     // SAFETY: no other reference lives while the guest executes.
     let Some(clock) = (unsafe { clock() }) else { return };
+    clock.learn(vcpu, state);
     if clock.below != 0 || vcpu != 0 {
         return;
     }
@@ -178,25 +204,35 @@ unsafe extern "C" fn block_executed_with_state(vcpu: c_uint, instructions: *mut 
     }
 }
 
-unsafe extern "C" fn moved_with_state(_vcpu: c_uint, access: u32, address: u64, data: *mut c_void, state: *mut u8) {
+unsafe extern "C" fn entered_with_state(vcpu: c_uint, _data: *mut c_void, state: *mut u8) {
+    // SAFETY: no other reference lives while the guest executes.
+    if let Some(clock) = unsafe { clock() } {
+        clock.learn(vcpu, state);
+    }
+}
+
+unsafe extern "C" fn moved_with_state(vcpu: c_uint, access: u32, address: u64, data: *mut c_void, state: *mut u8) {
     // SAFETY: no other reference lives while the guest executes.
     let Some(clock) = (unsafe { clock() }) else { return };
-    // SAFETY: QEMU's own functions.
-    let (writes, size) = unsafe { (qemu_plugin_mem_is_store(access), 1 << qemu_plugin_mem_size_shift(access)) };
-    if !writes {
-        clock.last.from = address;
-        return;
-    }
-    if clock.below == 0 {
+    if clock.below == 0 || state.is_null() || clock.states.get(vcpu as usize) != Some(&state) {
         return;
     }
     let data = data.addr();
-    // SAFETY: the CPU state begins with the registers, and the counter was found where it is. Translated code has stored the registers before the access,
-    // which might have failed.
+    let short_count = Move::from_number(data).short_count;
+    let value = |register: u64| if short_count { u64::from(register as u32) } else { register };
+    // SAFETY: QEMU's own functions; the CPU state begins with the registers, and the counter was found where it is. Translated code has stored the
+    // registers before the access, which might have failed.
     unsafe {
-        let rcx = (*state.cast::<Registers>()).rcx;
-        let last = if Move::from_number(data).short_count { rcx as u32 == 1 } else { rcx == 1 };
-        let cycles = clock.meter.iteration(size, last);
+        let Registers { rcx, rsi, rdi, .. } = *state.cast::<Registers>();
+        let (writes, size) = (qemu_plugin_mem_is_store(access), 1 << qemu_plugin_mem_size_shift(access));
+        if !writes {
+            clock.last.from = if address == value(rsi) { address } else { 0 };
+            return;
+        }
+        if address != value(rdi) || value(rcx) == 0 {
+            return;
+        }
+        let cycles = clock.meter.iteration(size, value(rcx) == 1);
         let counter = state.sub(clock.below).cast::<u16>();
         counter.write(clock.debt.charge(counter.read(), cycles));
         count(data, cycles as i64 - 1);

@@ -138,6 +138,9 @@ struct Profile {
 /// Whether an instruction's bytes are copied.
 static COPIED: AtomicBool = AtomicBool::new(false);
 
+/// Whether the machine has several vCPUs.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+
 impl Profile {
     /// The number of an instruction's counter, if there is room for it.
     ///
@@ -193,7 +196,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         })
     };
     // SAFETY: QEMU's own description of itself, for the time of this call.
-    let copies = unsafe { (*info).version } >= COPIES;
+    let (copies, vcpus) = unsafe { ((*info).version >= COPIES, (*info).vcpus) };
     if let Some(name) = value(b"moves=") {
         let named = |weights: &Weights| name.strip_suffix(b"\0") == Some(weights.name.as_bytes());
         let Some(weights) = Weights::ALL.into_iter().find(named) else { return 1 };
@@ -209,6 +212,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         return 1;
     }
     COPIED.store(copies, Ordering::Relaxed);
+    SEVERAL.store(vcpus > 1, Ordering::Relaxed);
     // SAFETY: the callback is one.
     unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
     0
@@ -269,6 +273,9 @@ unsafe fn charge(block: *mut Block) {
             // A profile counts cycles, not iterations.
             let counter = profile().and_then(|profile| profile.counter(last));
             let data = core::ptr::without_provenance_mut(clock::data(repeated, counter));
+            if SEVERAL.load(Ordering::Relaxed) {
+                qemu_plugin_register_vcpu_tb_exec_cb(block, clock::entered, NO_REGISTERS, data);
+            }
             // Alone in its block, it has executed before, as a rule.
             if instructions == 1 && clock::hurries() {
                 qemu_plugin_register_vcpu_tb_exec_cb(block, clock::repeats, NO_REGISTERS, data);
