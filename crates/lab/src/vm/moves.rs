@@ -59,7 +59,7 @@ fn code() -> Vec<u8> {
 /// Whether `qemu` runs the exact clock here; or why not.
 pub fn try_out(qemu: &Qemu) -> Result<(), String> {
     let plugin = Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})"))?;
-    let times = times(qemu, &plugin.arguments(Some(&WEIGHTS), None))?;
+    let times = run(qemu, &code(), &plugin.arguments(Some(&WEIGHTS), None))?;
     // The move, and the two instructions between reading the time and it.
     let right = SIZES.iter().flat_map(|size| [WEIGHTS.cycles(u64::from(*size)) + 2; 3]);
     if !times.iter().map(|ns| u64::from(*ns)).eq(right) {
@@ -68,14 +68,13 @@ pub fn try_out(qemu: &Qemu) -> Result<(), String> {
     Ok(())
 }
 
-/// What the guest timed.
-fn times(qemu: &Qemu, plugin: &[OsString]) -> Result<Vec<u32>, String> {
+/// What a guest says whose firmware is `code`.
+fn run(qemu: &Qemu, code: &[u8], plugin: &[OsString]) -> Result<Vec<u32>, String> {
     let failed = |e: std::io::Error| format!("the guest that tests it cannot be prepared ({e})");
     let dir = tempfile::tempdir().map_err(failed)?;
     let (firmware, said, errors) = (dir.path().join("firmware"), dir.path().join("said"), dir.path().join("errors"));
     let mut image = vec![0; 64 << 10];
-    let code = code();
-    image[..code.len()].copy_from_slice(&code);
+    image[..code.len()].copy_from_slice(code);
     // The first instruction of a CPU: jmp 0.
     image[0xfff0..0xfff3].copy_from_slice(&[0xe9, 0x0d, 0x00]);
     std::fs::write(&firmware, image).map_err(failed)?;
@@ -136,13 +135,30 @@ mod tests {
     fn without_the_plugin_iterations_count() {
         let qemu = Qemu::find().expect("QEMU is installed");
         let iterations = SIZES.iter().flat_map(|size| [*size, *size, size / 4]).map(|n| u32::from(n) + 1 + 2);
-        assert_eq!(times(&qemu, &[]), Ok(iterations.collect()));
+        assert_eq!(run(&qemu, &code(), &[]), Ok(iterations.collect()));
     }
 
     #[test]
     fn a_plugin_that_cannot_be_loaded_is_a_refusal() {
         let qemu = Qemu::find().expect("QEMU is installed");
-        let why = times(&qemu, &["-plugin".into(), "file=/nowhere/plugin.so".into()]).unwrap_err();
+        let why = run(&qemu, &code(), &["-plugin".into(), "file=/nowhere/plugin.so".into()]).unwrap_err();
         assert!(why.starts_with("QEMU with the plugin: ") && why.contains("/nowhere/plugin.so"), "{why}");
+    }
+
+    /// The firmware of protected.s, in which moves overlap, cross pages, and go backwards.
+    #[test]
+    fn iterations_at_once_leave_the_memory_and_the_time_of_single_ones() {
+        const PROTECTED: &[u8] = include_bytes!("moves/protected.bin");
+        let qemu = Qemu::find().expect("QEMU is installed");
+        let plugin = Plugin::new().unwrap();
+        let mut arguments = plugin.arguments(Some(&WEIGHTS), None);
+        let without = run(&qemu, PROTECTED, &[]).unwrap();
+        let at_once = run(&qemu, PROTECTED, &arguments).unwrap();
+        arguments[1].push(",one-by-one=1");
+        let single = run(&qemu, PROTECTED, &arguments).unwrap();
+        assert_eq!(at_once, single);
+        assert_eq!((at_once[2], at_once[3]), (without[2], without[3]), "memory and registers");
+        // Five instructions around it.
+        assert_eq!((u64::from(at_once[0]), without[0]), (WEIGHTS.cycles(20_000) + 5, 20_000 + 1 + 5));
     }
 }
