@@ -46,7 +46,7 @@ fn designs_that_can_decide_nothing() {
         compare(&test, &all)
     };
     exact(&["--pairs", "7"]).refused("7 pairs cannot be balanced");
-    exact(&["--pairs", "6"]).refused("6 pairs are too few for any verdict; use 8 or more");
+    exact(&["--pairs", "6"]).refused("6 pairs are too few for any verdict; use 10 or more");
     exact(&["--cpus", "0"]).refused("from 1 to 255 CPUs, not 0");
     exact(&["--cpus", "256"]).refused("from 1 to 255 CPUs, not 256");
     exact(&["--memory", "900T"]).refused("does not fit into this machine");
