@@ -120,7 +120,7 @@ fn what_belongs_to_guests_is_refused() {
 #[test]
 fn a_finished_study_is_no_answer_of_another_build() {
     let test = Test::new();
-    let slower = "running,command.run=sleep 0.05";
+    let slower = "running,command.run=sleep 0.4";
     let how = ["--idle-gap", "0", "--pairs", "8", "--seed", "5", "--out", "study"];
     let study = |why: &[&str]| {
         let words =
