@@ -145,7 +145,9 @@ fn an_ordinary_user_has_one_too() {
     let chowned = Command::new("chown").arg("-R").arg(NOBODY.to_string()).arg(&cache).status().unwrap();
     assert!(chowned.success());
     let exe = dir.path().join("tests");
-    fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    // By another process: a child that a test beside this one forks would hold a file open that this process writes, and it could not be run.
+    let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&exe).status().unwrap();
+    assert!(copied.success());
     open(&exe);
     let tmp = dir.path().join("tmp");
     fs::create_dir(&tmp).unwrap();
