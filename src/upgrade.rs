@@ -71,13 +71,9 @@ pub fn baseline(present: &PresentKernel) -> Option<(String, String)> {
             let upstream = || present.release.split('-').next().unwrap_or_default().to_owned();
             Some((spec.clone(), present.version.clone().unwrap_or_else(upstream)))
         }
-        (None, Some((distribution, series))) => Some((in_series(distribution, series), series.to_owned())),
+        (None, Some((distribution, series))) => Some((format!("{}:{series}", distribution.name()), series.to_owned())),
         (None, None) => None,
     }
-}
-
-fn in_series(distribution: Distribution, series: &str) -> String {
-    format!("{}:{series}", distribution.name())
 }
 
 /// The kernel to upgrade to and, if there is one, a still newer kernel. `own` is the newest in the machine's own suites, `all` the newest in the
