@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
-use bigiron_archive::{Distribution, KernelError, PresentKernel, Store};
+use bigiron_archive::{KernelError, PresentKernel, Store};
 use bigiron_model::version;
 use bigiron_probe::servers::{self, ServerKind};
 
