@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use bigiron_model::host::HostKind;
 use number::whole;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -119,6 +119,12 @@ pub struct Compare {
     pub program: Vec<String>,
 }
 
+/// Names of clocks; those of the exact clock's versions are understood too.
+fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
+    let versions = ["exact/1", "exact/2"].map(|name| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(shown.iter().map(|name| PossibleValue::new(*name)).chain(versions))
+}
+
 /// The hosts that `--on` accepts; `sim` needs a script and therefore a study file.
 fn trial_host() -> impl TypedValueParser<Value = HostKind> {
     PossibleValuesParser::new([HostKind::Vm, HostKind::Local].map(HostKind::name))
@@ -136,7 +142,7 @@ pub struct Design {
     #[arg(long)]
     pub quiet_machine: bool,
     /// Clock that times the trials [default: wall if guests run under KVM, else exact]
-    #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact", "none"])]
+    #[arg(long, value_name = "CLOCK", value_parser = clock_names(&["wall", "exact", "none"]))]
     pub clock: Option<String>,
     /// Number of pairs, even and at least 8; each pair boots every arm once [default: 12 on the wall clock, else 10; more if the
     /// verdicts need them]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::FailOn;
 use super::number::whole;
+use super::{FailOn, clock_names};
 use crate::complete;
 
 /// Run the nightly grid: every workload on two or more kernels, with failures, improvements and regressions
@@ -26,7 +26,7 @@ pub struct Nightly {
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
     /// Clock that times the trials
-    #[arg(long, value_name = "CLOCK", value_parser = ["wall", "exact"], default_value = "exact", help_heading = "Study")]
+    #[arg(long, value_name = "CLOCK", value_parser = clock_names(&["wall", "exact"]), default_value = "exact", help_heading = "Study")]
     pub clock: String,
     /// Number of pairs, even [default: 4 with --quick, else enough for a verdict on every row]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]

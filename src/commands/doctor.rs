@@ -7,7 +7,7 @@ use super::output;
 use crate::commands::output::Terminal;
 use crate::conduct::environment::Environment;
 use bigiron_image as image;
-use bigiron_lab::vm::lockstep;
+use bigiron_lab::vm::{lockstep, moves};
 use bigiron_model::size;
 
 /// Memory of the default comparison's guest, plus QEMU's own.
@@ -34,6 +34,7 @@ pub(super) fn run() -> anyhow::Result<u8> {
     let checks = [
         ("QEMU", qemu(&environment)),
         ("lockstep", lockstep(&environment)),
+        ("moves", moves(&environment)),
         ("KVM", kvm(&environment)),
         ("apt", tool("apt-get", "kernels from packages (`debian:…`); other kernels do not need it", true)),
         ("mke2fs", tool("mke2fs", "ext4 file systems; `apt-get install e2fsprogs` installs it", true)),
@@ -89,6 +90,17 @@ fn lockstep(environment: &Environment<'_>) -> CheckResult {
             format!("{why}; in rare cases the exact clock differs by some nanoseconds between runs"),
             false,
         ),
+    }
+}
+
+/// Without it there is no exact clock, which the default comparison uses where KVM does not work.
+fn moves(environment: &Environment<'_>) -> CheckResult {
+    let Ok(qemu) = environment.qemu() else {
+        return CheckResult::Unknown("there is no QEMU to test".to_owned());
+    };
+    match moves::try_out(qemu) {
+        Ok(()) => CheckResult::Ok("moves of memory cost their bytes on the exact clock".to_owned()),
+        Err(why) => CheckResult::Broken(moves::refusal(&why), environment.kvm_report().is_err()),
     }
 }
 

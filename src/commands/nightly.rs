@@ -217,7 +217,10 @@ fn repeat(args: &Nightly) -> String {
             words.extend([format!("--{name}"), value]);
         }
     };
-    option("clock", Some(args.clock.clone()));
+    option(
+        "clock",
+        Some(args.clock.parse().map_or_else(|_| args.clock.clone(), |clock: Clock| clock.word().to_owned())),
+    );
     option("pairs", args.pairs.map(|n| n.to_string()));
     option("cpus", args.cpus.map(|n| n.to_string()));
     option("memory", Some(args.memory.clone()));

@@ -10,6 +10,7 @@ use bigiron_lab::host::local::LocalHost;
 use bigiron_lab::host::sim::{Script, SimHost};
 use bigiron_lab::host::vm::VmHost;
 use bigiron_lab::vm::agent;
+use bigiron_lab::vm::moves;
 use bigiron_lab::vm::qemu::Accelerator;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
@@ -35,7 +36,7 @@ pub(super) fn jobs(resolved: &ResolvedQuestion, asked: Option<usize>, here: &Env
     if jobs == 0 {
         return Err(Refusal::new("`--jobs` must be 1 or more").into());
     }
-    if jobs > 1 && resolved.clock != Clock::Exact {
+    if jobs > 1 && !resolved.clock.is_exact() {
         return Err(Refusal::new(format!(
             "{jobs} parallel trials would disturb each other's times on the clock {}",
             resolved.clock
@@ -134,11 +135,14 @@ pub fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment<'_>) -
             Ok(kvm) => kvm.accelerator(),
             Err(why) => bail!("This study was started on the clock `wall`, and KVM no longer works here: {why}"),
         },
-        Clock::Exact => Accelerator::Tcg,
+        Clock::Exact | Clock::Exact1 => Accelerator::Tcg,
         // The CPU is emulated in this case.
         Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
         Clock::None => Accelerator::Tcg,
     };
+    if plan.clock == Clock::Exact {
+        moves::try_out(&qemu).map_err(|why| anyhow::anyhow!(moves::refusal(&why)))?;
+    }
     let agent = agent::executable().context("Cannot read the agent in this executable")?;
     VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, &agent)
 }

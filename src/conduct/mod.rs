@@ -24,7 +24,6 @@ use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
-use bigiron_model::clock::Clock;
 use bigiron_model::date;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
@@ -118,7 +117,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     if let Some(text) = &q.text {
         observer.note(text);
     }
-    if q.clock.is_none() && resolved.clock == Clock::Exact && resolved.machine.host == HostKind::Vm {
+    if q.clock.is_none() && resolved.clock.is_exact() && resolved.machine.host == HostKind::Vm {
         let why = environment.kvm_report().as_ref().err().map_or("", String::as_str);
         observer.note(&format!("Using the exact clock, because guests do not run under KVM here: {why}"));
     }

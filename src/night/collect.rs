@@ -14,7 +14,6 @@ use bigiron_judge::history::entry::SCHEMA;
 use bigiron_judge::history::{Boot, EntryRow, HistoryEntry, Measured};
 use bigiron_judge::standing;
 use bigiron_judge::standing::SlotStanding;
-use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Plan, PlannedWorkload};
 use bigiron_model::record::{Outcome, Record};
 use bigiron_model::size;
@@ -101,7 +100,7 @@ fn configuration(
     put("in-one-boot", plan.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(" "));
     let emulator = completed.iter().find(|r| !r.host.qemu.is_empty());
     put("emulator", emulator.map_or_else(String::new, |r| format!("QEMU {} {}", r.host.qemu, r.host.accelerator)));
-    if plan.clock != Clock::Exact {
+    if !plan.clock.is_exact() {
         put("processor", processor());
     }
     for (lever, value) in &plan.arms[arm].settings {

@@ -13,7 +13,6 @@ use bigiron_judge::line::{Line, Order, Pair};
 use bigiron_judge::standing;
 use bigiron_judge::standing::SlotStanding;
 use bigiron_judge::{Comparison, State};
-use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{HostCost, Outcome, Record, SCHEMA};
 use bigiron_model::values::Values;
@@ -83,7 +82,7 @@ fn cell(
     if study.judgement.state != State::Finished {
         return Err("no result tonight".to_owned());
     }
-    if study.plan.clock != Clock::Exact {
+    if !study.plan.clock.is_exact() {
         return Err(format!(
             "on the clock `{}` times of two nights are not comparable: name that kernel together with tonight's to boot both",
             study.plan.clock

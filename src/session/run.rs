@@ -99,7 +99,7 @@ pub fn run(
 
 /// How many trials run side by side: on a clock that sees what runs beside a trial, one.
 pub fn width(plan: &Plan, host: &dyn Host, jobs: usize) -> usize {
-    if plan.clock == Clock::Exact { jobs.min(host.parallel()).max(1) } else { 1 }
+    if plan.clock.is_exact() { jobs.min(host.parallel()).max(1) } else { 1 }
 }
 
 struct Session<'a> {

@@ -20,7 +20,7 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     for setting in q.settings.iter().filter(|s| !program::is_argument(s)) {
         option("set", TypedSetting(setting).to_string());
     }
-    option("clock", resolved.clock.to_string());
+    option("clock", resolved.clock.word().to_owned());
     option("pairs", resolved.pairs.to_string());
     if resolved.machine.host == HostKind::Local {
         option("on", resolved.machine.host.to_string());

@@ -98,7 +98,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
 #[track_caller]
 fn completes(machines: &Machines) -> TrialResult {
     let result = boot(machines, Qemu::find().unwrap()).unwrap();
-    assert_eq!(result.cost.lockstep, (machines.clock == Clock::Exact).then_some(true));
+    assert_eq!(result.cost.lockstep, machines.clock.is_exact().then_some(true));
     completed(machines, result)
 }
 

@@ -72,7 +72,7 @@ fn the_report_says_where_and_what_next_and_is_made_again() {
     let ran = ran
         .stdout_has("lies between `debian:6.6` and `debian:6.7`")
         .stdout_has("► debian:6.7")
-        .stdout_has("bigiron compare debian:6.6 debian:6.7 micro --clock exact --seed 7")
+        .stdout_has("bigiron compare debian:6.6 debian:6.7 micro --clock exact/2 --seed 7")
         .stderr_has("Test 1: `debian:6.5`")
         .stderr_has("Test 3: ");
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 130), "{}", ran.stdout);

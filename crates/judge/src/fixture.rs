@@ -182,7 +182,7 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
         host: HostCost {
             accelerator: "tcg".into(),
             qemu: "7.2.22".into(),
-            lockstep: (plan.clock == Clock::Exact).then_some(true),
+            lockstep: plan.clock.is_exact().then_some(true),
             wall_s: 12.0 + f64::from(slot.slot) / 10.0,
             cpu_s: 11.0,
             boot_cpu_s: None,

@@ -115,14 +115,14 @@ impl GuestJob {
 
     /// Whether QEMU counts the trial's instructions: the symbols to attribute them are sent at the end.
     pub fn is_counted(&self) -> bool {
-        self.clock == Clock::Exact && self.purpose == Purpose::Profile
+        self.clock.is_exact() && self.purpose == Purpose::Profile
     }
 
     /// Whether the guest or this machine records something while the trial runs: marks are then kept with their times and sent at
     /// the end.
     pub fn is_recorded(&self) -> bool {
         match self.clock {
-            Clock::Exact => self.purpose == Purpose::Locks,
+            Clock::Exact | Clock::Exact1 => self.purpose == Purpose::Locks,
             Clock::Wall | Clock::None => self.purpose != Purpose::Judge,
         }
     }

@@ -8,32 +8,60 @@ use serde::{Deserialize, Serialize};
 pub enum Clock {
     /// Real time, of a guest that runs under KVM (or a real machine).
     Wall,
-    /// Virtual time of a QEMU guest under `-icount shift=0,sleep=off`: each executed instruction takes one nanosecond, and an idle guest jumps to its
-    /// next timer. Bit-identical between runs, on any host.
+    /// Virtual time of a QEMU guest under `-icount shift=0,sleep=off`: each executed instruction takes one nanosecond, a repeated move of memory as long
+    /// as its bytes, and an idle guest jumps to its next timer. Bit-identical between runs, on any host.
+    #[serde(rename = "exact/2")]
     Exact,
+    /// The exact clock's first version, in which each iteration of a repeated move takes a nanosecond, so that its guests must not use them.
+    #[serde(rename = "exact")]
+    Exact1,
     /// No clock: software emulation without instruction counting. Such a trial shows whether a kernel survives the work and keeps the data; its times
     /// are never recorded or printed.
     None,
 }
 
 impl Clock {
-    /// The name as users type it and reports print it.
+    /// All clocks.
+    pub const ALL: [Self; 4] = [Clock::Wall, Clock::Exact, Clock::Exact1, Clock::None];
+
+    /// The name as plans, records and history have it and reports print it.
     pub fn name(self) -> &'static str {
         match self {
             Clock::Wall => "wall",
-            Clock::Exact => "exact",
+            Clock::Exact => "exact/2",
+            Clock::Exact1 => "exact",
             Clock::None => "none",
         }
     }
+
+    /// The name as users type it, which means this version for ever.
+    pub fn word(self) -> &'static str {
+        match self {
+            Clock::Exact1 => "exact/1",
+            other => other.name(),
+        }
+    }
+
+    /// The clock with that [name](Clock::name).
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|clock| clock.name() == name)
+    }
+
+    /// Whether time is virtual, and repeats exactly.
+    pub fn is_exact(self) -> bool {
+        matches!(self, Clock::Exact | Clock::Exact1)
+    }
 }
 
+/// The clock that a user's word means: `exact` is its newest version.
 impl std::str::FromStr for Clock {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         match s {
             "wall" => Ok(Clock::Wall),
-            "exact" => Ok(Clock::Exact),
+            "exact" | "exact/2" => Ok(Clock::Exact),
+            "exact/1" => Ok(Clock::Exact1),
             "none" => Ok(Clock::None),
             _ => Err(format!("`{s}` is not a clock: `wall`, `exact` or `none`")),
         }
@@ -43,5 +71,22 @@ impl std::str::FromStr for Clock {
 impl std::fmt::Display for Clock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_plans_keep_the_first_version_of_the_exact_clock() {
+        for clock in Clock::ALL {
+            assert_eq!(serde_json::to_value(clock).unwrap(), clock.name());
+            assert_eq!(Clock::named(clock.name()), Some(clock));
+            assert_eq!(clock.word().parse(), Ok(clock));
+        }
+        assert_eq!(serde_json::from_str::<Clock>("\"exact\"").unwrap(), Clock::Exact1);
+        assert_eq!("exact".parse(), Ok(Clock::Exact));
+        assert_eq!("exact/1".parse(), Ok(Clock::Exact1));
     }
 }

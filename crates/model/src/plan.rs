@@ -79,7 +79,7 @@ impl Plan {
 
     /// Whether a failed boot is run again, to show that it was not the host's fault: only the exact clock repeats a boot exactly.
     pub fn confirms_failures(&self) -> bool {
-        self.clock == Clock::Exact && self.rule >= Rule::Second
+        self.clock.is_exact() && self.rule >= Rule::Second
     }
 
     /// Whether it has too few pairs for the flip interval, so that Student's is used: the quick budget of a night.

@@ -27,7 +27,7 @@ impl Rule {
     /// Which pairs its re-randomisations may exchange. On the exact clock a boot's result does not depend on when it runs, so the order of a pair has no
     /// effect that would have to cancel.
     pub fn flips(self, clock: Clock) -> Flips {
-        if clock == Clock::Exact && self >= Rule::Second { Flips::Full } else { Flips::Balanced }
+        if clock.is_exact() && self >= Rule::Second { Flips::Full } else { Flips::Balanced }
     }
 
     /// Whether it is the rule of plans that name none.

@@ -107,7 +107,7 @@ pub fn find(name: &str) -> Option<&'static StorageProfile> {
 
 /// The storage used by default.
 pub fn default(clock: Clock) -> &'static StorageProfile {
-    let name = if clock == Clock::Exact { "nvme" } else { "host-file" };
+    let name = if clock.is_exact() { "nvme" } else { "host-file" };
     find(name).expect("a default is one of the profiles")
 }
 
@@ -120,7 +120,7 @@ impl StorageProfile {
     /// Whether this storage exists under `clock`; if not, why not.
     pub fn goes_with(&self, clock: Clock) -> Result<(), String> {
         match (self.medium, clock) {
-            (Medium::HostFile, Clock::Exact) => {
+            (Medium::HostFile, Clock::Exact | Clock::Exact1) => {
                 Err(format!("Storage `{}` would make the clock `exact` depend on the host's time", self.name))
             }
             _ => Ok(()),

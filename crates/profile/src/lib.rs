@@ -1,28 +1,40 @@
-//! The exact profile: a QEMU plugin that counts every instruction that a guest executes, by virtual address, inside windows that the guest's program
-//! marks.
+//! A plugin of QEMU's with two duties under `-icount`.
 //!
-//! A mark is an 8-byte NOP (`nopl disp32(%rax,%rax,1)`) with a displacement that no compiler generates. It costs one instruction, needs no privilege,
-//! and has no effect on a processor or under a QEMU that does not look for it, so the judged and the profiled programs are the same. QEMU's inline
-//! additions do the counting and execute none of the guest's instructions, so virtual time does not change.
+//! It drives the guest's virtual time (`moves=WEIGHTS`): an instruction that moves memory repeatedly costs what a processor takes for its bytes, by a
+//! set of [`Weights`], and not one instruction for each iteration.
 //!
-//! The plugin writes one block for each [`Mark::Cut`] to the file given by `out=PATH`, see [`Windows`].
+//! It makes the exact profile (`out=PATH`): it counts every instruction that a guest executes, by virtual address, inside windows that the guest's
+//! program marks. A mark is an 8-byte NOP (`nopl disp32(%rax,%rax,1)`) with a displacement that no compiler generates. It costs one instruction, needs
+//! no privilege, and has no effect on a processor or under a QEMU that does not look for it, so the judged and the profiled programs are the same.
+//! QEMU's inline additions do the counting and execute none of the guest's instructions, so virtual time does not change. The plugin writes one block
+//! for each [`Mark::Cut`], see [`Windows`].
 //!
 //! Invariant: counts cover the instructions between a [`Mark::Begin`] and the next [`Mark::End`], in any process; counts of several spans add up
-//! until they are cut.
+//! until they are cut. Where moves have a cost of their own, it is what is counted.
 
 #![cfg_attr(not(test), no_std)]
 
 #[cfg(plugin)]
+mod clock;
+#[cfg(any(plugin, test))]
+mod icount;
+#[cfg(plugin)]
 mod kernel;
+#[cfg(plugin)]
+mod memory;
 #[cfg(plugin)]
 mod plugin;
 #[cfg(plugin)]
 mod scores;
 #[cfg(any(plugin, test))]
+mod strings;
+#[cfg(any(plugin, test))]
 mod table;
 
+mod weights;
 mod windows;
 
+pub use weights::Weights;
 pub use windows::{Truncated, Windows};
 
 /// The first eight bytes of the file, little-endian: `BIGPROF1`.

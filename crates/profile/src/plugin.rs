@@ -5,11 +5,12 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::scores::Scores;
+use crate::strings::Move;
 use crate::table::{Counter, Table};
-use crate::{MAGIC, Mark, kernel};
+use crate::{MAGIC, Mark, Weights, clock, kernel};
 
 /// The start of the kernel's half of the address space (x86-64).
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -53,9 +54,10 @@ pub struct Instruction {
     _private: [u8; 0],
 }
 
-/// `QEMU_PLUGIN_INLINE_ADD_U64` and `QEMU_PLUGIN_CB_NO_REGS`.
+/// `QEMU_PLUGIN_INLINE_ADD_U64`, `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_MEM_RW`.
 const ADD_U64: c_int = 0;
 const NO_REGISTERS: c_int = 0;
+const READS_AND_WRITES: c_int = 3;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: unsafe extern "C" fn(Id, *mut Block));
@@ -72,6 +74,21 @@ unsafe extern "C" {
         flags: c_int,
         data: *mut c_void,
     );
+    fn qemu_plugin_register_vcpu_tb_exec_cb(
+        block: *mut Block,
+        cb: unsafe extern "C" fn(c_uint, *mut c_void),
+        flags: c_int,
+        data: *mut c_void,
+    );
+    fn qemu_plugin_register_vcpu_mem_cb(
+        instruction: *mut Instruction,
+        cb: unsafe extern "C" fn(c_uint, u32, u64, *mut c_void),
+        flags: c_int,
+        which: c_int,
+        data: *mut c_void,
+    );
+    pub(crate) fn qemu_plugin_mem_size_shift(access: u32) -> c_uint;
+    pub(crate) fn qemu_plugin_mem_is_store(access: u32) -> bool;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
@@ -115,9 +132,35 @@ pub struct Info {
 struct Profile {
     table: Table,
     counts: Counts,
-    /// Whether an instruction's bytes are copied.
-    copies: bool,
     file: Output,
+}
+
+/// Whether an instruction's bytes are copied.
+static COPIED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the machine has several vCPUs.
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+
+impl Profile {
+    /// The number of an instruction's counter, if there is room for it.
+    ///
+    /// # Safety
+    /// QEMU must be translating it now.
+    unsafe fn counter(&mut self, instruction: *mut Instruction) -> Option<usize> {
+        // SAFETY: the caller's word.
+        self.table.counter(place(unsafe { qemu_plugin_insn_vaddr(instruction) }))
+    }
+}
+
+/// Counts an instruction, which translated code has counted once for each execution, as `cycles` more.
+///
+/// # Safety
+/// No other reference to the profile may live.
+pub(crate) unsafe fn count_also(counter: usize, cycles: i64) {
+    // SAFETY: the caller's word.
+    if let Some(profile) = unsafe { profile() } {
+        profile.table.adjust(counter, cycles);
+    }
 }
 
 struct Shared(UnsafeCell<Option<Profile>>);
@@ -145,58 +188,140 @@ pub unsafe extern "C" fn qemu_plugin_install(
     argc: c_int,
     argv: *const *const c_char,
 ) -> c_int {
-    let path = (0..argc as usize).find_map(|n| {
-        // SAFETY: there are `argc` of them, all strings that end with a zero.
-        let argument = unsafe { CStr::from_ptr(*argv.add(n)) };
-        // The zero stays at the end of the rest.
-        argument.to_bytes_with_nul().strip_prefix(b"out=")
-    });
-    // SAFETY: it ends with a zero.
-    let Some(fd) = path.and_then(|path| unsafe { kernel::create(path.as_ptr()) }) else { return 1 };
-    let Some(mut counts) = Counts::find() else { return 1 };
-    // SAFETY: QEMU's own description of itself, for the time of this call.
-    let (version, vcpus) = unsafe { ((*info).version, (*info).vcpus) };
-    if let Counts::Scores(scores) = &mut counts {
-        scores.vcpus = vcpus as u32;
-    }
-    // SAFETY: both are numbers.
-    let (counters, index) = unsafe { (kernel::zeroed::<Counter>(COUNTERS), kernel::zeroed::<u32>(2 * COUNTERS)) };
-    let (Some(counters), Some(index)) = (counters, index) else { return 1 };
-    let mut file = Output { fd, bytes: [0; 4096], used: 0 };
-    file.word(MAGIC);
-    file.flush();
-    // SAFETY: nothing else of this runs yet.
-    unsafe {
-        *PROFILE.0.get() = Some(Profile { table: Table::new(counters, index), counts, copies: version >= COPIES, file })
+    // The zero stays at the end of the value.
+    let value = |name: &[u8]| {
+        (0..argc as usize).find_map(|n| {
+            // SAFETY: there are `argc` of them, all strings that end with a zero.
+            unsafe { CStr::from_ptr(*argv.add(n)) }.to_bytes_with_nul().strip_prefix(name)
+        })
     };
+    // SAFETY: QEMU's own description of itself, for the time of this call.
+    let (copies, vcpus) = unsafe { ((*info).version >= COPIES, (*info).vcpus) };
+    if let Some(name) = value(b"moves=") {
+        let named = |weights: &Weights| name.strip_suffix(b"\0") == Some(weights.name.as_bytes());
+        let Some(weights) = Weights::ALL.into_iter().find(named) else { return 1 };
+        // SAFETY: nothing else of this runs yet.
+        unsafe { clock::install(weights, value(b"one-by-one=").is_none()) };
+    }
+    let installed = match value(b"out=") {
+        // SAFETY: QEMU is the caller.
+        Some(path) => unsafe { profile_into(path, info) },
+        None => Some(()),
+    };
+    if installed.is_none() {
+        return 1;
+    }
+    COPIED.store(copies, Ordering::Relaxed);
+    SEVERAL.store(vcpus > 1, Ordering::Relaxed);
     // SAFETY: the callback is one.
     unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
     0
 }
 
-/// Called when QEMU has translated a block: each of its instructions then adds to its counter, and marks call [`marked`].
+/// Prepares the profile.
+///
+/// # Safety
+/// The path must end with a zero, and `info` be QEMU's.
+unsafe fn profile_into(path: &[u8], info: *const Info) -> Option<()> {
+    // SAFETY: it ends with a zero.
+    let fd = unsafe { kernel::create(path.as_ptr()) }?;
+    let mut counts = Counts::find()?;
+    if let Counts::Scores(scores) = &mut counts {
+        // SAFETY: the caller's word.
+        scores.vcpus = unsafe { (*info).vcpus } as u32;
+    }
+    // SAFETY: both are numbers.
+    let (counters, index) = unsafe { (kernel::zeroed::<Counter>(COUNTERS)?, kernel::zeroed::<u32>(2 * COUNTERS)?) };
+    let mut file = Output { fd, bytes: [0; 4096], used: 0 };
+    file.word(MAGIC);
+    file.flush();
+    // SAFETY: nothing else of this runs yet.
+    unsafe { *PROFILE.0.get() = Some(Profile { table: Table::new(counters, index), counts, file }) };
+    Some(())
+}
+
+/// Called when QEMU has translated a block.
 unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
-    // SAFETY: QEMU's own block, for the time of this call; the callbacks below run later.
+    // SAFETY: QEMU's own block, for the time of this call.
+    unsafe {
+        charge(block);
+        count(block);
+    }
+}
+
+/// The most bytes of an instruction.
+const LONGEST: usize = 15;
+
+/// Has the block look for the counter of virtual time, or, if it ends with a repeated move, as such blocks do, charge for it.
+///
+/// # Safety
+/// QEMU must be translating the block now.
+unsafe fn charge(block: *mut Block) {
+    // SAFETY: the caller's word; the callbacks run later.
+    unsafe {
+        if !clock::is_installed() {
+            return;
+        }
+        let instructions = qemu_plugin_tb_n_insns(block);
+        if clock::searches() {
+            let data = core::ptr::without_provenance_mut(instructions);
+            qemu_plugin_register_vcpu_tb_exec_cb(block, clock::block_executed, NO_REGISTERS, data);
+        }
+        let last = qemu_plugin_tb_get_insn(block, instructions - 1);
+        let (bytes, size) = bytes(last);
+        if let Some(repeated) = Move::of(&bytes[..size]) {
+            // A profile counts cycles, not iterations.
+            let counter = profile().and_then(|profile| profile.counter(last));
+            let data = core::ptr::without_provenance_mut(clock::data(repeated, counter));
+            if SEVERAL.load(Ordering::Relaxed) {
+                qemu_plugin_register_vcpu_tb_exec_cb(block, clock::entered, NO_REGISTERS, data);
+            }
+            // Alone in its block, it has executed before, as a rule.
+            if instructions == 1 && clock::hurries() {
+                qemu_plugin_register_vcpu_tb_exec_cb(block, clock::repeats, NO_REGISTERS, data);
+            }
+            qemu_plugin_register_vcpu_mem_cb(last, clock::moved, NO_REGISTERS, READS_AND_WRITES, data);
+        }
+    }
+}
+
+/// The bytes of an instruction and their number.
+///
+/// # Safety
+/// QEMU must be translating it now.
+unsafe fn bytes(instruction: *mut Instruction) -> ([u8; LONGEST], usize) {
+    let mut bytes = [0; LONGEST];
+    // SAFETY: the caller's word; there are as many bytes as QEMU says.
+    unsafe {
+        let size = qemu_plugin_insn_size(instruction).min(LONGEST);
+        let at = qemu_plugin_insn_data(instruction, bytes.as_mut_ptr(), size);
+        if !COPIED.load(Ordering::Relaxed) {
+            core::ptr::copy_nonoverlapping(core::ptr::with_exposed_provenance(at), bytes.as_mut_ptr(), size);
+        }
+        (bytes, size)
+    }
+}
+
+/// Has each of the block's instructions add to its counter, and marks call [`marked`].
+///
+/// # Safety
+/// QEMU must be translating the block now.
+unsafe fn count(block: *mut Block) {
+    // SAFETY: the caller's word; the callbacks below run later.
     unsafe {
         let Some(profile) = profile() else { return };
         for n in 0..qemu_plugin_tb_n_insns(block) {
             let instruction = qemu_plugin_tb_get_insn(block, n);
-            if let Some(number) = profile.table.counter(place(qemu_plugin_insn_vaddr(instruction))) {
+            if let Some(number) = profile.counter(instruction) {
                 match &mut profile.counts {
                     Counts::Inline(add) => add(instruction, ADD_U64, profile.table.executed(number).cast(), 1),
                     Counts::Scores(scores) => scores.add(instruction, ADD_U64, number),
                 }
             }
-            let mut bytes = [0; Mark::LEN];
-            let size = qemu_plugin_insn_size(instruction);
-            if size != Mark::LEN {
+            if qemu_plugin_insn_size(instruction) != Mark::LEN {
                 continue;
             }
-            let at = qemu_plugin_insn_data(instruction, bytes.as_mut_ptr(), Mark::LEN);
-            if !profile.copies {
-                core::ptr::copy_nonoverlapping(core::ptr::with_exposed_provenance(at), bytes.as_mut_ptr(), Mark::LEN);
-            }
-            if let Some(mark) = Mark::of(&bytes) {
+            if let Some(mark) = Mark::of(&bytes(instruction).0[..Mark::LEN]) {
                 let data = core::ptr::without_provenance_mut(mark as usize);
                 qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, data);
             }

@@ -9,10 +9,18 @@ pub(crate) struct Counter {
     pub(crate) address: u64,
     /// Executions since the machine was switched on: translated code adds to it, or its value is gathered from elsewhere ([`Table::gather`]).
     pub(crate) executed: u64,
-    /// The value of `executed` when the current span began.
+    /// What is to be added to `executed`, for an instruction that does not count once for each execution.
+    adjusted: i64,
+    /// The sum of both when the current span began.
     base: u64,
     /// Executions in spans since the last cut.
     counted: u64,
+}
+
+impl Counter {
+    fn sum(&self) -> u64 {
+        self.executed.wrapping_add_signed(self.adjusted)
+    }
 }
 
 /// Adds executions to a counter, given its index in its group.
@@ -61,6 +69,13 @@ impl Table {
         &raw mut self.counters[number].executed
     }
 
+    /// Adds to a counter what its executions count more or less than one each.
+    pub(crate) fn adjust(&mut self, number: usize, by: i64) {
+        if let Some(counter) = self.counters.get_mut(number) {
+            counter.adjusted += by;
+        }
+    }
+
     /// Takes over executions counted elsewhere, in groups of `size` counters in the order of their numbers: `group` adds the counts of a group, given
     /// its number. Call it before a span begins and before it ends.
     pub(crate) fn gather(&mut self, size: usize, group: &mut dyn FnMut(usize, &mut Add<'_>)) {
@@ -80,7 +95,7 @@ impl Table {
     pub(crate) fn begin(&mut self) {
         self.open = true;
         for counter in &mut self.counters[..self.used] {
-            counter.base = counter.executed;
+            counter.base = counter.sum();
         }
     }
 
@@ -90,7 +105,7 @@ impl Table {
             return;
         }
         for counter in &mut self.counters[..self.used] {
-            counter.counted += counter.executed - counter.base;
+            counter.counted = counter.counted.wrapping_add(counter.sum()).wrapping_sub(counter.base);
         }
     }
 
@@ -188,6 +203,20 @@ mod tests {
         gather(&mut t, &elsewhere);
         t.end();
         assert_eq!(cut(&mut t), (2, vec![(20, 4), (30, 6)]));
+    }
+
+    #[test]
+    fn an_instruction_may_count_less_than_its_executions() {
+        let mut t = table(8);
+        let number = t.counter(1).unwrap();
+        execute(&mut t, 1, 40);
+        t.adjust(number, -35);
+        t.begin();
+        execute(&mut t, 1, 100);
+        t.adjust(number, -99);
+        t.adjust(number, 14);
+        t.end();
+        assert_eq!(cut(&mut t), (1, vec![(1, 15)]));
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl<'a> Report<'a> {
                     && c.metric == line.metric.name
                     && c.window == c.metric
             };
-            let causes = extras.why.causes.iter().find(is_it).filter(|_| plan.clock == Clock::Exact);
+            let causes = extras.why.causes.iter().find(is_it).filter(|_| plan.clock == Clock::Exact1);
             causes.and_then(subsystem::without_copies).is_some_and(|without| without.flips)
         };
         let row = |comparison, line| Row { copies_decide: copies_decide(comparison, line), ..Row::new(line) };
@@ -159,7 +159,7 @@ impl<'a> Report<'a> {
 
     /// The sentences below the first `shown` rows of a line's causes; what other lines share is in [`shared`].
     pub fn told(&self, causes: &Causes, shown: usize) -> impl Iterator<Item = String> {
-        let without = if self.plan.clock == Clock::Exact { subsystem::without_copies(causes) } else { None };
+        let without = if self.plan.clock == Clock::Exact1 { subsystem::without_copies(causes) } else { None };
         let counts = self.counters.get(causes.comparison);
         let beside = counts.and_then(|counts| counters::beside(counts, &causes.workload, &causes.metric));
         let calls = why::calls(&self.why, causes);

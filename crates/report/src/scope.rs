@@ -101,7 +101,7 @@ pub(super) fn whole(memory: &Quantity) -> String {
 pub fn copies<'a>(clock: Clock, releases: impl Iterator<Item = &'a str>) -> Option<String> {
     let numbers: Vec<(u32, u32)> = releases.filter_map(major_minor).collect();
     let both = numbers.iter().any(|n| *n < (6, 6)) && numbers.iter().any(|n| *n >= (6, 6));
-    (clock == Clock::Exact && both).then(|| {
+    (clock == Clock::Exact1 && both).then(|| {
         "Copies to and from user space cost 0.32 instructions per byte in kernels before 6.6 and 0.13 in later ones; processors with fast \
          string instructions show no such difference. It favours the later kernel in buffered files, pipes and sockets (`bigiron doc clocks`)"
             .to_owned()
@@ -115,7 +115,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
         "Appropriate for comparing kernels and settings; not for comparing hardware or database products".to_owned(),
     ];
     all.push(match plan.clock {
-        Clock::Exact => {
+        Clock::Exact | Clock::Exact1 => {
             "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
                          devices. It does not see caches, TLBs, branch prediction, memory bandwidth, SMT or NUMA"
                 .to_owned()
@@ -133,7 +133,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
     all.extend(copies(plan.clock, plan.arms.iter().map(|arm| arm.kernel.release.as_str())));
     all.push(match machine.cpus {
         1 => "One CPU: no lock contention between CPUs, no scalability, no load balancing".to_owned(),
-        n if plan.clock == Clock::Exact => {
+        n if plan.clock.is_exact() => {
             format!("{n} CPUs take turns on one clock: their instructions are counted, their parallelism is not; no scalability")
         }
         n => format!("{n} CPUs: no result for more, or for fewer"),
@@ -167,13 +167,13 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
 pub(super) fn not_tested_in_short(plan: &Plan) -> String {
     let machine = &plan.machine;
     let mut all = match plan.clock {
-        Clock::Exact => vec!["caches, TLBs and memory bandwidth".to_owned()],
+        Clock::Exact | Clock::Exact1 => vec!["caches, TLBs and memory bandwidth".to_owned()],
         Clock::Wall => vec!["other processors".to_owned()],
         Clock::None => vec!["speed".to_owned()],
     };
     all.push(match machine.cpus {
         1 => "more than one CPU".to_owned(),
-        cpus if plan.clock == Clock::Exact => format!("{cpus} CPUs in parallel"),
+        cpus if plan.clock.is_exact() => format!("{cpus} CPUs in parallel"),
         cpus => format!("CPU counts other than {cpus}"),
     });
     all.push("other sizes of memory".to_owned());

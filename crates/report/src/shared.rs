@@ -29,7 +29,7 @@ pub fn shared(report: &Report<'_>, comparison: usize) -> Vec<String> {
 
 /// Why copies of memory count differently in the arms, and whose sign they decide.
 fn copies(report: &Report<'_>, lines: &[&Causes]) -> Option<String> {
-    if report.plan.clock != Clock::Exact {
+    if report.plan.clock != Clock::Exact1 {
         return None;
     }
     let with: Vec<_> = lines.iter().filter_map(|line| Some((*line, subsystem::without_copies(line)?))).collect();

@@ -182,7 +182,7 @@ fn sentences_say_what_happened() {
     };
     said(three, "debian:6.12 panicked in 3 of 10 boots\nmicro: ");
     said(three, "suite: debian:6.12 panicked in 3 of 10 boots: worse\n");
-    said(three, "7 of 10 pairs, exact clock");
+    said(three, "7 of 10 pairs, exact/2 clock");
     said(
         &|p, r| {
             *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
@@ -254,7 +254,7 @@ fn sentences_say_what_happened() {
     said(&|p, _| p.clock = Clock::None, "without a clock their speed cannot be compared: inconclusive\n");
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0),
-        "dbsim: debian:6.12 does as well as debian:6.1 (-0.14 %, 95 % CI -0.37 … +0.13 %, 10 pairs, exact clock); within the 2 % margin: same\n",
+        "dbsim: debian:6.12 does as well as debian:6.1 (-0.14 %, 95 % CI -0.37 … +0.13 %, 10 pairs, exact/2 clock); within the 2 % margin: same\n",
     );
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, _, _| 1.006),
@@ -276,12 +276,12 @@ fn sentences_say_what_happened() {
     );
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0, |_, _, _| 1.0),
-        "(0.00 %, 95 % CI 0.00 … 0.00 %, 10 pairs, exact clock); within the 2 % margin: same\n",
+        "(0.00 %, 95 % CI 0.00 … 0.00 %, 10 pairs, exact/2 clock); within the 2 % margin: same\n",
     );
     // An interval across zero keeps its signs; any other takes the sign of the word.
     said(
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, w, _| if w == "dbsim" { 1.1 } else { 0.9 }),
-        "micro: debian:6.12 is 10.00 % faster than debian:6.1 (95 % CI 9.97 … 10.03 %, 10 pairs, exact clock); beyond the 2 % margin: better\n",
+        "micro: debian:6.12 is 10.00 % faster than debian:6.1 (95 % CI 9.97 … 10.03 %, 10 pairs, exact/2 clock); beyond the 2 % margin: better\n",
     );
     said(
         &|p, _| p.wider_margins = [("dbsim.commit-p99".to_owned(), 0.15)].into(),
@@ -433,7 +433,7 @@ fn trials_are_listed_with_every_attempt() {
     let one = trial(&plan, &records[3], Some("line\u{1b}[2J one\nlast"));
     assert!(one.contains("No progress for 60 CPU seconds") && one.contains("line␛[2J one") && one.contains("  last"));
     let good = trial(&plan, &records[0], None);
-    assert!(good.contains("Metrics (exact clock)") && good.contains("dbsim throughput ↑"));
+    assert!(good.contains("Metrics (exact/2 clock)") && good.contains("dbsim throughput ↑"));
     let mut no_clock = plan;
     no_clock.clock = Clock::None;
     assert!(!trial(&no_clock, &records[0], None).contains("throughput"));
@@ -442,6 +442,7 @@ fn trials_are_listed_with_every_attempt() {
 #[test]
 fn rows_whose_sign_copies_decide_are_marked_in_every_format() {
     let (plan, records) = study(1.05);
+    let plan = Plan { clock: Clock::Exact1, ..plan };
     let plain = print(&plan, &records, &configs());
     assert!(
         !plain.text.contains('†') && !plain.html.contains('†') && !plain.json.contains("copies_decide_sign\": true")
@@ -460,8 +461,10 @@ fn rows_whose_sign_copies_decide_are_marked_in_every_format() {
     assert_eq!(printed.json.matches("\"copies_decide_sign\": true").count(), 1);
     assert!(row(&printed.csv).ends_with(",true"), "{}", printed.csv);
     // On another clock, copies take the time they take.
-    let wall = Plan { clock: Clock::Wall, ..plan };
-    assert!(!print(&wall, &records, &copying).text.contains('†'));
+    for clock in [Clock::Wall, Clock::Exact] {
+        let plan = Plan { clock, ..plan.clone() };
+        assert!(!print(&plan, &records, &copying).text.contains('†'), "{clock}");
+    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::bisect::search::{KnownKernel, Side};
 use crate::bisect::{Search, SearchKind, SearchResult, SearchState};
-use bigiron_model::clock::Clock;
 use bigiron_report::sentence::join;
 
 impl<'a> BisectReport<'a> {
@@ -190,7 +189,7 @@ impl KernelReporter<'_, '_> {
         // A configuration may equal one that was built under another name.
         let built = |index: usize| self.search.builds.get(&index)?.kernel.as_ref().map(|kernel| kernel.spec.clone());
         let arm = |index: usize| built(index).unwrap_or_else(|| bisection.candidates[index].text());
-        let why = if bisection.clock == Clock::Exact { " --why 1" } else { "" };
+        let why = if bisection.clock.is_exact() { " --why 1" } else { "" };
         report.commands.push(format!(
             "bigiron compare {} {} {} {}{why}",
             arm(good),

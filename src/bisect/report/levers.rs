@@ -4,7 +4,6 @@ use super::{BisectOutcome, BisectReport, CandidateRow, change, changed, metric, 
 use crate::bisect::folder::ENDS;
 use crate::bisect::levers::{HALF, LeverSearch, LeverSearchResult, LeverSearchState, MOST};
 use crate::bisect::study_result::{ArmResult, differs};
-use bigiron_model::clock::Clock;
 use bigiron_report::quantity::Quantity;
 use bigiron_report::sentence::join;
 
@@ -98,7 +97,7 @@ fn conclude(search: &LeverSearch<'_>, report: &mut BisectReport<'_>) -> Vec<Stri
             Some(_) => bad.text(),
             None => format!("{},{lever}", good.text()),
         };
-        let why = if bisection.clock == Clock::Exact { " --why 1" } else { "" };
+        let why = if bisection.clock.is_exact() { " --why 1" } else { "" };
         report.commands.push(format!(
             "bigiron compare {} {arm} {} {}{why}",
             good.text(),

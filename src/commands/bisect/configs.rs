@@ -27,7 +27,6 @@ use crate::conduct::signals;
 use crate::study::arm::ArmText;
 use crate::study::resolved::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::store::Store;
-use bigiron_model::clock::Clock;
 use bigiron_model::folder_files;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
@@ -67,7 +66,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     let of_good = Recipe::new(good.clone(), options(&asked.resolved), arguments);
     let of_bad = of_good.with(bad.clone());
     let recipe = of_good.clone().between(&bad);
-    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock.is_exact() { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
     let ends = arms(&|end| format!("{}-{end}", recipe.name(&commit)));
     resolved::resolve(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;

@@ -28,7 +28,6 @@ use crate::study::resolved::{self, ResolvedQuestion, SCREENING_PAIRS, STEP_PAIRS
 use bigiron_archive::store::Store;
 use bigiron_archive::{KernelError, modules};
 use bigiron_image as image;
-use bigiron_model::clock::Clock;
 use bigiron_model::folder_files;
 use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
@@ -61,7 +60,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let asked = ask::ask(common, what, &ends(&|c| format!("git-{}", short(&c.hash))), &environment)?;
     let recipe = Recipe::new(base, options(&asked.resolved), arguments);
     let ends = ends(&|c| recipe.name(&c.hash));
-    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock.is_exact() { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
     resolved::resolve(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
     resolved::resolve(&ask::step(&asked.base, ends, pairs, 0), &environment)
@@ -330,7 +329,7 @@ impl BisectionRun<'_> {
 
     /// The functions that cause the difference between the ends, if instructions can be counted.
     fn functions(&self, search: &Search<'_>, environment: &Environment<'_>) -> anyhow::Result<Option<Vec<Function>>> {
-        if self.builder.is_none() || self.bisection.clock != Clock::Exact {
+        if self.builder.is_none() || !self.bisection.clock.is_exact() {
             return Ok(None);
         }
         output::note("Profiling the ends");

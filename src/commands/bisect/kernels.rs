@@ -13,7 +13,6 @@ use crate::study::question::Question;
 use crate::study::resolved::{self, SCREENING_PAIRS, STEP_PAIRS};
 use bigiron_archive::looks_like_kernel;
 use bigiron_archive::store::Store;
-use bigiron_model::clock::Clock;
 use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
@@ -47,7 +46,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let kernels = list::named(&kernels);
     let environment = Environment::new(Some(kernels[0].kernel.clone()), &Terminal)?.at(common.out.as_deref());
     let asked = ask::ask(common, what, &kernels, &environment)?;
-    let usual = if asked.resolved.clock == Clock::Exact { STEP_PAIRS } else { SCREENING_PAIRS };
+    let usual = if asked.resolved.clock.is_exact() { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);
     let ends = vec![kernels[0].clone(), kernels[kernels.len() - 1].clone()];
     let ends = resolved::resolve(&ask::ends(&asked.base, ends, 0), &environment)?;

@@ -101,7 +101,7 @@ impl ResolvedQuestion {
         kernel: &Identity,
         qemu: Option<(u32, u32)>,
     ) -> Result<(), Refusal> {
-        let Some(qemu) = qemu.filter(|_| self.machine.host == HostKind::Vm && self.clock == Clock::Exact) else {
+        let Some(qemu) = qemu.filter(|_| self.machine.host == HostKind::Vm && self.clock.is_exact()) else {
             return Ok(());
         };
         if self.machine.cpus == 1 || qemu >= (8, 1) || major_minor(&kernel.release).is_some_and(|v| v >= (6, 12)) {

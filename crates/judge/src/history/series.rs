@@ -98,7 +98,7 @@ pub fn series(history: &History, row: &str, metric: &str, search: &Search, all: 
         history.entries.iter().filter_map(|e| of(e).map(|(r, m)| (e, r, m))).collect();
     // A night in which a boot failed reran its rows alone; that must not hide the nights without failures.
     let (_, newest, measured) = having.iter().rev().find(|(_, row, _)| !row.alone).or(having.last())?;
-    let clock: Option<Clock> = newest.configuration.get("clock").and_then(|c| c.parse().ok());
+    let clock: Option<Clock> = newest.configuration.get("clock").and_then(|c| Clock::named(c));
     let mut differing: BTreeSet<String> = BTreeSet::new();
     let mut left_out = 0;
     let mut same = Vec::new();
@@ -146,7 +146,7 @@ fn point(group: &[(&HistoryEntry, &EntryRow, &Measured)], clock: Option<Clock>) 
         for (boot, value) in row.boots.iter().zip(&measured.values) {
             match boots.iter().find(|(known, _)| known == boot) {
                 // The same boot repeated gives the same bytes and adds no evidence. On the wall clock no two boots are the same.
-                Some((_, known)) if clock == Some(Clock::Exact) => repeats &= known == value,
+                Some((_, known)) if clock.is_some_and(Clock::is_exact) => repeats &= known == value,
                 _ => boots.push((*boot, *value)),
             }
         }

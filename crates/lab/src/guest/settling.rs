@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use super::Finding;
 use crate::protocol::GuestJob;
-use bigiron_model::clock::Clock;
 use bigiron_model::record::Failure;
 use bigiron_sys as sys;
 
@@ -21,7 +20,7 @@ const LOOKS: u32 = 60;
 /// jitter.
 pub(super) fn settle(job: &GuestJob) -> anyhow::Result<()> {
     super::sleep(job.settle_seconds);
-    if job.clock == Clock::Exact {
+    if job.clock.is_exact() {
         wait(
             &|| {
                 let start = Instant::now();

@@ -61,8 +61,10 @@ pub struct VmHost {
     arms: Vec<PreparedArm>,
     /// For the exact clock alone: on the others the host's time is the guest's.
     lockstep: Option<Result<Library, String>>,
-    /// What counts instructions, or why nothing is profiled; none on the wall clock, where guests sample themselves.
+    /// What drives the exact clock and counts instructions, or why nothing is profiled; none on the wall clock, where guests sample themselves.
     plugin: Option<Result<Plugin, String>>,
+    /// Whether the clock is not what it is without the plugin.
+    needs_plugin: bool,
 }
 
 /// A guest that has ended.
@@ -95,13 +97,16 @@ impl VmHost {
                 arm::prepare(&workloads, plan, arm, kernel, cache, agent).with_context(|| format!("Arm `{}`", arm.name))
             })
             .collect::<anyhow::Result<_>>()?;
-        let lockstep = (plan.clock == Clock::Exact).then(|| Library::of(&qemu));
+        let lockstep = (plan.clock.is_exact()).then(|| Library::of(&qemu));
         let plugin = match plan.clock {
-            Clock::Exact => Some(Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})"))),
+            Clock::Exact | Clock::Exact1 => {
+                Some(Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})")))
+            }
             Clock::Wall => None,
             Clock::None => Some(Err(format!("the clock `{}` times nothing; `--clock exact` does", plan.clock))),
         };
-        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin })
+        let needs_plugin = plan.clock == Clock::Exact;
+        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin, needs_plugin })
     }
 
     /// Why guests of the exact clock will not run in lockstep, if that is known before the first boot.
@@ -118,8 +123,9 @@ impl Host for VmHost {
     fn supports(&self, purpose: Purpose) -> Result<(), String> {
         match (purpose, &self.plugin) {
             // On the wall clock a guest samples itself, or says why it cannot.
-            (Purpose::Judge | Purpose::Locks, _) | (Purpose::Profile, None | Some(Ok(_))) => Ok(()),
-            (Purpose::Profile, Some(Err(why))) => Err(why.clone()),
+            (_, None | Some(Ok(_))) => Ok(()),
+            (Purpose::Judge | Purpose::Locks, _) if !self.needs_plugin => Ok(()),
+            (_, Some(Err(why))) => Err(why.clone()),
         }
     }
 
@@ -127,12 +133,11 @@ impl Host for VmHost {
         self.supports(trial.purpose).map_err(HostError::Fatal)?;
         let void = |e| HostError::Void(format!("{e:#}"));
         let counts = trial.artifacts.join("profile");
-        let plugin = self.plugin.as_ref().and_then(|plugin| plugin.as_ref().ok());
-        let profile = plugin.filter(|_| trial.purpose == Purpose::Profile).map(|plugin| (plugin, counts.as_path()));
-        let mut booted = self.boot(trial, phase, profile)?;
+        let is_counted = trial.purpose == Purpose::Profile && self.plugin.is_some();
+        let mut booted = self.boot(trial, phase, is_counted.then_some(counts.as_path()))?;
         booted.result.evidence = match trial.purpose {
             Purpose::Judge => None,
-            Purpose::Profile if profile.is_some() => {
+            Purpose::Profile if is_counted => {
                 Some(TrialEvidence::Executed(evidence::counted(trial, &mut booted, &counts).map_err(void)?))
             }
             Purpose::Profile => Some(TrialEvidence::Executed(evidence::sampled(trial, &mut booted).map_err(void)?)),
@@ -143,21 +148,21 @@ impl Host for VmHost {
 }
 
 impl VmHost {
-    /// Boots the guest of a trial and watches it until it ends; `profile` counts its instructions into a file.
+    /// Boots the guest of a trial and watches it until it ends; its instructions are counted into the file `counts`.
     fn boot(
         &self,
         trial: &Trial<'_>,
         phase: &dyn Fn(Phase),
-        profile: Option<(&Plugin, &Path)>,
+        counts: Option<&Path>,
     ) -> Result<FinishedGuest, HostError> {
         let starts = kernel::starts(&self.arms[trial.slot.arm], trial);
         let mut starts = starts.map_err(|e| HostError::Void(format!("A kernel in memory: {e}")))?.into_iter();
-        let mut booted = self.attempt(trial, phase, profile, &starts.next().expect("there is one at least"))?;
+        let mut booted = self.attempt(trial, phase, counts, &starts.next().expect("there is one at least"))?;
         for start in starts {
             if booted.received.hello.is_some() {
                 break;
             }
-            booted = self.attempt(trial, phase, profile, &start)?;
+            booted = self.attempt(trial, phase, counts, &start)?;
         }
         Ok(booted)
     }
@@ -167,7 +172,7 @@ impl VmHost {
         &self,
         trial: &Trial<'_>,
         phase: &dyn Fn(Phase),
-        profile: Option<(&Plugin, &Path)>,
+        counts: Option<&Path>,
         start: &Start,
     ) -> Result<FinishedGuest, HostError> {
         let begun = Instant::now();
@@ -193,7 +198,8 @@ impl VmHost {
             acks: None,
             disks: &disks,
             pmems: &pmems,
-            profile,
+            plugin: self.plugin.as_ref().and_then(|plugin| plugin.as_ref().ok()),
+            counts,
         };
         let library = self.lockstep.as_ref().and_then(|library| library.as_ref().ok());
         let mut process =
@@ -357,7 +363,7 @@ impl VmHost {
         }
         let settings = &trial.arm.settings;
         let job = GuestJob {
-            settle_seconds: if plan.clock == Clock::Exact { SETTLE_EXACT_S } else { SETTLE_WALL_S },
+            settle_seconds: if plan.clock.is_exact() { SETTLE_EXACT_S } else { SETTLE_WALL_S },
             jitter: trial.slot.jitter,
             modules: arm.modules.clone(),
             cmdline: arm.cmdline.clone(),

@@ -7,6 +7,7 @@ pub mod hang_detector;
 pub mod initramfs;
 pub mod lockstep;
 pub mod memory_file;
+pub mod moves;
 pub mod probe;
 pub mod process;
 pub mod profile;

@@ -220,7 +220,8 @@ fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<
         acks: None,
         disks: &[],
         pmems: &[],
-        profile: None,
+        plugin: None,
+        counts: None,
     };
     let begun = Instant::now();
     let mut process = Process::start(qemu, &config, None, &file("errors"))?;

@@ -1,11 +1,13 @@
-//! The exact profile: a plugin (crates/profile) with which QEMU counts the guest's instructions by address, in windows that the
-//! guest marks.
+//! The plugin (crates/profile): it drives the exact clock where QEMU counts an instruction for each iteration of a repeated move of memory, and counts
+//! the guest's instructions by address, in windows that the guest marks.
 //!
-//! Invariant: a guest executes the same instructions with the plugin as without it, in the same virtual time.
+//! Invariant: a guest executes the same instructions in the same virtual time whether they are counted or not.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+
+use bigiron_profile::Weights;
 
 use super::memory_file::MemoryFile;
 use super::qemu::prefixed;
@@ -24,9 +26,18 @@ impl Plugin {
         Ok(Self { file: MemoryFile::new("bigiron-profile", LIBRARY)? })
     }
 
-    /// QEMU's arguments that load it and have it write to `out`. It is read while this process and the plugin live.
-    pub fn arguments(&self, out: &Path) -> [OsString; 2] {
-        ["-plugin".into(), prefixed(&format!("file={},out=", self.file.path()), out)]
+    /// QEMU's arguments that load it, have it drive the clock by these weights, and count into `out`; none if it has nothing to do. It is read while
+    /// this process and the plugin live.
+    pub fn arguments(&self, weights: Option<&Weights>, out: Option<&Path>) -> Vec<OsString> {
+        let mut plugin = format!("file={}", self.file.path());
+        if let Some(weights) = weights {
+            plugin += &format!(",moves={}", weights.name);
+        }
+        match out {
+            Some(out) => vec!["-plugin".into(), prefixed(&format!("{plugin},out="), out)],
+            None if weights.is_some() => vec!["-plugin".into(), plugin.into()],
+            None => Vec::new(),
+        }
     }
 }
 
@@ -36,9 +47,11 @@ mod tests {
 
     #[test]
     fn a_path_may_have_commas() {
-        let [option, value] = Plugin::new().unwrap().arguments(Path::new("/a,b/profile"));
-        assert_eq!(option, "-plugin");
-        assert!(value.to_str().unwrap().ends_with(",out=/a,,b/profile"), "{value:?}");
+        let plugin = Plugin::new().unwrap();
+        let arguments = plugin.arguments(Some(&Weights::ROME), Some(Path::new("/a,b/profile")));
+        assert_eq!(arguments[0], "-plugin");
+        assert!(arguments[1].to_str().unwrap().ends_with(",moves=rome-like,out=/a,,b/profile"), "{arguments:?}");
+        assert_eq!(plugin.arguments(None, None), [""; 0]);
     }
 
     /// Every other function of QEMU's is in all versions of its interface.

@@ -14,17 +14,29 @@ use crate::vm::disk::Disk;
 use crate::vm::profile::Plugin;
 use bigiron_image::find_tool;
 use bigiron_model::clock::Clock;
+use bigiron_profile::Weights;
 
 /// The program, as it is called for an x86-64 guest.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
-/// The CPU of an exact-clock guest. A named model with SSE4.2 (without it table CRCs fake regressions) and the mitigations of a real server;
-/// without ERMS and FSRM, because QEMU counts each iteration of a `rep` string instruction as an instruction.
+/// The CPU of an exact-clock guest. A named model with SSE4.2 (without it table CRCs fake regressions), the mitigations of a real server, and ERMS and
+/// FSRM, as later processors of the family and Intel's have them, so that kernels copy by the routines that they use there.
 /// It has RDRAND, which QEMU's `-seed` feeds: so a boot's seed decides KASLR.
-pub const EXACT_CPU: &str = "EPYC-Rome,erms=off,fsrm=off";
+///
+/// QEMU before 10 executes `rep movsb` without knowing the flag FSRM, and must be forced to show it; what else it does not know and could not execute is
+/// taken from the model, so that all versions show the same CPU.
+pub const EXACT_CPU: &str = "EPYC-Rome,erms=on,fsrm=on,x-force-features=on,rdseed=off,sha-ni=off,rdpid=off,fxsr-opt=off,misalignsse=off,\
+                             3dnowprefetch=off,osvw=off,topoext=off,perfctr-core=off,clzero=off,xsaveerptr=off,wbnoinvd=off,ibpb=off,\
+                             amd-stibp=off,nrip-save=off,xsavec=off,xsaves=off";
+
+/// The CPU of guests for which each iteration of a `rep` string instruction is an instruction: without ERMS and FSRM.
+pub const CPU_WITHOUT_REP: &str = "EPYC-Rome,erms=off,fsrm=off";
 
 /// The first version whose round robin between vCPUs lets kernels before 6.12 boot with several CPUs under the exact clock.
 pub const FAIR_ROUND_ROBIN: Version = Version(8, 1, 0);
+
+/// What repeated moves of memory cost on [`Clock::Exact`]. Other weights are another version of that clock.
+pub const WEIGHTS: Weights = Weights::ROME;
 
 /// Version of QEMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,8 +147,10 @@ pub struct Config<'a> {
     pub acks: Option<&'a Path>,
     pub disks: &'a [Disk],
     pub pmems: &'a [Pmem],
-    /// What counts the guest's instructions, and the file that it writes.
-    pub profile: Option<(&'a Plugin, &'a Path)>,
+    /// What drives the exact clock and counts the guest's instructions; for [`Clock::Exact`] it is needed.
+    pub plugin: Option<&'a Plugin>,
+    /// The file into which the plugin counts.
+    pub counts: Option<&'a Path>,
 }
 
 /// A file that the guest sees as persistent memory, in the slot of its place in the order given. What the guest writes there is its own.
@@ -168,7 +182,8 @@ pub fn arguments(config: &Config<'_>) -> Vec<OsString> {
     args.extend(disk_arguments(config.disks));
     args.extend(pmem_arguments(config.pmems));
     args.extend(kernel_arguments(config));
-    args.extend(config.profile.iter().flat_map(|(plugin, out)| plugin.arguments(out)));
+    let weights = (config.clock == Clock::Exact).then_some(&WEIGHTS);
+    args.extend(config.plugin.iter().flat_map(|plugin| plugin.arguments(weights, config.counts)));
     args
 }
 
@@ -181,12 +196,13 @@ fn clock_arguments(clock: Clock, accelerator: Accelerator, seed: u64) -> Vec<OsS
     let mut args = words(["-accel", accelerator.name(), "-seed", &(seed & 0x7fff_ffff).to_string()]);
     match clock {
         // One instruction is one nanosecond; an idle guest jumps to its next timer.
-        Clock::Exact => {
+        Clock::Exact | Clock::Exact1 => {
+            let cpu = if clock == Clock::Exact { EXACT_CPU } else { CPU_WITHOUT_REP };
             args.extend(words(["-icount", "shift=0,sleep=off", "-rtc", "base=2024-01-01T00:00:00,clock=vm"]));
-            args.extend(words(["-cpu", EXACT_CPU]));
+            args.extend(words(["-cpu", cpu]));
         }
         Clock::Wall => args.extend(words(["-cpu", accelerator.host_cpu()])),
-        Clock::None => args.extend(words(["-cpu", EXACT_CPU])),
+        Clock::None => args.extend(words(["-cpu", CPU_WITHOUT_REP])),
     }
     args
 }
@@ -296,7 +312,8 @@ fn pmem_arguments(pmems: &[Pmem]) -> Vec<OsString> {
 
 /// The kernel's command line with the words of levers. Of `clearcpuid` a kernel takes the last, a lever's.
 pub fn cmdline(clock: Clock, levers: &[String]) -> String {
-    let emulated = (clock != Clock::Wall).then_some([NO_REP, NO_SELF_TESTS]).into_iter().flatten();
+    let without_rep = matches!(clock, Clock::Exact1 | Clock::None).then_some(NO_REP);
+    let emulated = without_rep.into_iter().chain((clock != Clock::Wall).then_some(NO_SELF_TESTS));
     let words: Vec<&str> = CMDLINE.iter().copied().chain(emulated).chain(levers.iter().map(String::as_str)).collect();
     words.join(" ")
 }
@@ -372,7 +389,8 @@ mod tests {
             acks: None,
             disks: &[],
             pmems: &[],
-            profile: None,
+            plugin: None,
+            counts: None,
         };
         let line_of = |cpus, nodes, threads| {
             let args = machine_arguments(&config(cpus, nodes, threads));
@@ -416,7 +434,8 @@ mod tests {
             acks: None,
             disks: &[],
             pmems: &[],
-            profile: None,
+            plugin: None,
+            counts: None,
         };
         let args: Vec<String> = arguments(&config).into_iter().map(|a| a.into_string().unwrap()).collect();
         let line = args.join(" ");
@@ -426,8 +445,13 @@ mod tests {
             line.contains("-chardev file,id=console,path=a,,b ") && line.contains("-serial chardev:console"),
             "{line}"
         );
-        let own = "no_timer_check clearcpuid=112 cryptomgr.notests initcall_blacklist=jent_mod_init";
+        let own = "no_timer_check cryptomgr.notests initcall_blacklist=jent_mod_init";
         assert!(args.last().unwrap().ends_with(&format!("{own} mitigations=off")), "{line}");
+        assert!(line.contains(",erms=on,fsrm=on,"), "{line}");
+        let before: Vec<_> = arguments(&Config { clock: Clock::Exact1, ..config });
+        let line = before.join(std::ffi::OsStr::new(" ")).into_string().unwrap();
+        let own = "no_timer_check clearcpuid=112 cryptomgr.notests initcall_blacklist=jent_mod_init";
+        assert!(line.ends_with(&format!("{own} mitigations=off")) && line.contains("erms=off,fsrm=off"), "{line}");
         for device_of_the_host in ["socket", "virtio", "-netdev", "-drive"] {
             assert!(!line.contains(device_of_the_host), "{line}");
         }

@@ -128,7 +128,8 @@ impl<'a> CrashMachine<'a> {
             acks: Some(&acks),
             disks: &disks,
             pmems: &arm.images.pmems(),
-            profile: None,
+            plugin: None,
+            counts: None,
         };
         let _ = fs::remove_file(&files.events);
         let process = Process::start(&self.host.qemu, &config, None, &files.errors);

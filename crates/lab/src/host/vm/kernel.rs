@@ -39,7 +39,7 @@ pub(super) enum Form {
 pub(super) fn forms(kernels: &[Kernel], clock: Clock) -> anyhow::Result<Vec<Form>> {
     let mut known: HashMap<&Path, Form> = HashMap::new();
     let form = |kernel: &'_ Path| -> anyhow::Result<Form> {
-        if clock != Clock::Exact {
+        if !clock.is_exact() {
             return Ok(Form::Packed("unpacks itself".to_owned()));
         }
         let bytes = std::fs::read(kernel).with_context(|| format!("Cannot read the kernel {}", kernel.display()))?;

@@ -22,6 +22,7 @@ fn scripted(dir: &Path, script: &str) -> VmHost {
         arms: vec![arm],
         lockstep: None,
         plugin: None,
+        needs_plugin: false,
     }
 }
 
