@@ -42,7 +42,7 @@ fn a_study_is_run_reported_and_shown() {
 
 #[test]
 fn a_machine_that_failed_its_check_gives_no_valid_verdict() {
-    let card = "bigiron = \"0.1.0\"\nkernel = \"6.12.1\"\nclock = \"exact\"\npairs = 8\nseed = 1\nrepeated = true\n\n\
+    let card = "bigiron = \"0.1.0\"\nkernel = \"6.12.1\"\nclock = \"exact/2\"\npairs = 8\nseed = 1\nrepeated = true\n\n\
          [machine]\nhost = \"sim\"\ncpus = 1\nmemory_bytes = 1073741824\nstorage = \"nvme\"\nfilesystem = \"ext4\"\n\n\
          [gate]\npassed = false\nreasons = [\"micro geomean is off by +3.00 %\"]\nnoise = []\n";
     let test = Test::new().file("s.toml", study(SLOWER)).file("cache/noise/card.toml", card);

@@ -147,7 +147,7 @@ fn storage_is_what_the_clock_can_have() {
     assert_eq!(storage(&with(Some(Clock::Wall), "ram"), &KVM), "ram");
     assert_eq!(storage(&with(Some(Clock::Wall), "hdd"), &KVM), "hdd");
     let refusal = refused(&with(Some(Clock::Exact), "host-file"), &KVM, "depend on the host's time");
-    let models = "With the clock `exact` storage is `nvme`, `ssd`, `hdd`, `hdd-15k` or `ram`";
+    let models = "With the clock `exact/2` storage is `nvme`, `ssd`, `hdd`, `hdd-15k` or `ram`";
     assert_eq!(refusal.hint.unwrap(), models);
     let refusal = refused(&with(None, "host-file"), &OLD, "depend on the host's time");
     assert!(refusal.hint.unwrap().contains("default clock"));
@@ -161,7 +161,7 @@ fn only_the_wall_clock_idles() {
     assert_eq!(gap(&with(Clock::Wall, Some(0))), 0);
     assert_eq!(gap(&with(Clock::Exact, None)), 0);
     assert_eq!(gap(&with(Clock::Exact, Some(0))), 0);
-    refused(&with(Clock::Exact, Some(5)), &KVM, "which does not affect the clock `exact`");
+    refused(&with(Clock::Exact, Some(5)), &KVM, "which does not affect the clock `exact/2`");
     refused(&with(Clock::Wall, Some(9999)), &KVM, "at most 3600 seconds, not 9999");
 }
 
