@@ -95,9 +95,11 @@ mod tests {
                 ns: 1000,
                 functions: Vec::new(),
                 calls: calls.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
+                modelled: Vec::new(),
             }],
             sampled: None,
             stacks: String::new(),
+            places: Vec::new(),
         };
         let evidence = [of(0, 10, &[("fork", 10), ("wait4", 20)]), of(1, 20, &[("clone", 20), ("wait4", 40)])];
         let found = calls(&plan, &judgement, &evidence).pop().unwrap();

@@ -114,6 +114,7 @@ mod tests {
                 ns: 1_000_000,
                 functions: vec![("g".to_owned(), samples)],
                 calls: Vec::new(),
+                modelled: Vec::new(),
             }],
             sampled: Some(Sampled {
                 event: "cpu-clock".to_owned(),
@@ -124,6 +125,7 @@ mod tests {
                 others: 0,
             }),
             stacks: String::new(),
+            places: Vec::new(),
         };
         let evidence = vec![of(0, 10, 30), of(1, 20, 100)];
         let texts = |slot| match slot {

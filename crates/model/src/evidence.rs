@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::folder_files;
+use crate::modelled::Counts;
 use crate::store::error::StoreError;
 use crate::store::folder::{Folder, write_whole};
 use crate::values::Values;
@@ -38,6 +39,9 @@ pub struct Evidence {
     /// `evidence/0007.folded`.
     #[serde(skip)]
     pub stacks: String,
+    /// What the places in [`Executed::modelled`] count ([`crate::modelled::places`]); empty if nothing was modelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<String>,
 }
 
 /// How a trial was sampled.
@@ -69,6 +73,9 @@ pub struct Executed {
     /// System calls by name, most first; empty if they were not counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<(String, u64)>,
+    /// The model's counts by function; empty if nothing was modelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modelled: Vec<(String, Counts)>,
 }
 
 impl Folder {
@@ -164,6 +171,7 @@ fn stacks_name(slot: u32) -> String {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+    use crate::modelled;
     use crate::store::testing;
 
     #[test]
@@ -179,6 +187,7 @@ mod tests {
             ns: 1000,
             functions: vec![("do_syscall_64".to_owned(), 400)],
             calls: vec![("getpid".to_owned(), 10)],
+            modelled: vec![("do_syscall_64".to_owned(), vec![(2, 10), (30, 4)])],
         };
         let evidence = Evidence {
             schema: SCHEMA,
@@ -189,6 +198,7 @@ mod tests {
             windows: vec![executed],
             sampled: None,
             stacks: String::new(),
+            places: modelled::places(),
         };
         folder.keep_evidence(&evidence).unwrap();
         assert_eq!(folder.evidence(), std::slice::from_ref(&evidence));
@@ -217,6 +227,7 @@ mod tests {
             windows,
             sampled: Some(sampled),
             stacks: stacks.clone(),
+            places: Vec::new(),
         };
         assert_eq!(folder.stacks_of(0), None);
         folder.keep_evidence(&evidence).unwrap();

@@ -16,6 +16,7 @@ pub mod host;
 pub mod identity;
 pub mod margins;
 pub mod metric;
+pub mod modelled;
 pub mod plan;
 pub mod printable;
 pub mod provenance;

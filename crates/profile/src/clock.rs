@@ -16,6 +16,7 @@ use crate::Weights;
 use crate::icount::{Debt, Found, Search, WINDOW};
 use crate::kernel;
 use crate::memory::{Access, PAGE, Tables};
+use crate::model;
 use crate::plugin::{count_also, qemu_plugin_mem_is_store, qemu_plugin_mem_size_shift};
 use crate::strings::{Meter, Move};
 
@@ -236,17 +237,18 @@ unsafe extern "C" fn moved_with_state(vcpu: c_uint, access: u32, address: u64, d
         let counter = state.sub(clock.below).cast::<u16>();
         counter.write(clock.debt.charge(counter.read(), cycles));
         count(data, cycles as i64 - 1);
+        model::charged(vcpu, cycles);
         clock.last = Iteration { state, data, size, to: address, count: rcx, ..clock.last };
     }
 }
 
-unsafe extern "C" fn repeats_with_state(_vcpu: c_uint, data: *mut c_void, state: *mut u8) {
+unsafe extern "C" fn repeats_with_state(vcpu: c_uint, data: *mut c_void, state: *mut u8) {
     // SAFETY: no other reference lives while the guest executes; at the beginning of a block all registers are in the state.
     unsafe {
         let Some(clock) = clock() else { return };
         let last = clock.last;
         if last.state == state && last.data == data.addr() && clock.debt.is_paid() {
-            hurry(clock, &mut *state.cast::<Registers>());
+            hurry(clock, vcpu, &mut *state.cast::<Registers>());
         }
     }
 }
@@ -256,7 +258,7 @@ unsafe extern "C" fn repeats_with_state(_vcpu: c_uint, data: *mut c_void, state:
 ///
 /// # Safety
 /// The registers must be those of the vCPU that is executing now, at the beginning of a block of a repeated move.
-unsafe fn hurry(clock: &mut Clock, registers: &mut Registers) {
+unsafe fn hurry(clock: &mut Clock, vcpu: c_uint, registers: &mut Registers) {
     let Clock { meter, tables, last, below, .. } = clock;
     let Iteration { size, data, state, from, to, count: before } = *last;
     let repeated = Move::from_number(data);
@@ -296,6 +298,11 @@ unsafe fn hurry(clock: &mut Clock, registers: &mut Registers) {
         let Some(cycles) = meter.iterations(iterations, size, u64::from(counter.read())) else { return };
         counter.write(counter.read() - cycles as u16);
         count(data, cycles as i64);
+        model::charged(vcpu, cycles);
+        if repeated.copies {
+            model::moved(vcpu, registers.rsi, bytes as u64);
+        }
+        model::moved(vcpu, registers.rdi, bytes as u64);
         match (repeated.copies, step) {
             (true, _) => core::ptr::copy(from.add(step), to.add(step), bytes),
             (false, 1) => core::ptr::write_bytes(to.add(step), to.read(), bytes),

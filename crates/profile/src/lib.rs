@@ -14,31 +14,50 @@
 
 #![cfg_attr(not(test), no_std)]
 
+#[cfg(any(plugin, test))]
+mod cache;
 #[cfg(plugin)]
 mod clock;
+pub mod events;
+pub mod geometry;
 #[cfg(any(plugin, test))]
 mod icount;
-#[cfg(plugin)]
+#[cfg(any(plugin, test))]
+mod instruction;
+#[cfg(any(plugin, test))]
+#[cfg_attr(test, allow(dead_code))]
 mod kernel;
 #[cfg(plugin)]
 mod memory;
 #[cfg(plugin)]
+mod model;
+#[cfg(any(plugin, test))]
+mod page_table;
+#[cfg(plugin)]
 mod plugin;
+#[cfg(any(plugin, test))]
+mod predictor;
+#[cfg(any(plugin, test))]
+mod processor;
+#[cfg(any(plugin, test))]
+mod rows;
 #[cfg(plugin)]
 mod scores;
 #[cfg(any(plugin, test))]
 mod strings;
 #[cfg(any(plugin, test))]
 mod table;
+#[cfg(any(plugin, test))]
+mod tlb;
 
 mod weights;
 mod windows;
 
 pub use weights::Weights;
-pub use windows::{Truncated, Windows};
+pub use windows::{Truncated, Window, Windows};
 
-/// The first eight bytes of the file, little-endian: `BIGPROF1`.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BIGPROF1");
+/// The first eight bytes of the file, little-endian: `BIGPROF2`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BIGPROF2");
 
 /// Replaces a window's number of addresses if there were too many for the plugin; nothing was counted from then on.
 pub const OVERFLOW: u64 = u64::MAX;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::scores::Scores;
 use crate::strings::Move;
 use crate::table::{Counter, Table};
-use crate::{MAGIC, Mark, Weights, clock, kernel};
+use crate::{MAGIC, Mark, Weights, clock, kernel, model};
 
 /// The start of the kernel's half of the address space (x86-64).
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -56,31 +56,31 @@ pub struct Instruction {
 
 /// `QEMU_PLUGIN_INLINE_ADD_U64`, `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_MEM_RW`.
 const ADD_U64: c_int = 0;
-const NO_REGISTERS: c_int = 0;
-const READS_AND_WRITES: c_int = 3;
+pub(crate) const NO_REGISTERS: c_int = 0;
+pub(crate) const READS_AND_WRITES: c_int = 3;
 
 unsafe extern "C" {
     fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: unsafe extern "C" fn(Id, *mut Block));
-    fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
-    fn qemu_plugin_tb_get_insn(block: *const Block, n: usize) -> *mut Instruction;
+    pub(crate) fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
+    pub(crate) fn qemu_plugin_tb_get_insn(block: *const Block, n: usize) -> *mut Instruction;
     /// Before [`COPIES`] it takes only the instruction and returns the address of the bytes; later it returns the number of copied bytes. The
     /// arguments are in the same registers either way.
     fn qemu_plugin_insn_data(instruction: *const Instruction, to: *mut u8, room: usize) -> usize;
     fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
-    fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
+    pub(crate) fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
     fn qemu_plugin_register_vcpu_insn_exec_cb(
         instruction: *mut Instruction,
         cb: unsafe extern "C" fn(c_uint, *mut c_void),
         flags: c_int,
         data: *mut c_void,
     );
-    fn qemu_plugin_register_vcpu_tb_exec_cb(
+    pub(crate) fn qemu_plugin_register_vcpu_tb_exec_cb(
         block: *mut Block,
         cb: unsafe extern "C" fn(c_uint, *mut c_void),
         flags: c_int,
         data: *mut c_void,
     );
-    fn qemu_plugin_register_vcpu_mem_cb(
+    pub(crate) fn qemu_plugin_register_vcpu_mem_cb(
         instruction: *mut Instruction,
         cb: unsafe extern "C" fn(c_uint, u32, u64, *mut c_void),
         flags: c_int,
@@ -89,6 +89,9 @@ unsafe extern "C" {
     );
     pub(crate) fn qemu_plugin_mem_size_shift(access: u32) -> c_uint;
     pub(crate) fn qemu_plugin_mem_is_store(access: u32) -> bool;
+    pub(crate) fn qemu_plugin_get_hwaddr(access: u32, address: u64) -> *mut c_void;
+    pub(crate) fn qemu_plugin_hwaddr_is_io(place: *const c_void) -> bool;
+    pub(crate) fn qemu_plugin_hwaddr_phys_addr(place: *const c_void) -> u64;
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
@@ -211,6 +214,16 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if installed.is_none() {
         return 1;
     }
+    if let Some(memory) = value(b"model=") {
+        let number = |digits: &[u8]| {
+            digits.iter().take_while(|b| b.is_ascii_digit()).fold(0, |n, b| 10 * n + u64::from(b - b'0'))
+        };
+        let nodes = value(b"nodes=").map_or(1, number);
+        // SAFETY: nothing else of this runs yet.
+        if unsafe { model::install(number(memory), nodes, COUNTERS) }.is_none() {
+            return 1;
+        }
+    }
     COPIED.store(copies, Ordering::Relaxed);
     SEVERAL.store(vcpus > 1, Ordering::Relaxed);
     // SAFETY: the callback is one.
@@ -246,6 +259,10 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
     unsafe {
         charge(block);
         count(block);
+        let first = qemu_plugin_tb_get_insn(block, 0);
+        if let Some(counter) = profile().and_then(|profile| profile.counter(first)) {
+            model::translated(block, counter);
+        }
     }
 }
 
@@ -289,7 +306,7 @@ unsafe fn charge(block: *mut Block) {
 ///
 /// # Safety
 /// QEMU must be translating it now.
-unsafe fn bytes(instruction: *mut Instruction) -> ([u8; LONGEST], usize) {
+pub(crate) unsafe fn bytes(instruction: *mut Instruction) -> ([u8; LONGEST], usize) {
     let mut bytes = [0; LONGEST];
     // SAFETY: the caller's word; there are as many bytes as QEMU says.
     unsafe {
@@ -342,15 +359,25 @@ unsafe extern "C" fn marked(_vcpu: c_uint, data: *mut c_void) {
     if let Counts::Scores(scores) = counts {
         scores.gather(table);
     }
+    // SAFETY: no reference to the model lives here.
+    let window = |open| unsafe { model::window(open) };
     match data.addr() {
-        n if n == Mark::Begin as usize => table.begin(),
-        n if n == Mark::End as usize => table.end(),
+        n if n == Mark::Begin as usize => {
+            table.begin();
+            window(true);
+        }
+        n if n == Mark::End as usize => {
+            table.end();
+            window(false);
+        }
         _ => {
             let file = core::cell::RefCell::new(file);
             table.cut(&mut |n| file.borrow_mut().word(n), &mut |address, count| {
                 file.borrow_mut().word(address);
                 file.borrow_mut().word(count);
             });
+            // SAFETY: no reference to the model lives here.
+            unsafe { model::cut(&mut |word| file.borrow_mut().word(word)) };
             file.borrow_mut().flush();
         }
     }

@@ -99,6 +99,7 @@ fn study(sampled: bool, change: impl Fn(&mut Plan, &mut Vec<Record>)) -> Vec<u8>
             windows: vec![executed],
             sampled: sampled.then_some(how),
             stacks: String::new(),
+            places: Vec::new(),
         };
         serde_json::to_string(&evidence).unwrap()
     });

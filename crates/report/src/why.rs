@@ -369,9 +369,11 @@ mod tests {
                 ns: 10_000 + 900 * u64::from(slot),
                 functions: vec![("do_fault".to_owned(), 5_000 + 900 * u64::from(slot))],
                 calls: Vec::new(),
+                modelled: Vec::new(),
             }],
             sampled: None,
             stacks: String::new(),
+            places: Vec::new(),
         });
         let why = Why { causes: causes(&plan, &judgement, &evidence), ..Why::default() };
         let text = crate::text(&Report::new(&plan, &records, &judgement, &Extras { why, ..Extras::default() }));

@@ -3,7 +3,7 @@ use crate::{fixture, judge};
 
 fn executed(metric: &str, operations: u64, ns: u64, functions: &[(&str, u64)]) -> Executed {
     let functions = functions.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-    Executed { workload: "micro".to_owned(), metric: metric.to_owned(), operations, ns, functions, calls: Vec::new() }
+    Executed { workload: "micro".to_owned(), metric: metric.to_owned(), operations, ns, functions, calls: Vec::new(), modelled: Vec::new() }
 }
 
 /// A study in which B's fork costs 10 % more, and evidence for its first pair.
@@ -20,6 +20,7 @@ fn study(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Plan, Judgeme
         windows: vec![executed("fork-exit", 10, ns, functions)],
         sampled: None,
         stacks: String::new(),
+        places: Vec::new(),
     };
     let evidence = vec![of(0, ns.0, a), of(1, ns.1, b)];
     let looking = looking(&plan, &records, &evidence);

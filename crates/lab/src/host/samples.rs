@@ -45,5 +45,6 @@ pub(super) fn evidence(
         windows: sums.executed(),
         sampled: Some(profiles.sampled),
         stacks: stacks.into_iter().map(|(stack, n)| format!("{stack} {n}\n")).collect(),
+        places: Vec::new(),
     })
 }

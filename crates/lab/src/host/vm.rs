@@ -27,7 +27,7 @@ use crate::protocol::{GuestJob, JournalDisk, Storage, WorkloadJob};
 use crate::vm::disk::{self, Disk};
 use crate::vm::lockstep::Library;
 use crate::vm::process::Process;
-use crate::vm::profile::Plugin;
+use crate::vm::profile::{Counts, Plugin};
 use crate::vm::qemu::{Accelerator, Config, Qemu};
 use crate::vm::watch::{VmEnd, Watch};
 use arm::{PreparedArm, storage_of};
@@ -65,6 +65,8 @@ pub struct VmHost {
     plugin: Option<Result<Plugin, String>>,
     /// Whether the clock is not what it is without the plugin.
     needs_plugin: bool,
+    /// Whether caches and TLBs are modelled where instructions are counted.
+    models: bool,
 }
 
 /// A guest that has ended.
@@ -106,7 +108,8 @@ impl VmHost {
             Clock::None => Some(Err(format!("the clock `{}` times nothing; `--clock exact` does", plan.clock))),
         };
         let needs_plugin = plan.clock == Clock::Exact;
-        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin, needs_plugin })
+        let models = plan.clock == Clock::Exact;
+        Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin, needs_plugin, models })
     }
 
     /// Why guests of the exact clock will not run in lockstep, if that is known before the first boot.
@@ -181,6 +184,7 @@ impl VmHost {
         let (job, disks) = self.job(trial, arm, &files).map_err(|e| HostError::Fatal(format!("{e:#}")))?;
         let pmems = arm.images.pmems();
         let shape = MachineShape::of(&trial.arm.settings);
+        let modelled = self.models.then_some((trial.plan.machine.memory_bytes, shape.nodes));
         files.write_initramfs(&arm.archive, &job).map_err(|e| full(&e, &files.initramfs))?;
         let config = Config {
             clock: trial.plan.clock,
@@ -199,7 +203,7 @@ impl VmHost {
             disks: &disks,
             pmems: &pmems,
             plugin: self.plugin.as_ref().and_then(|plugin| plugin.as_ref().ok()),
-            counts,
+            counts: counts.map(|out| Counts { out, modelled }),
         };
         let library = self.lockstep.as_ref().and_then(|library| library.as_ref().ok());
         let mut process =

@@ -2,9 +2,10 @@
 //!
 //! Invariant: metrics are in the order of first occurrence, functions in the order of their cost.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bigiron_model::evidence::Executed;
+use bigiron_model::modelled::Counts;
 use bigiron_model::workload::Window;
 
 /// All windows so far.
@@ -20,6 +21,7 @@ struct MetricSum {
     ns: u64,
     functions: HashMap<String, u64>,
     calls: HashMap<String, u64>,
+    modelled: HashMap<String, BTreeMap<u8, u64>>,
 }
 
 impl WindowSums {
@@ -63,6 +65,29 @@ impl WindowSums {
         }
     }
 
+    /// Adds what a model counted in a window that was added before.
+    pub(super) fn add_modelled(
+        &mut self,
+        workload: &str,
+        window: &Window,
+        modelled: &HashMap<String, BTreeMap<u8, u64>>,
+    ) {
+        for sum in self.0.iter_mut().filter(|s| s.workload == workload && window.metrics.contains(&s.metric)) {
+            for (name, counts) in modelled {
+                let all = sum.modelled.entry(name.clone()).or_default();
+                for (place, n) in counts {
+                    let count = all.entry(*place).or_default();
+                    *count = count.saturating_add(*n);
+                }
+            }
+        }
+    }
+
+    /// Whether a model counted anything.
+    pub(super) fn is_modelled(&self) -> bool {
+        self.0.iter().any(|sum| !sum.modelled.is_empty())
+    }
+
     pub(super) fn executed(self) -> Vec<Executed> {
         self.0.into_iter().map(MetricSum::executed).collect()
     }
@@ -70,8 +95,11 @@ impl WindowSums {
 
 impl MetricSum {
     fn executed(self) -> Executed {
-        let Self { workload, metric, operations, ns, functions, calls } = self;
-        Executed { workload, metric, operations, ns, functions: ranked(functions), calls: ranked(calls) }
+        let Self { workload, metric, operations, ns, functions, calls, modelled } = self;
+        let mut modelled: Vec<_> =
+            modelled.into_iter().map(|(name, counts)| (name, counts.into_iter().collect())).collect();
+        modelled.sort_by(|(a, _): &(String, Counts), (b, _)| a.cmp(b));
+        Executed { workload, metric, operations, ns, functions: ranked(functions), calls: ranked(calls), modelled }
     }
 }
 
@@ -97,7 +125,10 @@ mod tests {
         sums.add("w", &window(&[], 10, 100), [("f", 7)].into_iter());
         sums.add("w", &window(&["a"], 1, 50), [("f", 4)].into_iter());
         sums.add_calls("w", &window(&["a"], 1, 50), &HashMap::from([("read".to_owned(), 2)]));
+        let modelled = HashMap::from([("f".to_owned(), BTreeMap::from([(4, 2), (1, 5)]))]);
+        (0..2).for_each(|_| sums.add_modelled("w", &window(&["b"], 1, 50), &modelled));
         let executed = sums.executed();
+        assert_eq!((executed[0].modelled.len(), executed[1].modelled[0].1.as_slice()), (0, &[(1, 10), (4, 4)][..]));
         assert_eq!((executed[0].calls.as_slice(), executed[1].calls.len()), (&[("read".to_owned(), 2)][..], 0));
         let functions = |n: usize| executed[n].functions.iter().map(|(f, n)| (f.as_str(), *n)).collect::<Vec<_>>();
         assert_eq!((executed[0].metric.as_str(), executed[0].operations, executed[0].ns), ("a", 11, 150));

@@ -14,6 +14,15 @@ use super::qemu::prefixed;
 
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/profile.so"));
 
+/// What the plugin counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts<'a> {
+    /// The file that it writes.
+    pub out: &'a Path,
+    /// Bytes of the guest's memory, and its NUMA nodes, if caches and TLBs are modelled.
+    pub modelled: Option<(u64, u32)>,
+}
+
 /// The plugin, as a file that only this process has.
 pub struct Plugin {
     file: MemoryFile,
@@ -26,15 +35,18 @@ impl Plugin {
         Ok(Self { file: MemoryFile::new("bigiron-profile", LIBRARY)? })
     }
 
-    /// QEMU's arguments that load it, have it drive the clock by these weights, and count into `out`; none if it has nothing to do. It is read while
+    /// QEMU's arguments that load it, have it drive the clock by these weights, and count into a file; none if it has nothing to do. It is read while
     /// this process and the plugin live.
-    pub fn arguments(&self, weights: Option<&Weights>, out: Option<&Path>) -> Vec<OsString> {
+    pub fn arguments(&self, weights: Option<&Weights>, counts: Option<&Counts<'_>>) -> Vec<OsString> {
         let mut plugin = format!("file={}", self.file.path());
         if let Some(weights) = weights {
             plugin += &format!(",moves={}", weights.name);
         }
-        match out {
-            Some(out) => vec!["-plugin".into(), prefixed(&format!("{plugin},out="), out)],
+        if let Some((bytes, nodes)) = counts.and_then(|counts| counts.modelled) {
+            plugin += &format!(",model={bytes},nodes={nodes}");
+        }
+        match counts {
+            Some(counts) => vec!["-plugin".into(), prefixed(&format!("{plugin},out="), counts.out)],
             None if weights.is_some() => vec!["-plugin".into(), plugin.into()],
             None => Vec::new(),
         }
@@ -48,8 +60,11 @@ mod tests {
     #[test]
     fn a_path_may_have_commas() {
         let plugin = Plugin::new().unwrap();
-        let arguments = plugin.arguments(Some(&Weights::ROME), Some(Path::new("/a,b/profile")));
+        let counts = Counts { out: Path::new("/a,b/profile"), modelled: None };
+        let arguments = plugin.arguments(Some(&Weights::ROME), Some(&counts));
         assert_eq!(arguments[0], "-plugin");
+        let modelled = plugin.arguments(None, Some(&Counts { modelled: Some((1 << 30, 2)), ..counts }));
+        assert!(modelled[1].to_str().unwrap().ends_with(",model=1073741824,nodes=2,out=/a,,b/profile"), "{modelled:?}");
         assert!(arguments[1].to_str().unwrap().ends_with(",moves=rome-like,out=/a,,b/profile"), "{arguments:?}");
         assert_eq!(plugin.arguments(None, None), [""; 0]);
     }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::protocol::ACK_PORT;
 use crate::vm::disk::Disk;
-use crate::vm::profile::Plugin;
+use crate::vm::profile::{self, Plugin};
 use bigiron_image::find_tool;
 use bigiron_model::clock::Clock;
 use bigiron_profile::Weights;
@@ -149,8 +149,8 @@ pub struct Config<'a> {
     pub pmems: &'a [Pmem],
     /// What drives the exact clock and counts the guest's instructions; for [`Clock::Exact`] it is needed.
     pub plugin: Option<&'a Plugin>,
-    /// The file into which the plugin counts.
-    pub counts: Option<&'a Path>,
+    /// What the plugin counts, if it does.
+    pub counts: Option<profile::Counts<'a>>,
 }
 
 /// A file that the guest sees as persistent memory, in the slot of its place in the order given. What the guest writes there is its own.
@@ -183,7 +183,7 @@ pub fn arguments(config: &Config<'_>) -> Vec<OsString> {
     args.extend(pmem_arguments(config.pmems));
     args.extend(kernel_arguments(config));
     let weights = (config.clock == Clock::Exact).then_some(&WEIGHTS);
-    args.extend(config.plugin.iter().flat_map(|plugin| plugin.arguments(weights, config.counts)));
+    args.extend(config.plugin.iter().flat_map(|plugin| plugin.arguments(weights, config.counts.as_ref())));
     args
 }
 

@@ -1,6 +1,6 @@
 //! Evidence from a guest: QEMU counts what its windows execute, or the guest samples that, or records what they wait for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
@@ -11,6 +11,7 @@ use crate::host::Trial;
 use crate::host::window_sums::WindowSums;
 use crate::host::{samples, waits};
 use bigiron_model::evidence::{Evidence, SCHEMA};
+use bigiron_model::modelled;
 use bigiron_model::waits::TrialWaits;
 use bigiron_probe::symbols::Symbols;
 
@@ -35,7 +36,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &P
     let mut sums = WindowSums::default();
     for ((workload, window), counts) in said.into_iter().zip(windows) {
         let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
-        for (address, count) in counts {
+        for (address, count) in counts.counts {
             if let Some(call) = symbols.system_call(address) {
                 *calls.entry(call.to_owned()).or_default() += count;
             }
@@ -43,7 +44,15 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &P
         }
         sums.add(&workload, &window, functions.iter().map(|(name, n)| (name.as_str(), *n)));
         sums.add_calls(&workload, &window, &calls);
+        let mut modelled = HashMap::<String, BTreeMap<u8, u64>>::new();
+        for (address, row) in counts.rows {
+            let events = modelled.entry(symbols.name(address)).or_default();
+            // A place is in the upper 8 bits of a word.
+            row.for_each(|(place, n)| *events.entry(place as u8).or_default() += n);
+        }
+        sums.add_modelled(&workload, &window, &modelled);
     }
+    let is_modelled = sums.is_modelled();
     Ok(Evidence {
         schema: SCHEMA,
         slot: trial.slot.slot,
@@ -53,6 +62,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &P
         windows: sums.executed(),
         sampled: None,
         stacks: String::new(),
+        places: if is_modelled { modelled::places() } else { Vec::new() },
     })
 }
 

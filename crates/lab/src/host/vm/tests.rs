@@ -23,6 +23,7 @@ fn scripted(dir: &Path, script: &str) -> VmHost {
         lockstep: None,
         plugin: None,
         needs_plugin: false,
+        models: false,
     }
 }
 

@@ -1,0 +1,415 @@
+//! Feeds modelled cores with what the guest executes: blocks, accesses to memory, and moves.
+//!
+//! The plugin API tells virtual addresses. Physical ones, and the sizes of pages, are in the guest's page tables, which are read in QEMU's memory as a
+//! processor's walker reads them. For that, two things are searched when the first window begins: where guest memory lies in QEMU's, by an access whose
+//! place in both is known; and CR3 in the CPU state, as the word by which walks arrive where the accesses do.
+//!
+//! The model runs from the first window's beginning on, so that caches are warm in the windows after, and counts in windows alone.
+//!
+//! Invariant: the guest is only looked at; one thread makes all these calls.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_uint, c_void};
+use core::mem::MaybeUninit;
+
+use crate::instruction::{End, see};
+use crate::kernel;
+use crate::memory::{Access, Tables};
+use crate::page_table::{self, Walk};
+use crate::plugin::{self, Block, Instruction};
+use crate::processor::{COUNTS, Core, Need, Row, Shared};
+use crate::rows::{Counted, Rows};
+
+/// Most cores; further vCPUs share the last one.
+const CORES: usize = 64;
+
+/// Most blocks that are translated, and most addresses at which blocks begin that a window executes.
+const SHAPES: usize = 4 << 20;
+const ROWS: usize = 1 << 20;
+
+/// Most NUMA nodes.
+const NODES: usize = 16;
+
+/// Bytes of the CPU state in which CR3 is searched, and accesses by which it is.
+const STATE: usize = 4096;
+const ACCESSES: u32 = 512;
+
+/// Guest memory beyond the hole below 4 GiB lies there, and what lies below it, where memory is so large that there is a hole (QEMU's machine `pc`).
+const HOLE_END: u64 = 4 << 30;
+const BELOW_HOLE: u64 = 3 << 30;
+const WITH_HOLE: u64 = 0xe000_0000;
+
+/// A block as the model sees it.
+struct Shape {
+    start: u64,
+    /// The last byte in the page of the start, and the last of all.
+    in_page: u64,
+    last: u64,
+    end: End,
+    /// Where the last instruction begins, and where the next would.
+    at: u64,
+    next: u64,
+    counter: usize,
+    /// Events of its instructions; what exceeds the room is not counted.
+    events: [u8; 14],
+    n_events: u8,
+}
+
+/// When the model runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The first window has not begun.
+    Before,
+    Between,
+    Window,
+}
+
+/// How far the search for CR3 is.
+enum Cr3 {
+    /// Offsets in the CPU state that fitted all accesses so far, as bits by words.
+    Searched {
+        fits: [bool; STATE / 8],
+        accesses: u32,
+    },
+    At(usize),
+}
+
+struct Model {
+    phase: Phase,
+    cores: [Option<&'static mut Core>; CORES],
+    shared: Shared,
+    rows: Rows,
+    /// Takes what is not counted.
+    nowhere: Row,
+    /// The block that is executing, by its counter and start.
+    block: (usize, u64),
+    shapes: &'static mut [MaybeUninit<Shape>],
+    n_shapes: usize,
+    tables: Tables,
+    guest: Guest,
+}
+
+/// The guest's memory in QEMU's, and its CR3.
+struct Guest {
+    /// The state of the vCPU that is executing.
+    state: *const u8,
+    cr3: Cr3,
+    memory_bytes: u64,
+    node_bytes: u64,
+    /// Where each node's memory lies, once known.
+    nodes: [Option<*const u8>; NODES],
+}
+
+impl Guest {
+    /// The place of a physical address in QEMU's memory.
+    fn host(&self, physical: u64) -> Option<*const u8> {
+        let offset = match physical {
+            p if self.memory_bytes < WITH_HOLE || p < BELOW_HOLE => p,
+            p => p.checked_sub(HOLE_END)? + BELOW_HOLE,
+        };
+        if offset >= self.memory_bytes {
+            return None;
+        }
+        let base = (*self.nodes.get((offset / self.node_bytes) as usize)?)?;
+        Some(base.wrapping_add((offset % self.node_bytes) as usize))
+    }
+
+    fn walk_from(&self, cr3: u64, address: u64) -> Option<Walk> {
+        page_table::walk(cr3, address, |at| {
+            let at = self.host(at)?;
+            // SAFETY: it is a word of the guest's memory, which QEMU has mapped.
+            Some(unsafe { at.cast::<u64>().read() })
+        })
+    }
+
+    fn walk(&self, address: u64) -> Option<Walk> {
+        let Cr3::At(offset) = self.cr3 else { return None };
+        // SAFETY: CR3 was found there, in the state of a vCPU.
+        self.walk_from(unsafe { self.state.add(offset).cast::<u64>().read() }, address)
+    }
+
+    /// Learns from an access where memory and CR3 are: QEMU says that `address` is `offset` bytes from the start of all memory, and `host` is where
+    /// translated code has accessed it. Tells whether all is known now.
+    fn learn(&mut self, address: u64, offset: u64, host: *const u8) -> bool {
+        // QEMU adds a node's place to that of its memory.
+        let node = match self.node_bytes < self.memory_bytes {
+            true => offset / (2 * self.node_bytes),
+            false => 0,
+        };
+        let within = offset - 2 * node * self.node_bytes;
+        let Some(base) = self.nodes.get_mut(node as usize).filter(|_| within < self.node_bytes) else { return false };
+        *base = Some(host.wrapping_sub(within as usize));
+        let physical = node * self.node_bytes + within;
+        let state = self.state;
+        let mut cr3 = core::mem::replace(&mut self.cr3, Cr3::At(0));
+        if let Cr3::Searched { fits, accesses } = &mut cr3 {
+            for (n, fits) in fits.iter_mut().enumerate().filter(|(_, fits)| **fits) {
+                // SAFETY: the CPU state is larger.
+                let word = unsafe { state.add(8 * n).cast::<u64>().read() };
+                let walked = (word & 0xfff & !0x18 == 0 && word != 0).then(|| self.walk_from(word, address)).flatten();
+                *fits = walked.is_some_and(|walk| self.host(walk.page.physical(address)) == self.host_of(physical));
+            }
+            *accesses += 1;
+            let first = fits.iter().position(|fits| *fits);
+            match first {
+                Some(n) if *accesses == ACCESSES => cr3 = Cr3::At(8 * n),
+                Some(_) => {}
+                None => {
+                    kernel::write(2, b"bigiron-profile: this QEMU keeps CR3 where it cannot be found\n");
+                    kernel::exit(1);
+                }
+            }
+        }
+        self.cr3 = cr3;
+        matches!(self.cr3, Cr3::At(_))
+    }
+
+    /// The place of a byte of all memory, without holes.
+    fn host_of(&self, offset: u64) -> Option<*const u8> {
+        let base = (*self.nodes.get((offset / self.node_bytes) as usize)?)?;
+        Some(base.wrapping_add((offset % self.node_bytes) as usize))
+    }
+}
+
+struct Global(UnsafeCell<Option<Model>>);
+
+// SAFETY: one thread uses it, see above.
+unsafe impl Sync for Global {}
+
+static MODEL: Global = Global(UnsafeCell::new(None));
+
+/// # Safety
+/// No other reference to it may live.
+unsafe fn model() -> Option<&'static mut Model> {
+    // SAFETY: the caller's word.
+    unsafe { (*MODEL.0.get()).as_mut() }
+}
+
+/// Models a machine with that much memory in so many nodes; `None` without memory for it.
+///
+/// # Safety
+/// No other function of this module may be running.
+pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> Option<()> {
+    let node_bytes = memory_bytes / nodes.clamp(1, NODES as u64);
+    // SAFETY: zeros are such rows, numbers, and unwritten shapes.
+    let (rows, of_counter, touched, shapes) = unsafe {
+        (
+            kernel::zeroed::<Counted>(ROWS)?,
+            kernel::zeroed::<u32>(counters)?,
+            kernel::zeroed::<u32>(ROWS)?,
+            kernel::zeroed::<MaybeUninit<Shape>>(SHAPES)?,
+        )
+    };
+    let guest = Guest {
+        state: core::ptr::null(),
+        cr3: Cr3::Searched { fits: [true; STATE / 8], accesses: 0 },
+        memory_bytes,
+        node_bytes,
+        nodes: [None; NODES],
+    };
+    let model = Model {
+        phase: Phase::Before,
+        cores: [const { None }; CORES],
+        shared: Shared::new(if nodes > 1 { node_bytes } else { 0 })?,
+        rows: Rows::new(rows, of_counter, touched),
+        nowhere: [0; COUNTS],
+        block: (0, 0),
+        shapes,
+        n_shapes: 0,
+        tables: Tables::new(),
+        guest,
+    };
+    // SAFETY: the caller's word.
+    unsafe { *MODEL.0.get() = Some(model) };
+    Some(())
+}
+
+/// A window begins or ends.
+///
+/// # Safety
+/// No reference to the model may live.
+pub(crate) unsafe fn window(open: bool) {
+    // SAFETY: the caller's word.
+    if let Some(model) = unsafe { model() } {
+        model.phase = match open {
+            true => Phase::Window,
+            false if model.phase == Phase::Before => Phase::Before,
+            false => Phase::Between,
+        };
+    }
+}
+
+/// Outputs the counts since the last cut, no rows if nothing is modelled; tells whether there was room for all.
+///
+/// # Safety
+/// No reference to the model may live.
+pub(crate) unsafe fn cut(word: &mut dyn FnMut(u64)) {
+    // SAFETY: the caller's word.
+    match unsafe { model() } {
+        Some(model) if !model.rows.full && model.n_shapes < SHAPES => model.rows.cut(word),
+        Some(_) => word(crate::OVERFLOW),
+        None => word(0),
+    }
+}
+
+/// Has a block and its accesses tell the model of their execution; `counter` is the number of its first instruction's.
+///
+/// # Safety
+/// QEMU must be translating the block now.
+pub(crate) unsafe fn translated(block: *mut Block, counter: usize) {
+    // SAFETY: the caller's word; the callbacks run later, with a shape that is never moved.
+    unsafe {
+        let Some(model) = model() else { return };
+        if model.n_shapes == SHAPES {
+            return;
+        }
+        let n = plugin::qemu_plugin_tb_n_insns(block);
+        let start = plugin::qemu_plugin_insn_vaddr(plugin::qemu_plugin_tb_get_insn(block, 0));
+        let (mut at, mut next, mut end) = (start, start, End::Other);
+        let (mut events, mut n_events) = ([0; 14], 0);
+        for k in 0..n {
+            let instruction: *mut Instruction = plugin::qemu_plugin_tb_get_insn(block, k);
+            at = plugin::qemu_plugin_insn_vaddr(instruction);
+            let (bytes, size) = plugin::bytes(instruction);
+            next = at + size as u64;
+            let seen = see(&bytes[..size], next);
+            end = seen.end;
+            if let (Some(event), true) = (seen.event, n_events < events.len()) {
+                events[n_events] = event as u8;
+                n_events += 1;
+            }
+            let is_move = crate::strings::Move::of(&bytes[..size]).is_some();
+            plugin::qemu_plugin_register_vcpu_mem_cb(
+                instruction,
+                accessed,
+                plugin::NO_REGISTERS,
+                plugin::READS_AND_WRITES,
+                core::ptr::without_provenance_mut(usize::from(is_move)),
+            );
+        }
+        let last = next - 1;
+        let in_page = last.min(start | 0xfff);
+        let n_events = n_events as u8;
+        let shape = Shape { start, in_page, last, end, at, next, counter, events, n_events };
+        let place = model.shapes[model.n_shapes].write(shape);
+        model.n_shapes += 1;
+        let data: *mut Shape = place;
+        plugin::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, plugin::NO_REGISTERS, data.cast());
+    }
+}
+
+unsafe extern "C" {
+    /// To be called by translated code when it has begun a block, with its shape.
+    fn executed(vcpu: c_uint, shape: *mut c_void);
+}
+
+// It passes on the CPU state's address as another argument.
+core::arch::global_asm!(
+    ".hidden executed",
+    ".globl executed",
+    "executed:",
+    "mov rdx, rbp",
+    "jmp {executed}",
+    executed = sym executed_with_state,
+);
+
+impl Model {
+    /// A vCPU's core, the row in which its events count, and what else it needs.
+    fn split(&mut self, vcpu: c_uint) -> Option<(&mut Core, &mut Shared, &mut Row, &Guest)> {
+        let core = &mut self.cores[(vcpu as usize).min(CORES - 1)];
+        if core.is_none() {
+            // SAFETY: it is written before it is read.
+            let room = unsafe { kernel::zeroed::<MaybeUninit<Core>>(1) }?;
+            *core = Some(room[0].write(Core::new()?));
+        }
+        let row = match self.phase {
+            Phase::Window => self.rows.of(self.block.0, self.block.1).unwrap_or(&mut self.nowhere),
+            _ => &mut self.nowhere,
+        };
+        Some((core.as_mut()?, &mut self.shared, row, &self.guest))
+    }
+
+    fn access(&mut self, vcpu: c_uint, address: u64, bytes: u64, need: Need) {
+        if let Some((core, shared, row, guest)) = self.split(vcpu) {
+            core.access(shared, row, (address, bytes, need), &mut |address| guest.walk(address));
+        }
+    }
+}
+
+unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state: *const u8) {
+    // SAFETY: no other reference lives while the guest executes; the shape was made for this block.
+    let (model, shape) = unsafe {
+        match model() {
+            Some(model) if model.phase != Phase::Before => (model, &*shape.cast::<Shape>()),
+            _ => return,
+        }
+    };
+    model.guest.state = state;
+    model.block = (shape.counter, shape.start);
+    let Some((core, shared, row, guest)) = model.split(vcpu) else { return };
+    // At the beginning of a block all registers are in the state, which begins with them.
+    // SAFETY: there are sixteen.
+    core.arrive(row, shape.start, |number| unsafe { state.cast::<u64>().add(usize::from(number & 15)).read() });
+    core.ended = (shape.end, shape.at, shape.next);
+    let walk = &mut |address| guest.walk(address);
+    core.fetch(shared, row, (shape.start, shape.in_page), walk);
+    if shape.in_page != shape.last {
+        core.fetch(shared, row, (shape.in_page + 1, shape.last), walk);
+    }
+    for event in &shape.events[..usize::from(shape.n_events)] {
+        row[usize::from(*event)] += 1;
+    }
+}
+
+unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mut c_void) {
+    // SAFETY: no other reference lives while the guest executes; QEMU's own functions, called in an access.
+    unsafe {
+        let Some(model) = model() else { return };
+        if model.phase == Phase::Before || model.guest.state.is_null() {
+            return;
+        }
+        if let Cr3::Searched { .. } = model.guest.cr3 {
+            let place = plugin::qemu_plugin_get_hwaddr(access, address);
+            let kind = if plugin::qemu_plugin_mem_is_store(access) { Access::Write } else { Access::Read };
+            if place.is_null() || plugin::qemu_plugin_hwaddr_is_io(place) {
+                return;
+            }
+            let offset = plugin::qemu_plugin_hwaddr_phys_addr(place);
+            let Some(host) = model.tables.host(model.guest.state, address, kind) else { return };
+            if model.guest.learn(address, offset, host) {
+                // Until now addresses were taken for physical.
+                model.cores.iter_mut().flatten().for_each(|core| core.forget_pages());
+            }
+            return;
+        }
+        let need = if data.is_null() { Need::Data } else { Need::Move };
+        model.access(vcpu, address, 1 << plugin::qemu_plugin_mem_size_shift(access), need);
+    }
+}
+
+/// A repeated move was charged so many cycles.
+///
+/// # Safety
+/// No reference to the model may live.
+pub(crate) unsafe fn charged(vcpu: c_uint, cycles: u64) {
+    // SAFETY: the caller's word.
+    if let Some(model) = unsafe { model() }
+        && model.phase == Phase::Window
+        && let Some((_, _, row, _)) = model.split(vcpu)
+    {
+        row[crate::events::Event::MoveCycles as usize] += cycles;
+    }
+}
+
+/// A repeated move has accessed a range within a page, without translated code.
+///
+/// # Safety
+/// No reference to the model may live.
+pub(crate) unsafe fn moved(vcpu: c_uint, address: u64, bytes: u64) {
+    // SAFETY: the caller's word.
+    if let Some(model) = unsafe { model() }
+        && model.phase != Phase::Before
+    {
+        model.access(vcpu, address, bytes, Need::Move);
+    }
+}
