@@ -26,27 +26,18 @@ impl Cache {
         (&mut self.tags[at..at + self.ways], ((line >> self.shift) as u32).wrapping_add(1))
     }
 
-    /// Uses a line; tells whether it was there.
+    /// Uses a line; tells how many others of its set were used since it was, or `None` if it is not there.
     #[inline]
-    pub(crate) fn touch(&mut self, line: u64) -> bool {
+    pub(crate) fn touch(&mut self, line: u64) -> Option<usize> {
         let (tags, tag) = self.set(line);
-        let mut carried = tag;
-        for way in tags {
-            core::mem::swap(way, &mut carried);
-            if carried == tag {
-                return true;
-            }
+        if tags[0] == tag {
+            return Some(0);
         }
-        false
-    }
-
-    /// Uses a line if it is there; tells whether it was.
-    #[inline]
-    pub(crate) fn touch_present(&mut self, line: u64) -> bool {
-        let (tags, tag) = self.set(line);
-        let Some(at) = tags.iter().position(|way| *way == tag) else { return false };
-        tags[..=at].rotate_right(1);
-        true
+        let found = tags.iter().position(|way| *way == tag);
+        let end = found.unwrap_or(tags.len() - 1);
+        tags.copy_within(..end, 1);
+        tags[0] = tag;
+        found
     }
 
     /// Forgets a line.
@@ -74,16 +65,13 @@ mod tests {
     #[test]
     fn the_least_recently_used_line_of_a_set_is_replaced() {
         let mut c = cache(4, 2);
-        assert_eq!([0, 4, 0, 8, 0, 4].map(|line| c.touch(line)), [false, false, true, false, true, false]);
+        assert_eq!([0, 4, 0, 8, 0, 4].map(|line| c.touch(line)), [None, None, Some(1), None, Some(1), None]);
         // Other sets are others' business.
-        assert_eq!([1, 2, 3, 1].map(|line| c.touch(line)), [false, false, false, true]);
-        assert!(c.touch_present(4) && c.touch_present(0) && !c.touch_present(8));
-        c.touch(8);
-        assert!(!c.touch_present(4));
-        c.forget(8);
-        assert!(!c.touch_present(8) && c.touch_present(0));
+        assert_eq!([1, 2, 3, 1].map(|line| c.touch(line)), [None, None, None, Some(0)]);
+        c.forget(0);
+        assert_eq!([4, 0].map(|line| c.touch(line)), [Some(0), None]);
         c.forget_all();
-        assert!(!c.touch_present(0));
+        assert_eq!(c.touch(0), None);
     }
 
     /// Against the definition: a list of lines for each set, by last use.
@@ -103,7 +91,7 @@ mod tests {
                 was.map(|at| list.remove(at));
                 continue;
             }
-            assert_eq!(c.touch(line), was.is_some());
+            assert_eq!(c.touch(line), was);
             was.map(|at| list.remove(at));
             list.insert(0, line);
             list.truncate(ways);

@@ -237,7 +237,7 @@ unsafe extern "C" fn moved_with_state(vcpu: c_uint, access: u32, address: u64, d
         let counter = state.sub(clock.below).cast::<u16>();
         counter.write(clock.debt.charge(counter.read(), cycles));
         count(data, cycles as i64 - 1);
-        model::charged(vcpu, cycles);
+        model::charged(cycles);
         clock.last = Iteration { state, data, size, to: address, count: rcx, ..clock.last };
     }
 }
@@ -298,7 +298,7 @@ unsafe fn hurry(clock: &mut Clock, vcpu: c_uint, registers: &mut Registers) {
         let Some(cycles) = meter.iterations(iterations, size, u64::from(counter.read())) else { return };
         counter.write(counter.read() - cycles as u16);
         count(data, cycles as i64);
-        model::charged(vcpu, cycles);
+        model::charged(cycles);
         if repeated.copies {
             model::moved(vcpu, registers.rsi, bytes as u64);
         }

@@ -111,6 +111,15 @@ impl Event {
         if at < Self::FIRST_OF_GEOMETRY { at } else { at + geometry * Self::OF_GEOMETRY }
     }
 
+    /// Whether it is counted in samples of a window alone, because the model has to run for it. Others are counted wherever they
+    /// happen.
+    pub const fn is_sampled(self) -> bool {
+        matches!(
+            self,
+            Self::MispredictedBranch | Self::MispredictedReturn | Self::MispredictedJump | Self::SecondTlb | Self::Walk
+        ) || self as usize >= Self::FIRST_OF_GEOMETRY
+    }
+
     /// As it is written in studies' folders and reports.
     pub const fn name(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ impl Size {
     }
 }
 
-/// The caches of a processor. The TLBs are the same in all, because those of the two processors are alike: see [`FIRST_TLB`].
+/// The caches of a processor. All have the same sets in L1 and in L2, so that one list of lines for each set tells what every geometry holds. The TLBs are the same in all, because those of the two processors are alike: see [`FIRST_TLB`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub name: &'static str,
@@ -50,6 +50,9 @@ impl Geometry {
     };
 
     pub const ALL: [Self; 2] = [Self::ROME, Self::ICE_LAKE];
+
+    /// The one whose caches hold what the others' hold, and more.
+    pub const LARGEST: Self = Self::ICE_LAKE;
 }
 
 /// The first-level TLBs, one for instructions and one for data, with pages of all sizes: 64 entries (WikiChip, Zen 2, fully associative; Ice Lake
@@ -75,7 +78,11 @@ mod tests {
         let sizes = |g: Geometry| [g.l1_instructions, g.l1_data, g.l2, g.last].map(|c| c.bytes() >> 10);
         assert_eq!(sizes(Geometry::ROME), [32, 32, 512, 16 << 10]);
         assert_eq!(sizes(Geometry::ICE_LAKE), [32, 48, 1280, 24 << 10]);
+        let caches = |g: Geometry| [g.l1_instructions, g.l1_data, g.l2];
         for geometry in Geometry::ALL {
+            for (cache, largest) in caches(geometry).into_iter().zip(caches(Geometry::LARGEST)) {
+                assert!(cache.sets == largest.sets && cache.ways <= largest.ways);
+            }
             for cache in [geometry.l1_instructions, geometry.l1_data, geometry.l2, geometry.last] {
                 assert!(cache.sets.is_power_of_two());
             }

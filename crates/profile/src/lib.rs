@@ -41,6 +41,8 @@ mod predictor;
 mod processor;
 #[cfg(any(plugin, test))]
 mod rows;
+#[cfg(any(plugin, test))]
+mod sampler;
 #[cfg(plugin)]
 mod scores;
 #[cfg(any(plugin, test))]

@@ -4,7 +4,7 @@
 //! processor's walker reads them. For that, two things are searched when the first window begins: where guest memory lies in QEMU's, by an access whose
 //! place in both is known; and CR3 in the CPU state, as the word by which walks arrive where the accesses do.
 //!
-//! The model runs from the first window's beginning on, so that caches are warm in the windows after, and counts in windows alone.
+//! The model runs in samples from the first window's beginning on, and counts in windows alone.
 //!
 //! Invariant: the guest is only looked at; one thread makes all these calls.
 
@@ -12,13 +12,15 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_uint, c_void};
 use core::mem::MaybeUninit;
 
+use crate::events::Event;
 use crate::instruction::{End, see};
 use crate::kernel;
 use crate::memory::{Access, Tables};
 use crate::page_table::{self, Walk};
 use crate::plugin::{self, Block, Instruction};
-use crate::processor::{COUNTS, Core, Need, Row, Shared};
+use crate::processor::{Core, Need, Shared, World};
 use crate::rows::{Counted, Rows};
+use crate::sampler::{Mode, Sampler};
 
 /// Most cores; further vCPUs share the last one.
 const CORES: usize = 64;
@@ -42,14 +44,12 @@ const WITH_HOLE: u64 = 0xe000_0000;
 /// A block as the model sees it.
 struct Shape {
     start: u64,
-    /// The last byte in the page of the start, and the last of all.
-    in_page: u64,
-    last: u64,
     end: End,
     /// Where the last instruction begins, and where the next would.
     at: u64,
     next: u64,
     counter: usize,
+    instructions: u64,
     /// Events of its instructions; what exceeds the room is not counted.
     events: [u8; 14],
     n_events: u8,
@@ -79,8 +79,8 @@ struct Model {
     cores: [Option<&'static mut Core>; CORES],
     shared: Shared,
     rows: Rows,
-    /// Takes what is not counted.
-    nowhere: Row,
+    sampler: Sampler,
+    mode: Mode,
     /// The block that is executing, by its counter and start.
     block: (usize, u64),
     shapes: &'static mut [MaybeUninit<Shape>],
@@ -212,7 +212,8 @@ pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> 
         cores: [const { None }; CORES],
         shared: Shared::new(if nodes > 1 { node_bytes } else { 0 })?,
         rows: Rows::new(rows, of_counter, touched),
-        nowhere: [0; COUNTS],
+        sampler: Sampler::new(),
+        mode: Mode::Off,
         block: (0, 0),
         shapes,
         n_shapes: 0,
@@ -231,6 +232,9 @@ pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> 
 pub(crate) unsafe fn window(open: bool) {
     // SAFETY: the caller's word.
     if let Some(model) = unsafe { model() } {
+        if open {
+            model.sampler.begin();
+        }
         model.phase = match open {
             true => Phase::Window,
             false if model.phase == Phase::Before => Phase::Before,
@@ -239,16 +243,21 @@ pub(crate) unsafe fn window(open: bool) {
     }
 }
 
-/// Outputs the counts since the last cut, no rows if nothing is modelled; tells whether there was room for all.
+/// Outputs the counts since the last cut, no rows if nothing is modelled.
 ///
 /// # Safety
 /// No reference to the model may live.
 pub(crate) unsafe fn cut(word: &mut dyn FnMut(u64)) {
     // SAFETY: the caller's word.
     match unsafe { model() } {
-        Some(model) if !model.rows.full && model.n_shapes < SHAPES => model.rows.cut(word),
+        Some(model) if !model.rows.full && model.n_shapes < SHAPES => {
+            model.rows.cut(word);
+            let (total, counted) = model.sampler.cut();
+            word(total);
+            word(counted);
+        }
         Some(_) => word(crate::OVERFLOW),
-        None => word(0),
+        None => (0..3).for_each(|_| word(0)),
     }
 }
 
@@ -287,10 +296,9 @@ pub(crate) unsafe fn translated(block: *mut Block, counter: usize) {
                 core::ptr::without_provenance_mut(usize::from(is_move)),
             );
         }
-        let last = next - 1;
-        let in_page = last.min(start | 0xfff);
         let n_events = n_events as u8;
-        let shape = Shape { start, in_page, last, end, at, next, counter, events, n_events };
+        let instructions = n as u64;
+        let shape = Shape { start, end, at, next, counter, instructions, events, n_events };
         let place = model.shapes[model.n_shapes].write(shape);
         model.n_shapes += 1;
         let data: *mut Shape = place;
@@ -313,25 +321,52 @@ core::arch::global_asm!(
     executed = sym executed_with_state,
 );
 
+/// What a core works in.
+struct View<'a> {
+    guest: &'a Guest,
+    rows: &'a mut Rows,
+    /// The block that is executing, by its counter and start; none outside of windows.
+    block: Option<(usize, u64)>,
+}
+
+impl World for View<'_> {
+    fn walk(&mut self, address: u64) -> Option<Walk> {
+        self.guest.walk(address)
+    }
+
+    fn register(&mut self, number: u8) -> u64 {
+        // At the beginning of a block all registers are in the state, which begins with them.
+        // SAFETY: there are sixteen.
+        unsafe { self.guest.state.cast::<u64>().add(usize::from(number & 15)).read() }
+    }
+
+    fn count(&mut self, place: usize) {
+        if let Some((counter, address)) = self.block
+            && let Some(row) = self.rows.of(counter, address)
+        {
+            row[place] += 1;
+        }
+    }
+}
+
 impl Model {
-    /// A vCPU's core, the row in which its events count, and what else it needs.
-    fn split(&mut self, vcpu: c_uint) -> Option<(&mut Core, &mut Shared, &mut Row, &Guest)> {
+    /// A vCPU's core, and what it works in.
+    #[inline]
+    fn split(&mut self, vcpu: c_uint) -> Option<(&mut Core, &mut Shared, View<'_>)> {
         let core = &mut self.cores[(vcpu as usize).min(CORES - 1)];
         if core.is_none() {
             // SAFETY: it is written before it is read.
             let room = unsafe { kernel::zeroed::<MaybeUninit<Core>>(1) }?;
             *core = Some(room[0].write(Core::new()?));
         }
-        let row = match self.phase {
-            Phase::Window => self.rows.of(self.block.0, self.block.1).unwrap_or(&mut self.nowhere),
-            _ => &mut self.nowhere,
-        };
-        Some((core.as_mut()?, &mut self.shared, row, &self.guest))
+        let block = (self.phase == Phase::Window && self.mode != Mode::Warming).then_some(self.block);
+        Some((core.as_mut()?, &mut self.shared, View { guest: &self.guest, rows: &mut self.rows, block }))
     }
 
+    #[inline]
     fn access(&mut self, vcpu: c_uint, address: u64, bytes: u64, need: Need) {
-        if let Some((core, shared, row, guest)) = self.split(vcpu) {
-            core.access(shared, row, (address, bytes, need), &mut |address| guest.walk(address));
+        if let Some((core, shared, mut view)) = self.split(vcpu) {
+            core.touch_all(shared, &mut view, (address, address + bytes - 1), need);
         }
     }
 }
@@ -346,18 +381,21 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     };
     model.guest.state = state;
     model.block = (shape.counter, shape.start);
-    let Some((core, shared, row, guest)) = model.split(vcpu) else { return };
-    // At the beginning of a block all registers are in the state, which begins with them.
-    // SAFETY: there are sixteen.
-    core.arrive(row, shape.start, |number| unsafe { state.cast::<u64>().add(usize::from(number & 15)).read() });
-    core.ended = (shape.end, shape.at, shape.next);
-    let walk = &mut |address| guest.walk(address);
-    core.fetch(shared, row, (shape.start, shape.in_page), walk);
-    if shape.in_page != shape.last {
-        core.fetch(shared, row, (shape.in_page + 1, shape.last), walk);
+    let in_window = model.phase == Phase::Window;
+    let mode = model.sampler.block(shape.instructions, in_window);
+    model.mode = mode;
+    let Some((core, shared, mut view)) = model.split(vcpu) else { return };
+    match mode {
+        Mode::Off => core.arrive_unseen(&mut view),
+        Mode::Warming | Mode::Counting => core.arrive(&mut view, shape.start),
     }
-    for event in &shape.events[..usize::from(shape.n_events)] {
-        row[usize::from(*event)] += 1;
+    core.ended = (shape.end, shape.at, shape.next);
+    if mode != Mode::Off {
+        core.fetch(shared, &mut view, (shape.start, shape.next - 1));
+    }
+    if shape.n_events > 0 && in_window {
+        view.block = Some((shape.counter, shape.start));
+        shape.events[..usize::from(shape.n_events)].iter().for_each(|event| view.count(usize::from(*event)));
     }
 }
 
@@ -365,21 +403,11 @@ unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mu
     // SAFETY: no other reference lives while the guest executes; QEMU's own functions, called in an access.
     unsafe {
         let Some(model) = model() else { return };
-        if model.phase == Phase::Before || model.guest.state.is_null() {
+        if model.mode == Mode::Off || model.guest.state.is_null() {
             return;
         }
         if let Cr3::Searched { .. } = model.guest.cr3 {
-            let place = plugin::qemu_plugin_get_hwaddr(access, address);
-            let kind = if plugin::qemu_plugin_mem_is_store(access) { Access::Write } else { Access::Read };
-            if place.is_null() || plugin::qemu_plugin_hwaddr_is_io(place) {
-                return;
-            }
-            let offset = plugin::qemu_plugin_hwaddr_phys_addr(place);
-            let Some(host) = model.tables.host(model.guest.state, address, kind) else { return };
-            if model.guest.learn(address, offset, host) {
-                // Until now addresses were taken for physical.
-                model.cores.iter_mut().flatten().for_each(|core| core.forget_pages());
-            }
+            search(model, access, address);
             return;
         }
         let need = if data.is_null() { Need::Data } else { Need::Move };
@@ -387,17 +415,39 @@ unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mu
     }
 }
 
+/// Searches CR3 by an access.
+///
+/// # Safety
+/// QEMU must be calling for the access.
+#[cold]
+unsafe fn search(model: &mut Model, access: u32, address: u64) {
+    // SAFETY: the caller's word.
+    unsafe {
+        let place = plugin::qemu_plugin_get_hwaddr(access, address);
+        let kind = if plugin::qemu_plugin_mem_is_store(access) { Access::Write } else { Access::Read };
+        if place.is_null() || plugin::qemu_plugin_hwaddr_is_io(place) {
+            return;
+        }
+        let offset = plugin::qemu_plugin_hwaddr_phys_addr(place);
+        let Some(host) = model.tables.host(model.guest.state, address, kind) else { return };
+        if model.guest.learn(address, offset, host) {
+            // Until now addresses were taken for physical.
+            model.cores.iter_mut().flatten().for_each(|core| core.forget_pages());
+        }
+    }
+}
+
 /// A repeated move was charged so many cycles.
 ///
 /// # Safety
 /// No reference to the model may live.
-pub(crate) unsafe fn charged(vcpu: c_uint, cycles: u64) {
+pub(crate) unsafe fn charged(cycles: u64) {
     // SAFETY: the caller's word.
     if let Some(model) = unsafe { model() }
         && model.phase == Phase::Window
-        && let Some((_, _, row, _)) = model.split(vcpu)
+        && let Some(row) = model.rows.of(model.block.0, model.block.1)
     {
-        row[crate::events::Event::MoveCycles as usize] += cycles;
+        row[Event::MoveCycles as usize] += cycles;
     }
 }
 
@@ -408,7 +458,7 @@ pub(crate) unsafe fn charged(vcpu: c_uint, cycles: u64) {
 pub(crate) unsafe fn moved(vcpu: c_uint, address: u64, bytes: u64) {
     // SAFETY: the caller's word.
     if let Some(model) = unsafe { model() }
-        && model.phase != Phase::Before
+        && model.mode != Mode::Off
     {
         model.access(vcpu, address, bytes, Need::Move);
     }

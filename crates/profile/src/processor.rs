@@ -22,19 +22,39 @@ pub(crate) type Row = [u64; COUNTS];
 /// Streams that are followed.
 const STREAMS: usize = 32;
 
-/// What a core has of its own in one geometry.
-struct Private {
-    l1: [Cache; 2],
-    l2: Cache,
-    /// The line that was missed last in a page, by the page's number; 0 is none.
-    streams: [u64; STREAMS],
+/// What a core works in: page tables, registers, and counts by place ([`Event::at`]).
+pub(crate) trait World {
+    fn walk(&mut self, address: u64) -> Option<Walk>;
+    fn register(&mut self, number: u8) -> u64;
+    fn count(&mut self, place: usize);
+}
+
+/// Sets of every first-level cache. Their numbers are the same in virtual and physical addresses.
+const SETS: usize = Geometry::LARGEST.l1_data.sets;
+
+/// Ways of the smaller geometry, in L1 by side and in L2. What it holds is at the front of the lists of the larger.
+const SMALL_L1: [usize; 2] = [Geometry::ROME.l1_instructions.ways, Geometry::ROME.l1_data.ways];
+const SMALL_L2: usize = Geometry::ROME.l2.ways;
+
+/// The line that was used last in a set of all geometries: by its virtual number, and the key of its page in the TLB. Using it again changes nothing.
+#[derive(Clone, Copy)]
+struct Latest {
+    line: u64,
+    key: u64,
 }
 
 /// A core.
 pub(crate) struct Core {
-    private: [Private; Geometry::ALL.len()],
+    /// Of the largest geometry; L1 of instructions and of data.
+    l1: [Cache; 2],
+    l2: Cache,
+    /// The line that was missed last in a page, by the page's number; 0 is none.
+    streams: [u64; STREAMS],
     tlbs: Tlbs,
     predictor: Predictor,
+    /// Of instructions and of data.
+    latest: [[Latest; SETS]; 2],
+    /// The line of instructions that was used last.
     last_fetch: u64,
     /// The block executed last: how it ended, where its last instruction begins, and where the next instruction would be.
     pub(crate) ended: (End, u64, u64),
@@ -66,32 +86,25 @@ pub(crate) enum Need {
     PageTable,
 }
 
-impl Private {
-    fn new(geometry: Geometry) -> Option<Self> {
-        Some(Self {
-            l1: [Cache::new(geometry.l1_instructions)?, Cache::new(geometry.l1_data)?],
-            l2: Cache::new(geometry.l2)?,
-            streams: [0; STREAMS],
-        })
-    }
-
-    /// Whether a missed line of data follows one that was missed in its page before.
-    fn follows(&mut self, line: u64) -> bool {
-        let page = line / (4096 / LINE);
-        let last = core::mem::replace(&mut self.streams[page as usize % STREAMS], line);
-        last != 0 && last.abs_diff(line) <= 2 && last / (4096 / LINE) == page
+impl Need {
+    /// Of the TLB, and of the first-level cache.
+    fn side(self) -> Of {
+        if self == Need::Instructions { Of::Instructions } else { Of::Data }
     }
 }
 
 impl Core {
     /// `None` without memory.
     pub(crate) fn new() -> Option<Self> {
-        let [a, b] = Geometry::ALL;
+        let Geometry { l1_instructions, l1_data, l2, .. } = Geometry::LARGEST;
         Some(Self {
-            private: [Private::new(a)?, Private::new(b)?],
+            l1: [Cache::new(l1_instructions)?, Cache::new(l1_data)?],
+            l2: Cache::new(l2)?,
+            streams: [0; STREAMS],
             tlbs: Tlbs::new()?,
             predictor: Predictor::new()?,
-            last_fetch: 0,
+            latest: [[Latest { line: u64::MAX, key: 0 }; SETS]; 2],
+            last_fetch: u64::MAX,
             ended: (End::Other, 0, 0),
             node: 0,
         })
@@ -100,127 +113,139 @@ impl Core {
     /// Forgets which pages there are.
     pub(crate) fn forget_pages(&mut self) {
         self.tlbs.forget_all();
+        self.last_fetch = u64::MAX;
+    }
+
+    /// Whether a missed line of data follows one that was missed in its page before.
+    fn follows(&mut self, line: u64) -> bool {
+        let page = line / (4096 / LINE);
+        let last = core::mem::replace(&mut self.streams[page as usize % STREAMS], line);
+        last != 0 && last.abs_diff(line) <= 2 && last / (4096 / LINE) == page
     }
 
     /// Uses the line at a physical address.
-    #[inline]
-    pub(crate) fn line(&mut self, shared: &mut Shared, row: &mut Row, address: u64, need: Need) {
-        let line = address / LINE;
+    ///
+    /// L2 is asked where the smaller L1 misses, and the last level where the smaller L2 does, in all geometries: a larger one's lists then have some uses
+    /// that it would not have seen.
+    fn line(&mut self, shared: &mut Shared, world: &mut impl World, address: u64, need: Need) {
+        let (line, side) = (address / LINE, need.side() as usize);
+        let at_l1 = self.l1[side].touch(line);
+        if at_l1.is_some_and(|at| at < SMALL_L1[side]) {
+            return;
+        }
         let [l2, last, memory] = match need {
             Need::Instructions => [Event::FetchL2, Event::FetchLast, Event::FetchMemory],
+            Need::Data if self.follows(line) => [Event::StreamL2, Event::StreamLast, Event::StreamMemory],
             Need::Data => [Event::DataL2, Event::DataLast, Event::DataMemory],
             Need::Move => [Event::MoveL2, Event::MoveLast, Event::MoveMemory],
             Need::PageTable => [Event::WalkL2, Event::WalkLast, Event::WalkMemory],
         };
-        for (n, private) in self.private.iter_mut().enumerate() {
-            if private.l1[usize::from(need != Need::Instructions)].touch(line) {
+        let at_l2 = self.l2.touch(line);
+        // The smaller geometry has missed L1, the larger one unless it is in the rest of its list.
+        let is_small_l2 = at_l2.is_some_and(|at| at < SMALL_L2);
+        for geometry in 0..Geometry::ALL.len() {
+            let in_last = !is_small_l2 && shared.last[geometry].touch(line).is_some();
+            let is_larger = geometry == 1;
+            if is_larger && at_l1.is_some() {
                 continue;
             }
-            let [l2, last, memory] = match need == Need::Data && private.follows(line) {
-                true => [Event::StreamL2, Event::StreamLast, Event::StreamMemory],
-                false => [l2, last, memory],
-            };
-            if private.l2.touch(line) {
-                row[l2.at(n)] += 1;
-            } else if shared.last[n].touch(line) {
-                row[last.at(n)] += 1;
+            if if is_larger { at_l2.is_some() } else { is_small_l2 } {
+                world.count(l2.at(geometry));
+            } else if in_last {
+                world.count(last.at(geometry));
             } else {
-                row[memory.at(n)] += 1;
+                world.count(memory.at(geometry));
                 if shared.node_bytes != 0 && address / shared.node_bytes != self.node {
-                    row[Event::Remote.at(n)] += 1;
+                    world.count(Event::Remote.at(geometry));
                 }
             }
         }
     }
 
-    /// Finds the page of an address; `walk` reads the page tables.
-    #[inline]
-    pub(crate) fn translate(
-        &mut self,
-        shared: &mut Shared,
-        row: &mut Row,
-        (of, address): (Of, u64),
-        walk: &mut dyn FnMut(u64) -> Option<Walk>,
-    ) -> Translation {
+    /// Finds the page of an address.
+    fn translate(&mut self, shared: &mut Shared, world: &mut impl World, of: Of, address: u64) -> Translation {
         match self.tlbs.find(of, address) {
-            Found::First(page) => page,
+            Found::First(page) => return page,
             Found::Second(page) => {
-                row[Event::SecondTlb as usize] += 1;
-                page
+                world.count(Event::SecondTlb as usize);
+                return page;
             }
-            Found::Nowhere => self.walk(shared, row, (of, address), walk),
+            Found::Nowhere => {}
         }
-    }
-
-    #[cold]
-    fn walk(
-        &mut self,
-        shared: &mut Shared,
-        row: &mut Row,
-        (of, address): (Of, u64),
-        walk: &mut dyn FnMut(u64) -> Option<Walk>,
-    ) -> Translation {
-        row[Event::Walk as usize] += 1;
+        world.count(Event::Walk as usize);
         // Without page tables, as in the firmware, an address is its own.
-        let Some(Walk { page, last, above }) = walk(address) else {
+        let Some(Walk { page, last, above }) = world.walk(address) else {
             let page = Translation { size: Page::Small, base: address & !0xfff & 0x0000_ffff_ffff_ffff };
             self.tlbs.learn(of, address, page);
             return page;
         };
-        if page.size == Page::Small && !self.tlbs.walker.touch(address >> Page::Large as u32) {
-            self.line(shared, row, above, Need::PageTable);
+        for (at, read) in [
+            (above, page.size == Page::Small && self.tlbs.walker.touch(address >> Page::Large as u32).is_none()),
+            (last, true),
+        ] {
+            if read {
+                self.line(shared, world, at, Need::PageTable);
+                self.latest[Of::Data as usize][(at / LINE) as usize % SETS].line = u64::MAX;
+            }
         }
-        self.line(shared, row, last, Need::PageTable);
         self.tlbs.learn(of, address, page);
         page
     }
 
-    /// Fetches the lines of instructions between two addresses of a page.
+    /// Uses the line of a virtual address.
     #[inline]
-    pub(crate) fn fetch(
-        &mut self,
-        shared: &mut Shared,
-        row: &mut Row,
-        (from, to): (u64, u64),
-        walk: &mut dyn FnMut(u64) -> Option<Walk>,
-    ) {
-        let page = self.translate(shared, row, (Of::Instructions, from), walk);
-        for line in page.physical(from) / LINE..=page.physical(to) / LINE {
-            if line != self.last_fetch {
-                self.last_fetch = line;
-                self.line(shared, row, line * LINE, Need::Instructions);
-            }
+    pub(crate) fn touch(&mut self, shared: &mut Shared, world: &mut impl World, address: u64, need: Need) {
+        let (line, of) = (address / LINE, need.side());
+        let latest = self.latest[of as usize][line as usize % SETS];
+        if latest.line != line || !self.tlbs.was_last(of, latest.key) {
+            self.touch_another(shared, world, address, need);
         }
     }
 
-    /// Reads or writes `bytes` at an address, within a page or a little beyond it.
+    fn touch_another(&mut self, shared: &mut Shared, world: &mut impl World, address: u64, need: Need) {
+        let (line, of) = (address / LINE, need.side());
+        let page = self.translate(shared, world, of, address);
+        self.line(shared, world, page.physical(address), need);
+        self.latest[of as usize][line as usize % SETS] = Latest { line, key: self.tlbs.key(address, page.size) };
+    }
+
+    /// Uses the lines from one virtual address to another.
     #[inline]
-    pub(crate) fn access(
+    pub(crate) fn touch_all(
         &mut self,
         shared: &mut Shared,
-        row: &mut Row,
-        (address, bytes, need): (u64, u64, Need),
-        walk: &mut dyn FnMut(u64) -> Option<Walk>,
+        world: &mut impl World,
+        (first, last): (u64, u64),
+        need: Need,
     ) {
-        let page = self.translate(shared, row, (Of::Data, address), walk);
-        let last = address + bytes - 1;
-        let first_line = page.physical(address) / LINE;
-        // What lies on another page is of another translation.
-        let in_page = last.min(address | ((1 << page.size as u32) - 1));
-        for line in first_line..=page.physical(in_page) / LINE {
-            self.line(shared, row, line * LINE, need);
-        }
-        if in_page != last {
-            let page = self.translate(shared, row, (Of::Data, last), walk);
-            self.line(shared, row, page.physical(last), need);
+        self.touch(shared, world, first, need);
+        for line in first / LINE + 1..=last / LINE {
+            self.touch(shared, world, line * LINE, need);
         }
     }
 
-    /// The guest executes the block that begins at `start`: settles how the block before has ended. `register` reads one of the guest's.
+    /// Uses the lines of a block's instructions.
     #[inline]
-    pub(crate) fn arrive(&mut self, row: &mut Row, start: u64, register: impl Fn(u8) -> u64) {
+    pub(crate) fn fetch(&mut self, shared: &mut Shared, world: &mut impl World, (first, last): (u64, u64)) {
+        if first / LINE != self.last_fetch || last / LINE != self.last_fetch {
+            self.touch_all(shared, world, (first, last), Need::Instructions);
+            self.last_fetch = last / LINE;
+        }
+    }
+
+    /// As [`Core::arrive`], while the core is not modelled: what invalidates pages still does.
+    #[inline]
+    pub(crate) fn arrive_unseen(&mut self, world: &mut impl World) {
+        if matches!(self.ended.0, End::Cr3 | End::Control | End::Invalidate(_)) {
+            self.arrive(world, 0);
+        }
+    }
+
+    /// The guest executes the block that begins at `start`: settles how the block before has ended.
+    #[inline]
+    pub(crate) fn arrive(&mut self, world: &mut impl World, start: u64) {
         let (end, address, next) = self.ended;
-        let predicted = match end {
+        let (event, predicted) = match end {
             End::Other | End::Jump => return,
             // An interrupt goes to neither.
             End::Branch(target) if start == next || start == target => {
@@ -234,12 +259,18 @@ impl Core {
             }
             End::IndirectJump => (Event::MispredictedJump, self.predictor.jump(address, start)),
             End::Return => (Event::MispredictedReturn, self.predictor.ret(start)),
-            End::Cr3 => return self.tlbs.switch(),
-            End::Control => return self.tlbs.forget_all(),
-            End::Invalidate(number) => return self.tlbs.invalidate(register(number)),
+            End::Cr3 | End::Control | End::Invalidate(_) => {
+                self.last_fetch = u64::MAX;
+                match end {
+                    End::Cr3 => self.tlbs.switch(),
+                    End::Invalidate(number) => self.tlbs.invalidate(world.register(number)),
+                    _ => self.tlbs.forget_all(),
+                }
+                return;
+            }
         };
-        if let (event, false) = predicted {
-            row[event as usize] += 1;
+        if !predicted {
+            world.count(event as usize);
         }
     }
 }
@@ -248,43 +279,51 @@ impl Core {
 mod tests {
     use super::*;
 
+    impl World for (Page, Box<Row>) {
+        fn walk(&mut self, address: u64) -> Option<Walk> {
+            let (size, table) = (self.0, 1 << 40);
+            Some(Walk {
+                page: Translation { size, base: address >> (size as u32) << (size as u32) },
+                last: table + (address >> size as u32) * 8,
+                above: table + (1 << 38) + (address >> 21) * 8,
+            })
+        }
+
+        fn register(&mut self, _number: u8) -> u64 {
+            0
+        }
+
+        fn count(&mut self, place: usize) {
+            self.1[place] += 1;
+        }
+    }
+
     /// A machine whose virtual addresses are physical, in pages of 4 KiB or 2 MiB, with page tables at 1 TiB.
     struct Machine {
         core: Core,
         shared: Shared,
-        row: Box<Row>,
-        size: Page,
+        world: (Page, Box<Row>),
     }
 
     impl Machine {
         fn new(size: Page) -> Self {
             let (core, shared) = (Core::new().unwrap(), Shared::new(0).unwrap());
-            Self { core, shared, row: Box::new([0; COUNTS]), size }
+            Self { core, shared, world: (size, Box::new([0; COUNTS])) }
         }
 
         fn access(&mut self, address: u64, bytes: u64, need: Need) {
-            let size = self.size;
-            let mut walk = |address: u64| {
-                let page = Translation { size, base: address >> (size as u32) << (size as u32) };
-                let table = 1 << 40;
-                Some(Walk {
-                    page,
-                    last: table + (address >> size as u32) * 8,
-                    above: table + (1 << 38) + (address >> 21) * 8,
-                })
-            };
-            self.core.access(&mut self.shared, &mut self.row, (address, bytes, need), &mut walk);
+            self.core.touch_all(&mut self.shared, &mut self.world, (address, address + bytes - 1), need);
         }
 
         /// The counts of a round over `bytes`, one access each `step` bytes, after a first round.
         fn round(&mut self, bytes: u64, step: u64) -> Box<Row> {
             for _ in 0..2 {
-                self.row.fill(0);
+                self.world.1.fill(0);
                 // Backwards and forwards by an odd stride, so that nothing is a stream.
                 let n = bytes / step;
                 (0..n).for_each(|k| self.access((1 << 30) + (k * 37 + k / n) % n * step, 8, Need::Data));
             }
-            self.row.clone()
+            self.world.1.clone()
         }
     }
 
@@ -319,15 +358,15 @@ mod tests {
     fn a_scan_is_a_stream_and_a_move_is_a_move() {
         let mut machine = Machine::new(Page::Small);
         (0..512 << 10).step_by(8).for_each(|at| machine.access(1 << 30 | at, 8, Need::Data));
-        let (stream, random) = (machine.row[Event::StreamMemory.at(0)], machine.row[Event::DataMemory.at(0)]);
+        let (stream, random) = (machine.world.1[Event::StreamMemory.at(0)], machine.world.1[Event::DataMemory.at(0)]);
         assert_eq!(stream + random, (512 << 10) / LINE);
         assert_eq!(random, 128, "the first line of each page");
         machine.access(1 << 31, 4096, Need::Move);
-        assert_eq!(machine.row[Event::MoveMemory.at(1)], 64);
+        assert_eq!(machine.world.1[Event::MoveMemory.at(1)], 64);
         // Two lines, two pages.
-        machine.row.fill(0);
+        machine.world.1.fill(0);
         machine.access((1 << 32) - 4, 8, Need::Data);
-        assert_eq!((machine.row[Event::DataMemory.at(0)], machine.row[Event::Walk as usize]), (2, 2));
+        assert_eq!((machine.world.1[Event::DataMemory.at(0)], machine.world.1[Event::Walk as usize]), (2, 2));
     }
 
     #[test]
@@ -337,15 +376,15 @@ mod tests {
         machine.access(1 << 30, 8, Need::Data);
         machine.access(1 << 20, 8, Need::Data);
         // The page tables are beyond both nodes: two entries, and one that was kept.
-        assert_eq!(machine.row[Event::Remote.at(0)], 1 + 2);
+        assert_eq!(machine.world.1[Event::Remote.at(0)], 1 + 2);
     }
 
     #[test]
     fn mispredictions_are_counted_where_control_arrives() {
-        let (mut core, mut row) = (Core::new().unwrap(), [0; COUNTS]);
+        let (mut core, mut world) = (Core::new().unwrap(), (Page::Small, Box::new([0; COUNTS])));
         let mut go = |end, to| {
             core.ended = (end, 0x1000, 0x1005);
-            core.arrive(&mut row, to, |_| 0);
+            core.arrive(&mut world, to);
         };
         go(End::Call, 0x2000);
         go(End::Return, 0x1005);
@@ -358,8 +397,8 @@ mod tests {
         go(End::Branch(0x5000), 0x1005);
         go(End::Branch(0x5000), 0x9000);
         go(End::Branch(0x5000), 0x5000);
-        let missed =
-            [Event::MispredictedReturn, Event::MispredictedJump, Event::MispredictedBranch].map(|e| row[e as usize]);
+        let missed = [Event::MispredictedReturn, Event::MispredictedJump, Event::MispredictedBranch]
+            .map(|e| world.1[e as usize]);
         assert_eq!(missed, [1, 1, 1]);
     }
 }

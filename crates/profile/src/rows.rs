@@ -22,6 +22,8 @@ pub(crate) struct Rows {
     n_touched: usize,
     /// From 1.
     window: u64,
+    /// The counter asked for last in this window, and its row's number.
+    latest: (usize, usize),
     pub(crate) full: bool,
 }
 
@@ -32,12 +34,15 @@ impl Rows {
         of_counter: &'static mut [u32],
         touched: &'static mut [u32],
     ) -> Self {
-        Self { rows, used: 0, of_counter, touched, n_touched: 0, window: 1, full: false }
+        Self { rows, used: 0, of_counter, touched, n_touched: 0, window: 1, latest: (usize::MAX, 0), full: false }
     }
 
     /// The counts of an address in this window, given its counter's number.
     #[inline]
     pub(crate) fn of(&mut self, counter: usize, address: u64) -> Option<&mut Row> {
+        if self.latest.0 == counter {
+            return Some(&mut self.rows[self.latest.1].counts);
+        }
         let number = match *self.of_counter.get(counter)? {
             0 if self.used == self.rows.len() => {
                 self.full = true;
@@ -58,6 +63,7 @@ impl Rows {
             self.touched[self.n_touched] = number as u32;
             self.n_touched += 1;
         }
+        self.latest = (counter, number);
         Some(&mut row.counts)
     }
 
@@ -73,6 +79,7 @@ impl Rows {
             counts().for_each(|(at, count)| word((at as u64) << 56 | count & (u64::MAX >> 8)));
         }
         self.n_touched = 0;
+        self.latest.0 = usize::MAX;
         self.window += 1;
     }
 }

@@ -41,9 +41,15 @@ struct Entry {
 
 const SIZES: [Page; 3] = [Page::Small, Page::Large, Page::Huge];
 
-fn key(address: u64, size: Page) -> u64 {
-    // Bits 63 to 57 of a canonical address repeat bit 47 or 56.
-    (address << 7 >> (size as u32 + 7)) | (size as u64) << 57 | u64::from(address >= KERNEL) << 56
+/// Of keys: the page is global.
+const GLOBAL: u64 = 1 << 56;
+/// Of keys of programs' pages: the bits of how often CR3 was written, above those of an address of 47 bits.
+const SWITCHES: u64 = 0xf_ffff << 36;
+
+/// What a page's entry is found by after so many writes of CR3.
+fn key(address: u64, size: Page, switches: u64) -> u64 {
+    let page = address << 7 >> (size as u32 + 7) | (size as u64) << 57;
+    if address >= KERNEL { page | GLOBAL } else { page & !SWITCHES | switches << 36 & SWITCHES }
 }
 
 /// A set-associative table of pages of all sizes.
@@ -51,6 +57,8 @@ pub(crate) struct Tlb {
     entries: &'static mut [Entry],
     ways: usize,
     mask: u64,
+    /// How often CR3 was written: entries of other programs are in the way no longer.
+    switches: u64,
     /// Whether it has ever held a page of each size, so that a size that is not used is not looked for.
     used: [bool; 3],
 }
@@ -59,7 +67,7 @@ impl Tlb {
     pub(crate) fn new(size: Size) -> Option<Self> {
         // SAFETY: zeros are no entry.
         let entries = unsafe { zeroed::<Entry>(size.sets * size.ways) }?;
-        Some(Self { entries, ways: size.ways, mask: size.sets as u64 - 1, used: [false; 3] })
+        Some(Self { entries, ways: size.ways, mask: size.sets as u64 - 1, switches: 0, used: [false; 3] })
     }
 
     fn set(&mut self, key: u64) -> &mut [Entry] {
@@ -74,7 +82,7 @@ impl Tlb {
             if !self.used[n] {
                 continue;
             }
-            let key = key(address, size);
+            let key = key(address, size, self.switches);
             let set = self.set(key);
             if let Some(at) = set.iter().position(|entry| entry.key == key) {
                 set[..=at].rotate_right(1);
@@ -84,23 +92,33 @@ impl Tlb {
         None
     }
 
+    fn is_current(&self, key: u64) -> bool {
+        key & GLOBAL != 0 || (key ^ self.switches << 36) & SWITCHES == 0
+    }
+
     pub(crate) fn insert(&mut self, address: u64, page: Translation) {
-        let key = key(address, page.size);
+        let key = key(address, page.size, self.switches);
         self.used[SIZES.iter().position(|size| *size == page.size).unwrap_or(0)] = true;
-        let set = self.set(key);
-        set.rotate_right(1);
-        set[0] = Entry { key, base: page.base };
+        let at = (key & self.mask) as usize * self.ways;
+        let last = at + self.ways - 1;
+        // In place of one that is not valid, if there is one.
+        let replaced = (at..last).find(|n| !self.is_current(self.entries[*n].key)).unwrap_or(last);
+        self.entries[at..=replaced].rotate_right(1);
+        self.entries[at] = Entry { key, base: page.base };
     }
 
     fn forget(&mut self, address: u64) {
         for size in SIZES {
-            let key = key(address, size);
+            let key = key(address, size, self.switches);
             self.set(key).iter_mut().filter(|entry| entry.key == key).for_each(|entry| entry.key = 0);
         }
     }
 
-    fn forget_if(&mut self, which: impl Fn(u64) -> bool) {
-        self.entries.iter_mut().filter(|entry| which(entry.key)).for_each(|entry| entry.key = 0);
+    fn switch(&mut self) {
+        self.switches += 1;
+        if self.switches << 36 & SWITCHES == 0 {
+            self.entries.iter_mut().filter(|entry| entry.key & GLOBAL == 0).for_each(|entry| entry.key = 0);
+        }
     }
 }
 
@@ -136,6 +154,18 @@ impl Tlbs {
         })
     }
 
+    /// What a page's entry is found by until CR3 is written.
+    pub(crate) fn key(&self, address: u64, size: Page) -> u64 {
+        key(address, size, self.second.switches)
+    }
+
+    /// Whether the page with that key is the last of its set that was used.
+    #[inline]
+    pub(crate) fn was_last(&mut self, of: Of, key: u64) -> bool {
+        let tlb = &mut self.first[of as usize];
+        tlb.is_current(key) && tlb.set(key)[0].key == key
+    }
+
     #[inline]
     pub(crate) fn find(&mut self, of: Of, address: u64) -> Found {
         if let Some(page) = self.first[of as usize].find(address) {
@@ -160,13 +190,13 @@ impl Tlbs {
 
     /// As writing CR3 does without process-context identifiers, which QEMU's guests do not have: all but global pages.
     pub(crate) fn switch(&mut self) {
-        self.first.iter_mut().chain([&mut self.second]).for_each(|tlb| tlb.forget_if(|key| key >> 56 & 1 == 0));
+        self.first.iter_mut().chain([&mut self.second]).for_each(|tlb| tlb.switch());
         self.walker.forget_all();
     }
 
     /// As writing CR4 does.
     pub(crate) fn forget_all(&mut self) {
-        self.first.iter_mut().chain([&mut self.second]).for_each(|tlb| tlb.forget_if(|_| true));
+        self.first.iter_mut().chain([&mut self.second]).for_each(|tlb| tlb.entries.fill(Entry { key: 0, base: 0 }));
         self.walker.forget_all();
     }
 }
@@ -196,6 +226,10 @@ mod tests {
         tlbs.switch();
         assert_eq!(tlbs.find(Of::Data, USER), Found::Nowhere);
         assert!(matches!(tlbs.find(Of::Data, DIRECT), Found::First(_)));
+        // What another program had there is not found after as many switches as there are numbers for.
+        tlbs.learn(Of::Data, USER, small(0x5000));
+        (0..1 << 20).for_each(|_| tlbs.switch());
+        assert_eq!(tlbs.find(Of::Data, USER), Found::Nowhere);
         tlbs.invalidate(DIRECT + 0x1000);
         assert_eq!(tlbs.find(Of::Data, DIRECT), Found::Nowhere);
     }

@@ -2,7 +2,8 @@
 //!
 //! Format, all numbers 64 bits and little-endian: [`MAGIC`](crate::MAGIC), then for each window the number of its addresses followed by that many
 //! pairs of address and count; then the number of the model's rows, 0 if nothing is modelled, and for each row its address, the number of its
-//! counts, and these, each with its place ([`Event::at`](crate::events::Event::at)) in the upper 8 bits. [`OVERFLOW`](crate::OVERFLOW) in place
+//! counts, and these, each with its place ([`Event::at`](crate::events::Event::at)) in the upper 8 bits; then the instructions of the window, and
+//! those among them that were in the model's samples. [`OVERFLOW`](crate::OVERFLOW) in place
 //! of a number of addresses or rows means that the window's counts are unknown.
 
 /// The file ends in the middle of a window, does not come from the plugin, or a window had too many addresses.
@@ -35,6 +36,8 @@ pub struct Window<'a> {
     pub counts: Counts<'a>,
     /// The model's, by the address at which a block of instructions begins; none if nothing was modelled.
     pub rows: Rows<'a>,
+    /// Instructions of the window as the model counts them, and those among them in its samples; both 0 if nothing was modelled.
+    pub sampled: (u64, u64),
 }
 
 impl<'a> Windows<'a> {
@@ -81,7 +84,10 @@ fn window(bytes: &[u8]) -> Result<(Window<'_>, &[u8]), Truncated> {
         after = &counts[words(k, counts)?..];
     }
     let rows = &rest[..rest.len() - after.len()];
-    Ok((Window { counts: Counts { rest: counts }, rows: Rows { rest: rows } }, after))
+    let (total, after) = word(after).ok_or(Truncated::Torn)?;
+    let (sampled, after) = word(after).ok_or(Truncated::Torn)?;
+    let window = Window { counts: Counts { rest: counts }, rows: Rows { rest: rows }, sampled: (total, sampled) };
+    Ok((window, after))
 }
 
 /// One window's counts.
@@ -153,13 +159,21 @@ mod tests {
 
     #[test]
     fn windows_come_back_in_their_order() {
-        let file = file(&[2, 0xffff_ffff_8100_0000, 7, 0x40_0000, 1, 0, 0, 1, 0x50, 2, 3 << 56 | 9, 4, 1, 5, 6, 0]);
+        let file = file(
+            &[
+                [2, 0xffff_ffff_8100_0000, 7, 0x40_0000, 1, 0, 0, 0].as_slice(),
+                &[0, 1, 0x50, 2, 3 << 56 | 9, 4, 80, 20],
+                &[1, 5, 6, 0, 0, 0],
+            ]
+            .concat(),
+        );
         let windows: Vec<Window<'_>> = Windows::new(&file).unwrap().map(Result::unwrap).collect();
         let counts: Vec<Vec<_>> = windows.iter().map(|w| w.counts.collect()).collect();
         assert_eq!(counts, [vec![(0xffff_ffff_8100_0000, 7), (0x40_0000, 1)], vec![], vec![(5, 6)]]);
         let rows: Vec<Vec<(u64, Vec<_>)>> =
             windows.iter().map(|w| w.rows.map(|(address, counts)| (address, counts.collect())).collect()).collect();
         assert_eq!(rows, [vec![], vec![(0x50, vec![(3, 9), (0, 4)])], vec![]]);
+        assert_eq!(windows[1].sampled, (80, 20));
     }
 
     #[test]
@@ -171,6 +185,7 @@ mod tests {
             (&[1, 1, 1], Truncated::Torn),
             (&[0, 1, 5], Truncated::Torn),
             (&[0, 1, 5, 2, 1], Truncated::Torn),
+            (&[0, 0, 7], Truncated::Torn),
             (&[crate::OVERFLOW], Truncated::Overflow),
             (&[0, crate::OVERFLOW], Truncated::Overflow),
             (&[1 << 60], Truncated::Torn),

@@ -11,7 +11,7 @@ use crate::host::Trial;
 use crate::host::window_sums::WindowSums;
 use crate::host::{samples, waits};
 use bigiron_model::evidence::{Evidence, SCHEMA};
-use bigiron_model::modelled;
+use bigiron_model::modelled::{self, Event, Geometry};
 use bigiron_model::waits::TrialWaits;
 use bigiron_probe::symbols::Symbols;
 
@@ -48,7 +48,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &P
         for (address, row) in counts.rows {
             let events = modelled.entry(symbols.name(address)).or_default();
             // A place is in the upper 8 bits of a word.
-            row.for_each(|(place, n)| *events.entry(place as u8).or_default() += n);
+            row.for_each(|(place, n)| *events.entry(place as u8).or_default() += whole(place, n, counts.sampled));
         }
         sums.add_modelled(&workload, &window, &modelled);
     }
@@ -64,6 +64,18 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &P
         stacks: String::new(),
         places: if is_modelled { modelled::places() } else { Vec::new() },
     })
+}
+
+/// The count of a window, given that of its samples, and the instructions of both.
+fn whole(place: usize, n: u64, (total, sampled): (u64, u64)) -> u64 {
+    let is_sampled = Event::ALL
+        .into_iter()
+        .any(|event| event.is_sampled() && (0..Geometry::ALL.len()).any(|geometry| event.at(geometry) == place));
+    if !is_sampled || sampled == 0 {
+        return n;
+    }
+    let scaled = (u128::from(n) * u128::from(total) + u128::from(sampled) / 2) / u128::from(sampled);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
 /// What a guest executed, by the samples that it took itself.
