@@ -14,6 +14,7 @@ use bigiron_stats::Verdict;
 use serde::Serialize;
 
 use super::line::Line;
+use super::modelled::{self, Modelled};
 use super::window::{self, Explained};
 use super::{Comparison, Judgement, standing};
 use bigiron_model::evidence::{Evidence, Executed, Sampled};
@@ -86,6 +87,8 @@ pub struct Causes {
     pub new: f64,
     /// What is sampled only; `None` where instructions were counted.
     pub sampled: Option<Uncertain>,
+    /// What a model of processors says; `None` where none ran.
+    pub modelled: Option<Modelled>,
 }
 
 /// What the samples could not resolve.
@@ -175,7 +178,7 @@ fn of_line(
         let evidence = evidence.iter().find(|e| e.slot == slot)?;
         let is_it = |w: &&Executed| w.workload == of.line.workload && w.metric == of.window;
         let window = evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
-        Some(WindowEvidence { window, how: evidence.sampled.as_ref() })
+        Some(WindowEvidence { window, how: evidence.sampled.as_ref(), places: &evidence.places })
     };
     let pairs: Vec<_> =
         (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, comparison.arm))).collect();
@@ -193,13 +196,17 @@ fn of_line(
         b += each * add(of_b.window, each, &mut costs, |cost| &mut cost.1);
     }
     let causes = renamed(costs);
-    Some(ranked(Causes { pairs: pairs.len(), a, b, causes, ..Causes::none(index, of) }))
+    let of_both: Vec<_> = pairs.iter().map(|(a, b)| [(a.window, a.places), (b.window, b.places)]).collect();
+    let modelled = modelled::of_pairs(&of_both);
+    Some(ranked(Causes { pairs: pairs.len(), a, b, causes, modelled, ..Causes::none(index, of) }))
 }
 
 /// The evidence for a window in one trial, and how it was sampled, if it was.
 struct WindowEvidence<'a> {
     window: &'a Executed,
     how: Option<&'a Sampled>,
+    /// Names of the places of the model's counts.
+    places: &'a [String],
 }
 
 impl Causes {
@@ -218,6 +225,7 @@ impl Causes {
             gone: 0.0,
             new: 0.0,
             sampled: None,
+            modelled: None,
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod history;
 mod inference;
 pub mod line;
 pub mod locks;
+pub mod modelled;
 pub mod stacks;
 pub mod standing;
 pub mod suite;

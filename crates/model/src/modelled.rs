@@ -94,6 +94,7 @@ impl Component {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Processor {
     pub name: &'static str,
+    pub ghz: f64,
     /// Index into [`Geometry::ALL`].
     geometry: usize,
     /// Cycles of an instruction where nothing interrupts the pipeline.
@@ -168,6 +169,7 @@ fn privileged(event: Event) -> f64 {
 /// 10 from the last level, at 20 GB/s from memory.
 const ROME: Processor = Processor {
     name: "rome-like",
+    ghz: 3.3,
     geometry: 0,
     instruction: 0.5,
     latency: [9.0, 30.0, 370.0],
@@ -183,6 +185,7 @@ const ROME: Processor = Processor {
 /// and Cheese). Five instructions are dispatched in a cycle instead of Rome's four to six. Another node is 60 ns away.
 const ICE_LAKE: Processor = Processor {
     name: "icelake-like",
+    ghz: 3.4,
     geometry: 1,
     instruction: 0.4,
     latency: [9.0, 65.0, 340.0],

@@ -88,7 +88,9 @@ fn study(sampled: bool, change: impl Fn(&mut Plan, &mut Vec<Record>)) -> Vec<u8>
             vec![("do_it".to_owned(), 3000 + 700 * u64::from(record.slot)), ("user: /init".to_owned(), 900)];
         let (metric, operations, ns) = window("null-call");
         let calls = vec![("read".to_owned(), 100)];
-        let executed = Executed { workload: "micro".to_owned(), metric, operations, ns, functions, calls };
+        let modelled = vec![("do_it".to_owned(), vec![(0, 40), (1, 7 * u64::from(record.slot))])];
+        let workload = "micro".to_owned();
+        let executed = Executed { workload, metric, operations, ns, functions, calls, modelled };
         let how = Sampled { event: "cycles".to_owned(), period_ns: 1000, cpus: 1, samples: 9, lost: 0, others: 1 };
         let evidence = Evidence {
             schema: bigiron_model::evidence::SCHEMA,
@@ -99,7 +101,7 @@ fn study(sampled: bool, change: impl Fn(&mut Plan, &mut Vec<Record>)) -> Vec<u8>
             windows: vec![executed],
             sampled: sampled.then_some(how),
             stacks: String::new(),
-            places: Vec::new(),
+            places: bigiron_model::modelled::places(),
         };
         serde_json::to_string(&evidence).unwrap()
     });

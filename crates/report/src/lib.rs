@@ -13,6 +13,7 @@ pub mod html;
 pub mod json;
 pub mod kconfig;
 pub mod locks;
+mod modelled;
 pub mod quantity;
 pub mod row;
 pub mod scope;
@@ -167,6 +168,7 @@ impl<'a> Report<'a> {
         [
             stand_in,
             Some(why::sum(causes, shown)),
+            modelled::told(causes),
             beside,
             calls,
             subsystem::summary(causes),

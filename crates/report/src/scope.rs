@@ -115,7 +115,10 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
         "Appropriate for comparing kernels and settings; not for comparing hardware or database products".to_owned(),
     ];
     all.push(match plan.clock {
-        Clock::Exact | Clock::Exact1 => {
+        Clock::Exact => "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
+             devices. Caches, TLBs, branch prediction and NUMA are seen in modelled cycles alone, memory bandwidth and SMT not at all"
+            .to_owned(),
+        Clock::Exact1 => {
             "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
                          devices. It does not see caches, TLBs, branch prediction, memory bandwidth, SMT or NUMA"
                 .to_owned()
@@ -167,7 +170,8 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
 pub(super) fn not_tested_in_short(plan: &Plan) -> String {
     let machine = &plan.machine;
     let mut all = match plan.clock {
-        Clock::Exact | Clock::Exact1 => vec!["caches, TLBs and memory bandwidth".to_owned()],
+        Clock::Exact => vec!["caches and TLBs other than by a model".to_owned()],
+        Clock::Exact1 => vec!["caches, TLBs and memory bandwidth".to_owned()],
         Clock::Wall => vec!["other processors".to_owned()],
         Clock::None => vec!["speed".to_owned()],
     };

@@ -262,6 +262,7 @@ mod tests {
             gone: 0.0,
             new: 0.0,
             sampled: None,
+            modelled: None,
         }
     }
 

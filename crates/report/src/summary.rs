@@ -6,6 +6,7 @@ use bigiron_model::metric::Better;
 use bigiron_stats::Verdict;
 
 use super::Report;
+use super::modelled;
 use super::quantity::shown;
 use super::row::{COPIES_MARK, Mark, Row};
 use super::scope;
@@ -35,7 +36,7 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
     for sentence in &report.sentences {
         push(&mut lines, &wrap(&sentence.full(), "", "  "), sentence.verdict);
     }
-    for (comparison, rows) in report.judgement.comparisons.iter().zip(&report.rows) {
+    for (index, (comparison, rows)) in report.judgement.comparisons.iter().zip(&report.rows).enumerate() {
         let rows = deciding(rows, comparison.suite.as_ref().map(|suite| &suite.reason));
         if rows.is_empty() {
             continue;
@@ -52,6 +53,9 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
                 left.next();
             }
             lines.push(SummaryLine { text: text.to_owned(), verdict: row.map(|row| row.line.verdict) });
+        }
+        if let Some(robust) = modelled::in_short(report, index, &rows) {
+            push(&mut lines, &wrap(&robust, "  ", "  "), None);
         }
     }
     if let Some(legend) = legend(&shown) {

@@ -10,6 +10,7 @@ use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling, Uncertain};
 use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use bigiron_judge::judge;
 use bigiron_judge::locks::Locks;
+use bigiron_judge::modelled::{ComponentCycles, Cycles, FunctionCycles, Modelled};
 use bigiron_judge::stacks::{Frame, Stacks};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{FailedCheck, Plan};
@@ -52,6 +53,17 @@ fn configs() -> Extras {
     }
 }
 
+fn modelled() -> Modelled {
+    let cycles = |processor, b| Cycles {
+        processor,
+        a: 600.0,
+        b,
+        components: vec![ComponentCycles { component: "data", a: 600.0, b }],
+    };
+    let functions = vec![FunctionCycles { function: "user: <&>".to_owned(), a: 10.0, b: 60.0, mostly: "data" }];
+    Modelled { processors: vec![cycles("rome-like", 650.0), cycles("pessimistic", 590.0)], functions, robust: false }
+}
+
 /// Causes of one line, with names that need escaping in HTML.
 fn why() -> Why {
     let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
@@ -69,6 +81,7 @@ fn why() -> Why {
         gone: 0.0,
         new: 0.0,
         sampled: None,
+        modelled: Some(modelled()),
     };
     let looking = Profiling { trials: 2, identical: 2, slow_down: Some(1.5), sampled: None };
     let called = BTreeMap::from([("user: <&>".to_owned(), Frame { a: 10.0, b: 75.0, called: BTreeMap::new() })]);

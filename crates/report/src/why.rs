@@ -317,6 +317,7 @@ mod tests {
             gone: 0.0,
             new: 0.0,
             sampled: None,
+            modelled: None,
         };
         let call = |name: &str, a, b| Call { name: name.to_owned(), a, b };
         let of = |calls| Why {
@@ -422,6 +423,7 @@ mod tests {
             gone: 50.0,
             new: 90.0,
             sampled: None,
+            modelled: None,
         };
         assert_eq!(head(&causes), "micro fork-exit: 1,000 → 1,100 ns per operation, +100.0");
         assert_eq!(
@@ -452,6 +454,7 @@ mod tests {
             gone: 0.0,
             new: 0.0,
             sampled: Some(sampled),
+            modelled: None,
         };
         assert_eq!(head(&causes), "dbsim throughput: 200.0 → 258.0 ns of 1.96 CPUs per operation, +58.0");
         assert_eq!(

@@ -3,7 +3,15 @@ use crate::{fixture, judge};
 
 fn executed(metric: &str, operations: u64, ns: u64, functions: &[(&str, u64)]) -> Executed {
     let functions = functions.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-    Executed { workload: "micro".to_owned(), metric: metric.to_owned(), operations, ns, functions, calls: Vec::new(), modelled: Vec::new() }
+    Executed {
+        workload: "micro".to_owned(),
+        metric: metric.to_owned(),
+        operations,
+        ns,
+        functions,
+        calls: Vec::new(),
+        modelled: Vec::new(),
+    }
 }
 
 /// A study in which B's fork costs 10 % more, and evidence for its first pair.

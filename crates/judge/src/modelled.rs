@@ -1,0 +1,241 @@
+//! Modelled cycles of a line's window, and whether its verdict depends on the processor.
+//!
+//! Path length and each set of penalties say which arm takes longer. Where all of them say the same, the verdict is robust: no weight between them would
+//! turn it round.
+//!
+//! Invariant: the line's own estimate and verdict are those of the clock; nothing here changes them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use bigiron_model::evidence::Executed;
+use bigiron_model::modelled::{Component, PROCESSORS, Processor, places};
+
+/// Functions that are kept: those whose cycles differ most.
+const FUNCTIONS: usize = 40;
+
+/// A difference below this part of an operation has no sign: what a sample of a window leaves open.
+const UNDECIDED: f64 = 0.002;
+
+/// Cycles of an operation in both arms, by one set of penalties: means over the pairs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cycles {
+    pub processor: &'static str,
+    #[serde(rename = "baseline_cycles")]
+    pub a: f64,
+    #[serde(rename = "arm_cycles")]
+    pub b: f64,
+    pub components: Vec<ComponentCycles>,
+}
+
+/// A part of the cycles; time without instructions is a part too.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ComponentCycles {
+    pub component: &'static str,
+    #[serde(rename = "baseline_cycles")]
+    pub a: f64,
+    #[serde(rename = "arm_cycles")]
+    pub b: f64,
+}
+
+impl Cycles {
+    /// The change from A to B.
+    pub fn change(&self) -> f64 {
+        self.b / self.a - 1.0
+    }
+}
+
+/// Cycles of a function for an operation, by the first set.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FunctionCycles {
+    pub function: String,
+    #[serde(rename = "baseline_cycles")]
+    pub a: f64,
+    #[serde(rename = "arm_cycles")]
+    pub b: f64,
+    /// The component that changed most.
+    pub mostly: &'static str,
+}
+
+/// What the model says of a line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Modelled {
+    /// By each set of penalties, in their order.
+    pub processors: Vec<Cycles>,
+    /// Those that differ most, by the first set.
+    pub functions: Vec<FunctionCycles>,
+    /// Whether path length and every set agree which arm takes longer.
+    pub robust: bool,
+}
+
+/// A window of both arms of a pair, with the names of the places of its counts.
+pub(crate) type Pair<'a> = [(&'a Executed, &'a [String]); 2];
+
+/// Instructions and counts for an operation, by function.
+type Costs<'a> = BTreeMap<&'a str, [Cost; 2]>;
+
+#[derive(Clone, Default)]
+struct Cost {
+    instructions: f64,
+    /// By place of today's.
+    counts: Vec<f64>,
+}
+
+/// What the model says of a window; `None` unless it ran in both arms of all pairs.
+pub(crate) fn of_pairs(pairs: &[Pair<'_>]) -> Option<Modelled> {
+    if pairs.is_empty()
+        || pairs.iter().flatten().any(|(window, places)| window.modelled.is_empty() || places.is_empty())
+    {
+        return None;
+    }
+    let today = places();
+    let each = 1.0 / pairs.len() as f64;
+    let mut costs = Costs::new();
+    let (mut ns, mut waiting) = ([0.0; 2], [0.0; 2]);
+    for pair in pairs {
+        for (arm, (window, places)) in pair.iter().enumerate() {
+            let weight = each / window.operations as f64;
+            let place = |at: u8| today.iter().position(|name| places.get(usize::from(at)) == Some(name));
+            let known: Vec<Option<usize>> = (0..places.len().min(256)).map(|at| place(at as u8)).collect();
+            let mut instructions = 0.0;
+            for (function, count) in &window.functions {
+                instructions += *count as f64;
+                costs.entry(function).or_default()[arm].instructions += weight * *count as f64;
+            }
+            for (function, counts) in &window.modelled {
+                let cost = &mut costs.entry(function).or_default()[arm].counts;
+                cost.resize(today.len(), 0.0);
+                for (at, count) in counts {
+                    if let Some(place) = known.get(usize::from(*at)).copied().flatten() {
+                        cost[place] += weight * *count as f64;
+                    }
+                }
+            }
+            ns[arm] += weight * window.ns as f64;
+            waiting[arm] += weight * (window.ns as f64 - instructions).max(0.0);
+        }
+    }
+    let processors: Vec<Cycles> = PROCESSORS.iter().map(|p| cycles(p, &costs, waiting)).collect();
+    let signs = processors.iter().map(|c| sign(c.a, c.b));
+    let path = sign(ns[0], ns[1]);
+    let robust = path != 0 && signs.clone().all(|sign| sign == path);
+    Some(Modelled { functions: functions(&PROCESSORS[0], &costs), processors, robust })
+}
+
+/// Which arm takes longer: -1 A, 1 B, 0 neither.
+fn sign(a: f64, b: f64) -> i8 {
+    match b - a {
+        d if d.abs() <= UNDECIDED * a.abs() => 0,
+        d if d > 0.0 => 1,
+        _ => -1,
+    }
+}
+
+fn components(processor: &Processor, cost: &Cost) -> [f64; Component::ALL.len()] {
+    processor.components(cost.instructions, |place| cost.counts.get(place).copied().unwrap_or(0.0))
+}
+
+fn cycles(processor: &Processor, costs: &Costs<'_>, waiting: [f64; 2]) -> Cycles {
+    let mut sums = [[0.0; Component::ALL.len()]; 2];
+    for both in costs.values() {
+        for (sum, cost) in sums.iter_mut().zip(both) {
+            sum.iter_mut().zip(components(processor, cost)).for_each(|(sum, cycles)| *sum += cycles);
+        }
+    }
+    let part = |component, a, b| ComponentCycles { component, a, b };
+    let mut all: Vec<_> =
+        Component::ALL.iter().map(|c| part(c.name(), sums[0][*c as usize], sums[1][*c as usize])).collect();
+    let [a, b] = waiting.map(|ns| ns * processor.ghz);
+    all.push(part(super::causes::WAITING, a, b));
+    all.retain(|part| part.a != 0.0 || part.b != 0.0);
+    let (a, b) = all.iter().fold((0.0, 0.0), |(a, b), part| (a + part.a, b + part.b));
+    Cycles { processor: processor.name, a, b, components: all }
+}
+
+fn functions(processor: &Processor, costs: &Costs<'_>) -> Vec<FunctionCycles> {
+    let mut all: Vec<FunctionCycles> = costs
+        .iter()
+        .map(|(function, both)| {
+            let [a, b] = [0, 1].map(|arm| components(processor, &both[arm]));
+            let difference = |c: &&Component| (b[**c as usize] - a[**c as usize]).abs();
+            let mostly = Component::ALL.iter().max_by(|x, y| difference(x).total_cmp(&difference(y)));
+            FunctionCycles {
+                function: (*function).to_owned(),
+                a: a.iter().sum(),
+                b: b.iter().sum(),
+                mostly: mostly.map_or("", |c| c.name()),
+            }
+        })
+        .collect();
+    let difference = |f: &FunctionCycles| (f.b - f.a).abs();
+    all.sort_by(|x, y| difference(y).total_cmp(&difference(x)).then_with(|| x.function.cmp(&y.function)));
+    all.retain(|f| f.a != f.b);
+    all.truncate(FUNCTIONS);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bigiron_model::modelled::Event;
+
+    /// A window of ten operations in which `f` executes so many instructions, with counts.
+    fn window(instructions: u64, ns: u64, counts: &[(usize, u64)]) -> Executed {
+        Executed {
+            workload: "micro".to_owned(),
+            metric: "m".to_owned(),
+            operations: 10,
+            ns,
+            functions: vec![("f".to_owned(), instructions)],
+            calls: Vec::new(),
+            modelled: vec![("f".to_owned(), counts.iter().map(|(at, n)| (*at as u8, *n)).collect())],
+        }
+    }
+
+    fn modelled(a: &Executed, b: &Executed) -> Option<Modelled> {
+        let places = places();
+        of_pairs(&[[(a, &places), (b, &places)]])
+    }
+
+    #[test]
+    fn what_every_set_says_is_robust_and_what_only_some_say_is_not() {
+        let a = window(10_000, 10_000, &[(0, 0)]);
+        let more = modelled(&a, &window(11_000, 11_000, &[(0, 0)])).unwrap();
+        assert!(more.robust);
+        assert_eq!((more.processors.len(), more.processors[0].a, more.processors[0].b), (5, 500.0, 550.0));
+        assert_eq!((more.functions[0].function.as_str(), more.functions[0].mostly), ("f", "instructions"));
+        // Fewer instructions, and misses that cost more than they save.
+        let traded = window(9_000, 9_000, &[(Event::DataMemory.at(0), 50), (Event::DataMemory.at(1), 50)]);
+        let traded = modelled(&a, &traded).unwrap();
+        assert!(!traded.robust && traded.processors.iter().all(|c| c.change() > 0.5));
+        assert_eq!(traded.functions[0].mostly, "data");
+        // Only without a prefetcher.
+        let stream = window(9_000, 9_000, &[(Event::StreamMemory.at(0), 30), (Event::StreamMemory.at(1), 30)]);
+        let stream = modelled(&a, &stream).unwrap();
+        assert!(!stream.robust && stream.processors[0].change() < 0.0 && stream.processors[1].change() > 0.0);
+    }
+
+    #[test]
+    fn waiting_is_a_part_and_too_small_a_difference_is_none() {
+        let a = window(10_000, 110_000, &[(0, 0)]);
+        let longer = modelled(&a, &window(10_000, 210_000, &[(0, 0)])).unwrap();
+        assert!(longer.robust);
+        let waiting = longer.processors[0].components.last().unwrap();
+        assert_eq!((waiting.component, waiting.a), ("waiting", 33_000.0));
+        assert!(!modelled(&a, &window(10_001, 110_100, &[(0, 0)])).unwrap().robust);
+    }
+
+    #[test]
+    fn nothing_is_said_of_windows_without_a_model_or_with_places_that_are_gone() {
+        let a = window(10_000, 10_000, &[(Event::Walk as usize, 70)]);
+        assert_eq!(modelled(&a, &Executed { modelled: Vec::new(), ..a.clone() }), None);
+        assert_eq!(of_pairs(&[]), None);
+        // Evidence of another version, with its places elsewhere, and one that is unknown.
+        let old = vec!["tlb-walk".to_owned(), "tea-breaks".to_owned()];
+        let b = window(10_000, 10_000, &[(0, 70), (1, 1_000_000)]);
+        let places = places();
+        let both = of_pairs(&[[(&a, places.as_slice()), (&b, old.as_slice())]]).unwrap();
+        assert_eq!(both.processors[0].a, both.processors[0].b);
+    }
+}
