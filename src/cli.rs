@@ -196,6 +196,10 @@ pub struct ResultOptions {
     /// samples functions [default: 1, or 2 with sampling]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]
     pub why: Option<u32>,
+    /// Model a processor's caches, TLBs and predictions in every judged trial, on the exact clock: its trials take two to three
+    /// times as long. Without it, the trials that are rerun for `--why` are modelled
+    #[arg(long)]
+    pub model: bool,
     /// Pairs to rerun with lock tracing if the arms differ: kernel locks (since 5.19) and futexes [default: as `--why` if guests
     /// have two or more CPUs or with `--on local`; else 0]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]

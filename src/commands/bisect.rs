@@ -116,6 +116,7 @@ impl<'a> BisectionRun<'a> {
             fresh: false,
             jobs: self.common.jobs,
             why: Some(why),
+            model: false,
             locks: Some(0),
             part: Some(SearchContext { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
             observer: &Terminal,

@@ -56,6 +56,7 @@ pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
         fresh: args.outcome.fresh,
         jobs: args.outcome.jobs,
         why: args.outcome.why,
+        model: args.outcome.model,
         locks: args.outcome.locks,
         part: None,
         observer: &Terminal,

@@ -330,6 +330,7 @@ impl NightRun<'_> {
             fresh: false,
             jobs: self.args.jobs,
             why: Some(0),
+            model: false,
             locks: None,
             part: Some(SearchContext { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
             observer: &Terminal,

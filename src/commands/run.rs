@@ -32,6 +32,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         fresh: args.outcome.fresh,
         jobs: args.outcome.jobs,
         why: args.outcome.why,
+        model: args.outcome.model,
         locks: args.outcome.locks,
         part: None,
         observer: &Terminal,

@@ -60,6 +60,7 @@ fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool
         fresh: false,
         jobs,
         why: Some(0),
+        model: false,
         locks: None,
         part: None,
         observer: &Terminal,

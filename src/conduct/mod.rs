@@ -5,6 +5,7 @@ pub mod environment;
 mod estimate;
 pub mod hosts;
 mod inputs;
+mod modelled;
 pub mod noise_card;
 mod other_question;
 mod reruns;
@@ -22,6 +23,7 @@ use bigiron_judge as judge;
 use bigiron_judge::causes::Causes;
 use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
+use bigiron_lab::host::Host;
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::date;
@@ -69,6 +71,8 @@ pub struct StudyRequest<'a> {
     pub jobs: Option<usize>,
     /// Pairs to rerun with profiling where lines differ; `None`: the default.
     pub why: Option<u32>,
+    /// Whether a processor is modelled in every judged trial.
+    pub model: bool,
     /// Pairs to rerun with lock tracing; `None`: as many as are profiled, if locks can be contended.
     pub locks: Option<u32>,
     /// The larger search that the study belongs to, if any.
@@ -168,6 +172,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             let qemu =
                 if resolved.machine.host == HostKind::Vm { Some(Capabilities::qemu(&environment)?) } else { None };
             let mut plan = resolved.plan(identities, seed, again, qemu)?;
+            if request.model {
+                modelled::check(&plan)?;
+            }
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             plan.begun = Some(date::now());
             if plan.machine.host != HostKind::Sim {
@@ -198,7 +205,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         Some(part) => Arc::clone(part.cancel),
         None => signals::cancelled_by_signals()?,
     };
-    session::run(folder.plan(), &folder, host.as_ref(), jobs, &cancel, &*observer.session())?;
+    let modelled = modelled::ModelledHost { host: host.as_ref(), folder: &folder };
+    let judging: &dyn Host = if request.model { &modelled } else { host.as_ref() };
+    session::run(folder.plan(), &folder, judging, jobs, &cancel, &*observer.session())?;
     if let Ok(read) = folder.records() {
         estimate::keep(environment.cache(), folder.plan(), &read.records, folder.dir());
     }

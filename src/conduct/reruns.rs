@@ -38,7 +38,9 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequ
         return Vec::new();
     }
     let (locks, functions) = usual(plan);
-    let into = if functions == 0 { 0 } else { request.why.unwrap_or(functions) };
+    // What was modelled has its evidence already; a trial without is modelled now.
+    let all = request.model.then_some(plan.design.pairs);
+    let into = if functions == 0 { 0 } else { request.why.or(all).unwrap_or(functions) };
     // `--why` without `--locks` sets both.
     let at = request.locks.unwrap_or(if locks == 0 { 0 } else { request.why.unwrap_or(locks) });
     let slots = |pairs| causes::slots(plan, judgement, pairs).into_iter();
@@ -122,6 +124,7 @@ mod tests {
             fresh: false,
             jobs: None,
             why,
+            model: false,
             locks: None,
             part: None,
             observer: &Silent,

@@ -73,7 +73,10 @@ fn one(
     let arm = &plan.arms[slot.arm];
     let trial = Trial { plan, slot, arm, purpose, attempt: 0, artifacts: scratch.dir(), cancel };
     note(&format!("Rerunning pair {}, {what} {}", slot.pair + 1, arm.name));
-    let found = host.run(&trial, &|_| {}).map(|result| result.evidence);
+    let found = host.run(&trial, &|_| {}).and_then(|result| match result.failure {
+        Some((failure, message)) => Err(HostError::Void(format!("{}: {message}", failure.verb()))),
+        None => Ok(result.evidence),
+    });
     match found {
         Ok(Some(TrialEvidence::Executed(evidence))) => {
             folder.keep_evidence(&evidence).map(|_| None).map_err(Into::into)

@@ -47,15 +47,8 @@ pub enum Component {
 }
 
 impl Component {
-    pub const ALL: [Self; 7] = [
-        Self::Instructions,
-        Self::Moves,
-        Self::Fetch,
-        Self::Mispredictions,
-        Self::Data,
-        Self::Tlb,
-        Self::Special,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Instructions, Self::Moves, Self::Fetch, Self::Mispredictions, Self::Data, Self::Tlb, Self::Special];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -306,7 +299,10 @@ mod tests {
                 let is_move = matches!(event, Event::MoveL2 | Event::MoveLast | Event::MoveMemory);
                 // Measured: `lfence` and `rdtsc` are dearer on one than on the other.
                 let is_measured = Component::of(event) == Component::Special;
-                assert!(is_move || is_measured || processor.penalty(event) <= PROCESSORS[4].penalty(event), "{event:?}");
+                assert!(
+                    is_move || is_measured || processor.penalty(event) <= PROCESSORS[4].penalty(event),
+                    "{event:?}"
+                );
             }
         }
     }

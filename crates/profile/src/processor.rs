@@ -380,6 +380,53 @@ mod tests {
     }
 
     #[test]
+    fn instructions_have_a_cache_of_their_own() {
+        let mut machine = Machine::new(Page::Small);
+        let mut fetch = |first: u64, last: u64| {
+            machine.world.1.fill(0);
+            machine.core.fetch(&mut machine.shared, &mut machine.world, (first, last));
+            [Event::FetchMemory, Event::FetchL2].map(|event| machine.world.1[event.at(0)])
+        };
+        assert_eq!(fetch(0x40_0000, 0x40_003f), [1, 0]);
+        assert_eq!(fetch(0x40_0030, 0x40_0041), [1, 0]);
+        assert_eq!(fetch(0x40_0041, 0x40_0050), [0, 0]);
+        assert_eq!(fetch(0x40_0000, 0x40_0050), [0, 0]);
+        // 33 KiB further, the first line is in L2.
+        (1..=528).for_each(|line| drop(fetch(0x40_0000 + line * LINE, 0x40_0000 + line * LINE)));
+        assert_eq!(fetch(0x40_0000, 0x40_0001), [0, 1]);
+    }
+
+    #[test]
+    fn pages_are_invalidated_whether_or_not_the_core_is_modelled() {
+        let walks = |end: Option<End>, seen: bool| {
+            let mut machine = Machine::new(Page::Small);
+            machine.access(0x1000, 8, Need::Data);
+            machine.world.1.fill(0);
+            if let Some(end) = end {
+                machine.core.ended = (end, 0, 0);
+                match seen {
+                    true => machine.core.arrive(&mut machine.world, 0),
+                    false => machine.core.arrive_unseen(&mut machine.world),
+                }
+            }
+            machine.access(0x1000, 8, Need::Data);
+            machine.world.1[Event::Walk as usize]
+        };
+        for seen in [true, false] {
+            assert_eq!(walks(None, seen), 0);
+            assert_eq!(walks(Some(End::Call), seen), 0);
+            assert_eq!([End::Cr3, End::Control].map(|end| walks(Some(end), seen)), [1, 1]);
+            // The register of these tests is 0.
+            assert_eq!(walks(Some(End::Invalidate(3)), seen), 0);
+        }
+        let mut machine = Machine::new(Page::Small);
+        machine.access(0x1000, 8, Need::Data);
+        machine.core.forget_pages();
+        machine.access(0x1000, 8, Need::Data);
+        assert_eq!(machine.world.1[Event::Walk as usize], 2);
+    }
+
+    #[test]
     fn mispredictions_are_counted_where_control_arrives() {
         let (mut core, mut world) = (Core::new().unwrap(), (Page::Small, Box::new([0; COUNTS])));
         let mut go = |end, to| {

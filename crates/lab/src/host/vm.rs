@@ -138,10 +138,16 @@ impl Host for VmHost {
         let counts = trial.artifacts.join("profile");
         let is_counted = trial.purpose == Purpose::Profile && self.plugin.is_some();
         let mut booted = self.boot(trial, phase, is_counted.then_some(counts.as_path()))?;
+        if booted.result.failure.is_some() {
+            return Ok(booted.result);
+        }
         booted.result.evidence = match trial.purpose {
             Purpose::Judge => None,
             Purpose::Profile if is_counted => {
-                Some(TrialEvidence::Executed(evidence::counted(trial, &mut booted, &counts).map_err(void)?))
+                let evidence = evidence::counted(trial, &mut booted, &counts).map_err(void)?;
+                // It is large, and in the evidence.
+                std::fs::remove_file(&counts).map_err(|e| full(&e, &counts))?;
+                Some(TrialEvidence::Executed(evidence))
             }
             Purpose::Profile => Some(TrialEvidence::Executed(evidence::sampled(trial, &mut booted).map_err(void)?)),
             Purpose::Locks => Some(TrialEvidence::Waited(evidence::waiting(trial, &mut booted).map_err(void)?)),

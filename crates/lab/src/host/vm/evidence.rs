@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use bigiron_profile::Windows;
 
 use super::FinishedGuest;
@@ -17,9 +17,6 @@ use bigiron_probe::symbols::Symbols;
 
 /// What a guest executed, from its events and from the plugin's file.
 pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &Path) -> anyhow::Result<Evidence> {
-    if let Some((failure, message)) = &booted.result.failure {
-        bail!("{}: {message}", failure.verb());
-    }
     let bytes = std::fs::read(profile).with_context(|| format!("Cannot read {}", profile.display()))?;
     let windows: Vec<_> = Windows::new(&bytes)
         .and_then(Iterator::collect)
@@ -80,9 +77,6 @@ fn whole(place: usize, n: u64, (total, sampled): (u64, u64)) -> u64 {
 
 /// What a guest executed, by the samples that it took itself.
 pub(super) fn sampled(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::Result<Evidence> {
-    if let Some((failure, message)) = &booted.result.failure {
-        bail!("{}: {message}", failure.verb());
-    }
     let received = std::mem::take(&mut booted.received);
     let taken = received.samples.context("The guest did not tell what it sampled")?;
     let profiles = taken.map_err(|why| anyhow::anyhow!("The guest cannot be sampled: {why}"))?;
@@ -91,9 +85,6 @@ pub(super) fn sampled(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::
 
 /// What a guest waited for, from its events.
 pub(super) fn waiting(trial: &Trial<'_>, booted: &mut FinishedGuest) -> anyhow::Result<TrialWaits> {
-    if let Some((failure, message)) = &booted.result.failure {
-        bail!("{}: {message}", failure.verb());
-    }
     let received = std::mem::take(&mut booted.received);
     let (cpus, traced, windows) = received.waits.context("The guest did not tell what it waited for")?;
     waits::evidence(

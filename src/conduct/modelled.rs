@@ -1,0 +1,53 @@
+//! Judged trials with a modelled processor (`--model`): each gives evidence as well, as if it had been rerun with profiling.
+//!
+//! Invariant: a guest executes the same instructions in the same virtual time whether they are counted or not, so the records are those of plain trials.
+
+use bigiron_lab::host::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
+use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::plan::Plan;
+use bigiron_model::purpose::Purpose;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::store::Folder;
+
+/// A host whose judged trials leave evidence in the study's folder.
+pub(super) struct ModelledHost<'a> {
+    pub host: &'a dyn Host,
+    pub folder: &'a Folder,
+}
+
+/// # Errors
+/// Nothing is modelled on the plan's clock.
+pub(super) fn check(plan: &Plan) -> Result<(), Refusal> {
+    match (plan.machine.host, plan.clock) {
+        (HostKind::Vm, Clock::Exact) => Ok(()),
+        (HostKind::Vm, clock) => {
+            Err(Refusal::new(format!("`--model` needs the clock `{}`, not `{clock}`", Clock::Exact))
+                .hint("Add `--clock exact`, or leave `--model` out"))
+        }
+        (host, _) => {
+            Err(Refusal::new(format!("`--model` needs guests; on the host `{}` nothing is modelled", host.name()))
+                .hint("Leave `--model` out; `--on local` measures the processor itself"))
+        }
+    }
+}
+
+impl Host for ModelledHost<'_> {
+    fn parallel(&self) -> usize {
+        self.host.parallel()
+    }
+
+    fn supports(&self, purpose: Purpose) -> Result<(), String> {
+        self.host.supports(purpose)
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        let purpose = if trial.purpose == Purpose::Judge { Purpose::Profile } else { trial.purpose };
+        let mut result = self.host.run(&Trial { purpose, ..*trial }, phase)?;
+        if let (Purpose::Judge, Some(TrialEvidence::Executed(evidence))) = (trial.purpose, &result.evidence) {
+            self.folder.keep_evidence(evidence).map_err(|e| HostError::Fatal(e.to_string()))?;
+            result.evidence = None;
+        }
+        Ok(result)
+    }
+}
