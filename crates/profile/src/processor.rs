@@ -392,7 +392,9 @@ mod tests {
         assert_eq!(fetch(0x40_0041, 0x40_0050), [0, 0]);
         assert_eq!(fetch(0x40_0000, 0x40_0050), [0, 0]);
         // 33 KiB further, the first line is in L2.
-        (1..=528).for_each(|line| drop(fetch(0x40_0000 + line * LINE, 0x40_0000 + line * LINE)));
+        for line in 1..=528 {
+            fetch(0x40_0000 + line * LINE, 0x40_0000 + line * LINE);
+        }
         assert_eq!(fetch(0x40_0000, 0x40_0001), [0, 1]);
     }
 
