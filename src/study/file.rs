@@ -87,7 +87,7 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         q.clock = noted(design, "clock", &mut q.places, |v| v.string()?.parse().map_err(|e: String| v.refuse(e)))?;
     }
     if let Some(machine) = root.table("machine")? {
-        machine.only(&["cpus", "memory", "storage", "filesystem", "host"])?;
+        machine.only(&["cpus", "memory", "storage", "filesystem", "host", "qemu"])?;
         q.cpus = noted(machine, "cpus", &mut q.places, |v| v.integer())?;
         q.memory_bytes =
             noted(machine, "memory", &mut q.places, |v| size::parse_bytes(&v.string()?).map_err(|e| v.refuse(e)))?;
@@ -95,6 +95,8 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         q.filesystem = noted(machine, "filesystem", &mut q.places, |v| v.string())?;
         q.host =
             noted(machine, "host", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
+        q.qemu =
+            noted(machine, "qemu", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
     }
     if let Some(table) = root.table("margins")? {
         for (key, value) in table.items() {
