@@ -25,8 +25,18 @@ const RELEASE: &str = "bookworm";
 
 const PACKAGE: &str = "qemu-system-x86";
 
-/// Packages of firmware, of which a guest of bigiron's needs some files.
-const FIRMWARES: [&str; 2] = ["qemu-system-data", "seabios"];
+/// Packages of which it needs some files, but not what they depend on.
+const BESIDE: [&str; 3] = ["qemu-system-common", "qemu-system-data", "seabios"];
+
+/// Files without which no guest starts.
+const REQUIRED: [&str; 6] = [
+    "bin/qemu-system-x86_64",
+    LOADER,
+    "modules/accel-tcg-x86_64.so",
+    "share/bios-256k.bin",
+    "share/kvmvapic.bin",
+    "share/linuxboot_dma.bin",
+];
 
 /// Increased when folders are made differently.
 const FORM: u32 = 1;
@@ -108,10 +118,10 @@ fn fetch(store: &Store, dir: &Path, installed: Option<Qemu>, note: &dyn Fn(&str)
     let refused = |error| unavailable(error, installed.clone());
     let closure = Closure::of_release(&store.dir().join("apt"), RELEASE, PACKAGE, &[BUILD], note).map_err(refused)?;
     let unusable = |build: &str, why: String| PinnedError::Packages { build: build.to_owned(), why };
-    let first: Vec<_> = [PACKAGE].iter().chain(&FIRMWARES).filter_map(|name| closure.part(name)).collect();
-    let Some(build) = first.first().filter(|part| part.name == PACKAGE).map(|part| part.version.clone()) else {
+    let Some(first) = closure.part(PACKAGE) else {
         return Err(unusable(BUILD, format!("`{PACKAGE}` is not among them")));
     };
+    let build = first.version.clone();
     if build != BUILD {
         note(&format!(
             "Debian no longer has QEMU {BUILD}; using {build} of the same release. Studies say which QEMU they ran in"
@@ -120,7 +130,8 @@ fn fetch(store: &Store, dir: &Path, installed: Option<Qemu>, note: &dyn Fn(&str)
             return Ok(qemu.clone());
         }
     }
-    let parts = closure.libraries_of(first, &[]);
+    let mut parts = closure.libraries_of(vec![first], &[]);
+    parts.extend(BESIDE.iter().filter_map(|name| closure.part(name)));
     let size: u64 = parts.iter().map(|p| p.size).sum();
     store.needs(size + parts.iter().map(|p| p.installed).sum::<u64>()).map_err(PinnedError::Cache)?;
     note(&format!(
@@ -192,10 +203,12 @@ fn unpack(packages: &[PathBuf], into: &Path) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Whether the loader finds every library of the program and its modules in the folder; or what it says.
+/// Whether everything is in the folder that guests need, and the loader finds every library of the program and its modules there; or what is missing.
 fn check(dir: &Path) -> Result<(), String> {
-    let modules = fs::read_dir(dir.join(MODULES)).into_iter().flatten().flatten().map(|entry| entry.path());
-    for object in modules.chain([dir.join("bin").join(PROGRAM)]) {
+    if let Some(missing) = REQUIRED.iter().find(|file| !dir.join(file).is_file()) {
+        return Err(format!("`{missing}` is not in them"));
+    }
+    for object in REQUIRED.iter().filter(|file| !file.starts_with(FIRMWARE)).map(|file| dir.join(file)) {
         let mut command = std::process::Command::new(dir.join(LOADER));
         command.args(["--inhibit-cache", "--library-path"]).arg(dir.join(LIBRARIES)).arg("--list").arg(&object);
         let output = command.env_remove("LD_PRELOAD").output().map_err(|e| format!("its loader does not run ({e})"))?;
@@ -204,7 +217,7 @@ fn check(dir: &Path) -> Result<(), String> {
         }
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
         if let Some(line) = elsewhere(&listed, dir) {
-            return Err(format!("a library is not in its packages: {line}"));
+            return Err(format!("a library is not in them: {line}"));
         }
     }
     Ok(())
