@@ -58,7 +58,7 @@ const LIST: &str = "packages";
 pub enum PinnedError {
     #[error(
         "bigiron runs guests in one build of QEMU, Debian 12's {BUILD}, and this machine does not have it: {why}; \
-         `--qemu system` uses {}, with which the exact clock may give other digits", or_installed(installed.as_ref())
+         `--qemu system` uses {}, with which the exact clock may give other digits", or_installed(installed.as_deref())
     )]
     NoArchive { why: String, installed: Option<Box<Qemu>> },
     #[error(
@@ -69,7 +69,7 @@ pub enum PinnedError {
     Cache(KernelError),
 }
 
-fn or_installed(installed: Option<&Box<Qemu>>) -> String {
+fn or_installed(installed: Option<&Qemu>) -> String {
     match installed {
         Some(qemu) => format!("the installed QEMU {}", qemu.version),
         None => "a QEMU of this machine's own (`apt-get install qemu-system-x86`)".to_owned(),
@@ -248,4 +248,68 @@ fn keep(staged: tempfile::TempDir, dir: &Path, list: &str) -> Result<(), KernelE
     }
     let staged = staged.keep();
     fs::rename(&staged, dir).map_err(doing("Cannot store", dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_guests_need_have_a_place() {
+        for (path, at) in [
+            ("usr/bin/qemu-system-x86_64", Some("bin/qemu-system-x86_64")),
+            ("usr/bin/qemu-system-i386", None),
+            ("lib/x86_64-linux-gnu/libc.so.6", Some("lib/libc.so.6")),
+            ("usr/lib/x86_64-linux-gnu/libz.so.1.2.13", Some("lib/libz.so.1.2.13")),
+            ("usr/lib/x86_64-linux-gnu/gconv/UTF-16.so", None),
+            ("usr/lib/x86_64-linux-gnu/qemu/accel-tcg-x86_64.so", Some("modules/accel-tcg-x86_64.so")),
+            ("usr/lib/x86_64-linux-gnu/qemu/ui-spice-app.so", None),
+            ("usr/share/seabios/bios-256k.bin", Some("share/bios-256k.bin")),
+            ("usr/share/qemu/keymaps/de", None),
+        ] {
+            assert_eq!(place(Path::new(path)).as_deref(), at.map(Path::new), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_library_of_the_machine_is_not_one_of_the_folder() {
+        let dir = Path::new("/cache/qemu");
+        let own = "\tlinux-vdso.so.1 (0x7ffe)\n\tlibc.so.6 => /cache/qemu/lib/libc.so.6 (0x7f01)\n\t/cache/qemu/ld.so (0x7f02)";
+        assert_eq!(elsewhere(own, dir), None);
+        let foreign = "libz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x7f03)";
+        assert_eq!(elsewhere(&format!("{own}\n\t{foreign}\n"), dir), Some(foreign));
+        assert_eq!(elsewhere("libz.so.1 => not found", dir), Some("libz.so.1 => not found"));
+    }
+
+    #[test]
+    fn a_folder_counts_only_if_it_is_whole_and_of_the_build_that_it_says() {
+        let installed = Qemu::find().expect("QEMU is installed");
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("bin")).unwrap();
+        fs::create_dir_all(dir.path().join(LIBRARIES)).unwrap();
+        symlink(&installed.program, dir.path().join("bin").join(PROGRAM)).unwrap();
+        let list = |version: &str| fs::write(dir.path().join(LIST), format!("libz=1\n{PACKAGE}={version}\n")).unwrap();
+        let Some(build) = installed.build.as_deref().and_then(|build| build.strip_prefix("Debian ")) else { return };
+        assert_eq!(kept(dir.path()), None, "without a list");
+        list(build);
+        assert_eq!(kept(dir.path()), None, "without a loader");
+        symlink("/lib64/ld-linux-x86-64.so.2", dir.path().join(LOADER)).unwrap();
+        let found = kept(dir.path()).expect("it is whole");
+        assert!(!found.is_installed() && found.version == installed.version);
+        let command = found.command();
+        assert_eq!(command.get_program(), dir.path().join(LOADER));
+        assert!(command.get_args().any(|word| word == found.program));
+        list("1:0.0");
+        assert_eq!(kept(dir.path()), None, "of another build");
+        assert!(check(dir.path()).unwrap_err().contains("accel-tcg"));
+    }
+
+    #[test]
+    fn where_it_cannot_be_had_the_way_out_is_said() {
+        let none = unavailable(KernelError::NoApt("apt-get".to_owned()), None).to_string();
+        assert!(none.contains("has no `apt-get`") && none.contains("`--qemu system`"), "{none}");
+        let installed = Qemu::named("/usr/bin/qemu".into(), super::super::program::Version(8, 2, 2));
+        let gone = unavailable(KernelError::Update("no release".to_owned()), Some(installed)).to_string();
+        assert!(gone.contains("no release") && gone.contains("uses the installed QEMU 8.2.2"), "{gone}");
+    }
 }
