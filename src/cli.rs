@@ -16,6 +16,7 @@ mod upgrade_check;
 use std::path::PathBuf;
 
 use bigiron_model::host::HostKind;
+use bigiron_model::qemu::QemuSource;
 use number::whole;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -131,6 +132,11 @@ fn trial_host() -> impl TypedValueParser<Value = HostKind> {
         .map(|word| word.parse().expect("both are hosts"))
 }
 
+/// Where QEMU comes from.
+fn qemu_source() -> impl TypedValueParser<Value = QemuSource> {
+    PossibleValuesParser::new(QemuSource::ALL.map(QemuSource::name)).map(|word| word.parse().expect("both are sources"))
+}
+
 /// The design of a study, as options.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
@@ -164,6 +170,10 @@ pub struct Design {
     /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, if the kernels support it [default: ext4]
     #[arg(long, value_name = "NAME", add = complete::filesystem())]
     pub filesystem: Option<String>,
+    /// QEMU that runs the guests: one build for every machine, fetched from Debian's archive unless it is installed (pinned), or the one
+    /// installed on this machine (system) [default: pinned]
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
+    pub qemu: Option<QemuSource>,
     /// Set a lever on all arms; may be repeated
     #[arg(long, value_name = "LEVER=VALUE", add = complete::setting())]
     pub set: Vec<String>,
@@ -250,6 +260,9 @@ pub struct Run {
     /// Seed to use instead of the study file's
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
+    /// QEMU that runs the guests, pinned or system, instead of the study file's (see `bigiron compare --help`)
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
+    pub qemu: Option<QemuSource>,
     #[command(flatten)]
     pub outcome: ResultOptions,
 }
@@ -329,6 +342,9 @@ pub struct Doctor {
     /// Host to check: guests on this machine (vm), or this machine itself, graded for measuring (local)
     #[arg(long, value_name = "HOST", value_parser = trial_host(), default_value_t)]
     pub on: HostKind,
+    /// QEMU to check: bigiron's own, which is fetched unless it is installed (pinned), or the one installed on this machine (system)
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source(), default_value_t)]
+    pub qemu: QemuSource,
 }
 
 /// Compare a kernel with itself to measure this machine's noise floor

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use bigiron_model::qemu::QemuSource;
 use clap::{Args, ValueEnum};
 
 use super::number::whole;
-use super::{FailOn, clock_names};
+use super::{FailOn, clock_names, qemu_source};
 use crate::complete;
 
 /// Run the nightly grid: every workload on two or more kernels, with failures, improvements and regressions
@@ -40,6 +41,9 @@ pub struct Nightly {
     /// Storage, as for `bigiron compare`
     #[arg(long, value_name = "NAME", help_heading = "Study", add = complete::storage())]
     pub storage: Option<String>,
+    /// QEMU, as for `bigiron compare` [default: pinned]
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source(), help_heading = "Study")]
+    pub qemu: Option<QemuSource>,
     /// Random seed; nights with the same seed can be compared
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N", default_value_t = 1, help_heading = "Study")]
     pub seed: u64,

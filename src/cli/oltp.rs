@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use bigiron_model::qemu::QemuSource;
 use clap::{Args, Subcommand};
 
-use super::DbsimFormat;
 use super::number::{between, whole};
+use super::{DbsimFormat, qemu_source};
 use crate::complete;
 
 /// Run transactions on PostgreSQL or SQLite on this machine; load and check databases
@@ -122,6 +123,9 @@ pub struct OltpCrashTest {
     /// File system of the data [default: ext4]
     #[arg(long, value_name = "NAME", add = complete::filesystem())]
     pub filesystem: Option<String>,
+    /// QEMU, as for `bigiron compare` [default: pinned]
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
+    pub qemu: Option<QemuSource>,
     /// Random seed [default: drawn and printed]
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use bigiron_model::qemu::QemuSource;
 use clap::Args;
 
 use super::number::whole;
+use super::qemu_source;
 use crate::complete;
 
 /// Compare this machine's kernel with the newest one available to it, and print advice
@@ -31,6 +33,9 @@ pub struct UpgradeCheck {
     /// Random seed [default: drawn and kept in the plan]
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
+    /// QEMU, as for `bigiron compare` [default: pinned]
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
+    pub qemu: Option<QemuSource>,
     /// Folder of the study [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -108,6 +108,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         hang_limit: design.hang_limit,
         idle_gap: design.idle_gap,
         host: design.on,
+        qemu: design.qemu,
         cpus: design.cpus,
         storage: design.storage.clone(),
         filesystem: design.filesystem.clone(),

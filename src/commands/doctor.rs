@@ -8,6 +8,7 @@ use crate::commands::output::Terminal;
 use crate::conduct::environment::Environment;
 use bigiron_image as image;
 use bigiron_lab::vm::{lockstep, moves};
+use bigiron_model::qemu::QemuSource;
 use bigiron_model::size;
 
 /// Memory of the default comparison's guest, plus QEMU's own.
@@ -29,10 +30,10 @@ enum CheckResult {
     Unknown(String),
 }
 
-pub(super) fn run() -> anyhow::Result<u8> {
-    let environment = Environment::new(None, &Terminal)?;
+pub(super) fn run(source: QemuSource) -> anyhow::Result<u8> {
+    let environment = Environment::new(None, &Terminal)?.at(None, Some(source));
     let checks = [
-        ("QEMU", qemu(&environment)),
+        ("QEMU", qemu(&environment, source)),
         ("lockstep", lockstep(&environment)),
         ("moves", moves(&environment)),
         ("KVM", kvm(&environment)),
@@ -69,9 +70,15 @@ pub(super) fn run() -> anyhow::Result<u8> {
     Ok(if fit { 0 } else { super::FAILED })
 }
 
-fn qemu(environment: &Environment<'_>) -> CheckResult {
+fn qemu(environment: &Environment<'_>, source: QemuSource) -> CheckResult {
     match environment.qemu() {
-        Ok(qemu) => CheckResult::Ok(format!("{} ({})", qemu.version, qemu.program.display())),
+        Ok(qemu) => {
+            let place = if qemu.is_installed() { "installed" } else { "bigiron's cache" };
+            let build = qemu.build.as_ref().map_or_else(String::new, |build| format!(" ({build})"));
+            let program = qemu.program.display();
+            CheckResult::Ok(format!("{source}: {}{build}, {place}: {program}", qemu.version))
+        }
+        Err(refusal) if source.is_pinned() => CheckResult::Missing(refusal.message, true),
         Err(refusal) if image::find_tool(bigiron_lab::vm::qemu::PROGRAM).is_some() => {
             CheckResult::Broken(refusal.message, true)
         }

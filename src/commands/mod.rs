@@ -62,7 +62,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Lever(args) => lever::run(&args.action),
         Command::Undo(args) => undo::run(&args),
         Command::Doctor(args) if args.on == HostKind::Local => noise::run(),
-        Command::Doctor(_) => doctor::run(),
+        Command::Doctor(args) => doctor::run(args.qemu),
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),

@@ -72,8 +72,8 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     };
     let base = Question { pairs: Some(pairs(args, &base, rows.len())), ..base };
 
-    let environment =
-        Environment::new(base.arms.first().map(|arm| arm.kernel.clone()), &Terminal)?.at(args.out.as_deref());
+    let environment = Environment::new(base.arms.first().map(|arm| arm.kernel.clone()), &Terminal)?
+        .at(args.out.as_deref(), args.qemu);
     let resolve = |rows: &[&Row]| resolved::resolve(&rows::question(&base, rows), &environment);
     let boots = rows::pack(&rows, |rows| resolve(rows).map(drop))?;
     let resolved = boots.iter().map(|rows| resolve(rows)).collect::<Result<Vec<ResolvedQuestion>, Refusal>>()?;
@@ -181,6 +181,7 @@ fn question(args: &Nightly) -> anyhow::Result<(Question, Vec<String>)> {
         cpus: args.cpus,
         memory_bytes: Some(size::parse_bytes(&args.memory).map_err(|e| wrong("memory", e))?),
         storage: args.storage.clone(),
+        qemu: args.qemu,
         ..Question::default()
     };
     Ok((base, workloads))
@@ -225,6 +226,7 @@ fn repeat(args: &Nightly) -> String {
     option("cpus", args.cpus.map(|n| n.to_string()));
     option("memory", Some(args.memory.clone()));
     option("storage", args.storage.clone());
+    option("qemu", args.qemu.map(|source| source.to_string()));
     option("seed", Some(args.seed.to_string()));
     for set in &args.set {
         option("set", Some(set.clone()));

@@ -16,6 +16,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
     let study = file::find(&args.study)?;
     let mut question = study.question;
     question.seed = args.seed.or(question.seed);
+    question.qemu = args.qemu.or(question.qemu);
     let script = script(&study.text).map_err(|e| {
         let line = e.span().map_or(1, |span| 1 + study.text[..span.start].matches('\n').count());
         anyhow!(Refusal::new(e.message().to_owned()).at(Some(format!("{}:{line}", args.study.display()))))

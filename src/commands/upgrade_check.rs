@@ -114,6 +114,7 @@ fn command(upgrade: &Upgrade, to: &str, args: &UpgradeCheck) -> Vec<String> {
     words.extend(args.quick.then(|| "--quick".to_owned()));
     words.extend(args.fresh.then(|| "--fresh".to_owned()));
     words.extend(args.seed.map(|seed| format!("--seed={seed}")));
+    words.extend(args.qemu.map(|source| format!("--qemu={source}")));
     words.extend(args.out.as_ref().map(|out| format!("--out={}", out.display())));
     words
 }
@@ -129,6 +130,7 @@ fn parsed(words: &[String]) -> anyhow::Result<Compare> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bigiron_model::qemu::QemuSource;
 
     fn upgrade() -> Upgrade {
         Upgrade {
@@ -149,6 +151,7 @@ mod tests {
             dry_run: false,
             quick: true,
             seed: Some(7),
+            qemu: Some(QemuSource::System),
             out: Some("-odd dir".into()),
             fresh: true,
         }
@@ -160,6 +163,7 @@ mod tests {
         let compare = parsed(&command(&upgrade(), "debian:6.12.117-1/amd64", &args)).unwrap();
         assert_eq!(compare.words, ["running", "debian:6.12.117-1/amd64", "micro", "dbsim"]);
         assert!(compare.quick && compare.outcome.fresh);
+        assert_eq!(compare.design.qemu, Some(QemuSource::System));
         assert_eq!((compare.design.seed, compare.outcome.out), (Some(7), Some("-odd dir".into())));
     }
 

@@ -20,6 +20,7 @@ use bigiron_lab::vm::qemu::{Qemu, QemuError};
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::provenance::Provenance;
+use bigiron_model::qemu::QemuSource;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_sys::network::TrialLink;
@@ -30,6 +31,7 @@ use crate::study::resolved::Capabilities;
 /// This machine.
 pub struct Environment<'a> {
     pub store: Store,
+    qemu_source: QemuSource,
     qemu: OnceCell<Result<Qemu, String>>,
     kvm: OnceCell<Result<KvmStatus, String>>,
     /// The kernel for testing KVM, as typed; `None` for any kernel in the cache.
@@ -46,11 +48,21 @@ impl<'a> Environment<'a> {
     pub fn new(trial_kernel: Option<String>, observer: &'a dyn Observer) -> Result<Self, KernelError> {
         let place = PathBuf::from(".");
         let (store, link) = (Store::open()?, TrialLink::lazy());
-        Ok(Environment { store, qemu: OnceCell::new(), kvm: OnceCell::new(), trial_kernel, place, link, observer })
+        Ok(Environment {
+            store,
+            qemu_source: QemuSource::default(),
+            qemu: OnceCell::new(),
+            kvm: OnceCell::new(),
+            trial_kernel,
+            place,
+            link,
+            observer,
+        })
     }
 
-    /// The same for a study with a given folder.
-    pub fn at(mut self, out: Option<&Path>) -> Self {
+    /// The same for a study with a given folder, in guests of this QEMU.
+    pub fn at(mut self, out: Option<&Path>, qemu: Option<QemuSource>) -> Self {
+        self.qemu_source = qemu.unwrap_or_default();
         let out = out.and_then(|out| std::path::absolute(out).ok());
         if let Some(place) = out.as_deref().and_then(|out| out.ancestors().find(|dir| dir.is_dir())) {
             self.place = place.to_owned();
@@ -66,8 +78,10 @@ impl<'a> Environment<'a> {
         self.store.dir()
     }
 
+    /// The QEMU of guests, fetched if necessary.
     pub fn qemu(&self) -> Result<&Qemu, Refusal> {
-        let found = self.qemu.get_or_init(|| Qemu::find().map_err(|e: QemuError| e.to_string()));
+        let find = || Qemu::of(self.qemu_source, &self.store, &|text: &str| self.observer.note(text));
+        let found = self.qemu.get_or_init(|| find().map_err(|e: QemuError| e.to_string()));
         found.as_ref().map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that is needed"))
     }
 

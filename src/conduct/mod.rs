@@ -107,7 +107,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
     let observer = request.observer;
     check_paths(q)?;
-    let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()), observer)?.at(request.out);
+    let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()), observer)?.at(request.out, q.qemu);
     let resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);
@@ -166,7 +166,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             let seed = resolved.seed.map_or_else(schedule::draw_seed, Ok)?;
             let again = match (request.part, request.file) {
                 (Some(part), _) => part.repeat.to_owned(),
-                (None, Some(path)) => repeat::study(&path.display().to_string(), seed),
+                (None, Some(path)) => repeat::study(&path.display().to_string(), &resolved, seed),
                 (None, None) => repeat::command(q, &resolved, seed),
             };
             let qemu =

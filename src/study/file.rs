@@ -87,7 +87,7 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         q.clock = noted(design, "clock", &mut q.places, |v| v.string()?.parse().map_err(|e: String| v.refuse(e)))?;
     }
     if let Some(machine) = root.table("machine")? {
-        machine.only(&["cpus", "memory", "storage", "filesystem", "host"])?;
+        machine.only(&["cpus", "memory", "storage", "filesystem", "host", "qemu"])?;
         q.cpus = noted(machine, "cpus", &mut q.places, |v| v.integer())?;
         q.memory_bytes =
             noted(machine, "memory", &mut q.places, |v| size::parse_bytes(&v.string()?).map_err(|e| v.refuse(e)))?;
@@ -95,6 +95,8 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         q.filesystem = noted(machine, "filesystem", &mut q.places, |v| v.string())?;
         q.host =
             noted(machine, "host", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
+        q.qemu =
+            noted(machine, "qemu", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
     }
     if let Some(table) = root.table("margins")? {
         for (key, value) in table.items() {
@@ -192,6 +194,7 @@ mod tests {
     use super::*;
     use bigiron_model::clock::Clock;
     use bigiron_model::metric::Kind;
+    use bigiron_model::qemu::QemuSource;
 
     #[test]
     fn a_study_says_everything_that_arguments_can() {
@@ -221,6 +224,7 @@ cpus = 1
 memory = "2G"
 storage = "ssd"
 filesystem = "xfs"
+qemu = "system"
 
 [margins]
 throughput = 1
@@ -237,6 +241,7 @@ boot.hugepages = 64
         assert_eq!(q.settings, [("boot.hugepages".to_owned(), "64".to_owned())]);
         assert_eq!((q.pairs, q.seed, q.clock, q.hang_limit), (Some(8), Some(7), Some(Clock::Exact), Some(90)));
         assert_eq!((q.cpus, q.memory_bytes, q.idle_gap), (Some(1), Some(2 << 30), Some(0)));
+        assert_eq!(q.qemu, Some(QemuSource::System));
         assert_eq!(q.text.as_deref(), Some("Do the mitigations cost us anything?"));
         assert_eq!(q.margins[&Kind::P999], 0.125);
         assert_eq!(q.places.of("design.pairs").as_deref(), Some("study.toml:14"));
@@ -255,6 +260,7 @@ boot.hugepages = 64
             ("arms = [\n \"debian:6.1\",\n 7,\n]", "s.toml:3: `arms[1]` must be a string, not an integer"),
             ("arms = [\n \"debian:6.1,boot.root=x\"]", "s.toml:2: Lever `boot.root` cannot be set"),
             ("\n[machine]\nmemory = \"lots\"", "s.toml:3: `lots` is not an amount of memory"),
+            ("[machine]\nqemu = \"newest\"", "s.toml:2: Unknown QEMU `newest`; it can be `pinned` or `system`"),
             ("[margins]\nspeed = 1", "s.toml:2: `speed` is not a kind of metric"),
             ("[margins]\np99 = 80", "s.toml:2: A margin of 80 % cannot be used"),
             ("[set]\nbot.mitigations = \"off\"", "s.toml:2: Unknown lever `bot.mitigations`"),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::arm::ArmText;
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::Kind;
+use bigiron_model::qemu::QemuSource;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 
@@ -33,6 +34,7 @@ pub struct Question {
     /// Seconds.
     pub idle_gap: Option<u32>,
     pub host: Option<HostKind>,
+    pub qemu: Option<QemuSource>,
     pub cpus: Option<u32>,
     pub memory_bytes: Option<u64>,
     pub storage: Option<String>,

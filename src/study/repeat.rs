@@ -29,6 +29,9 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
         option("memory", size::print_bytes(resolved.machine.memory_bytes));
         option("storage", resolved.machine.storage.clone());
         option("filesystem", resolved.machine.filesystem.clone());
+        if !resolved.qemu.is_pinned() {
+            option("qemu", resolved.qemu.to_string());
+        }
     }
     for (name, kind, default) in margins::KINDS {
         if let Some(margin) = q.margins.get(kind).filter(|m| *m != default) {
@@ -51,8 +54,9 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
 }
 
 /// The command that repeats the study file at `path`.
-pub fn study(path: &str, seed: u64) -> String {
-    format!("bigiron run {} --seed {seed}", quote(path))
+pub fn study(path: &str, resolved: &ResolvedQuestion, seed: u64) -> String {
+    let qemu = if resolved.qemu.is_pinned() { String::new() } else { format!(" --qemu {}", resolved.qemu) };
+    format!("bigiron run {} --seed {seed}{qemu}", quote(path))
 }
 
 /// The command with the study's folder; what stands after `--` belongs to a program.

@@ -21,6 +21,7 @@ use bigiron_model::margins;
 use bigiron_model::metric::Kind;
 use bigiron_model::plan;
 use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
+use bigiron_model::qemu::QemuSource;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::rule::Rule;
 use bigiron_model::setting::Setting;
@@ -92,6 +93,9 @@ pub struct ResolvedQuestion {
     /// Seconds.
     pub idle_gap: u32,
     pub machine: Machine,
+    /// Part of the hash only if it is not the usual one, so that folders from before there was a choice keep theirs.
+    #[serde(skip_serializing_if = "QemuSource::is_pinned")]
+    pub qemu: QemuSource,
     pub margins: BTreeMap<Kind, f64>,
     /// The question in words; it has no effect.
     #[serde(skip)]
@@ -156,6 +160,7 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
     let mut resolved = ResolvedQuestion {
         pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(flips, primaries))),
         machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
+        qemu: q.qemu.unwrap_or_default(),
         workloads: planned,
         seed: q.seed,
         margins: margins::complete(&q.margins),

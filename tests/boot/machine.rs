@@ -195,7 +195,9 @@ fn a_qemu_that_may_not_take_the_library_runs_out_of_step_and_says_so() {
     std::fs::write(&program, format!("#!/bin/sh\nexec {} \"$@\"\n", found.program.display())).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let machines = Machines { only: "null-call", ..USUAL };
-    let result = completed(&machines, boot(&machines, Qemu { program, ..found }).unwrap());
+    let mut qemu = found;
+    qemu.program = program;
+    let result = completed(&machines, boot(&machines, qemu).unwrap());
     assert_eq!(result.cost.lockstep, Some(false));
 }
 

@@ -9,6 +9,7 @@ mod loads;
 mod machine;
 mod multiuser;
 mod oltp;
+mod qemu;
 mod replaced;
 mod studies;
 mod survival;

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::builder::Test;
 use crate::kernels::bzimage;
+use bigiron_lab::vm::pinned::BUILD;
 
 const STUDY: &str =
     "arms = [\"a\", \"b\"]\nworkloads = [\"micro\"]\n[design]\npairs = 8\n[machine]\nhost = \"sim\"\n[sim]\n";
@@ -45,7 +46,7 @@ fn every_bad_input_is_answered_in_words() {
         .file("bzImage", bzimage("6.1.7-mine"))
         .file("prog.sh", "#!/bin/sh\necho 1\n")
         .file("ok.toml", STUDY)
-        .file("bin/qemu-system-x86_64", "#!/bin/sh\necho 'QEMU emulator version 7.2.22'\n");
+        .file("bin/qemu-system-x86_64", format!("#!/bin/sh\necho 'QEMU emulator version 7.2.22 (Debian {BUILD})'\n"));
     let executable = Permissions::from_mode(0o755);
     for program in ["prog.sh", "bin/qemu-system-x86_64"] {
         fs::set_permissions(test.dir().join(program), executable.clone()).unwrap();

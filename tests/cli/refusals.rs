@@ -5,11 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::builder::{Ran, Test};
 use crate::kernels::bzimage;
+use bigiron_lab::vm::pinned::BUILD;
 
-/// A machine with a QEMU that only knows its version, and a kernel called `mine`.
+/// A machine with a QEMU that only knows its version and the pinned one's build, and a kernel called `mine`.
 fn machine(qemu: &str) -> Test {
     let test = Test::new()
-        .file("bin/qemu-system-x86_64", format!("#!/bin/sh\necho 'QEMU emulator version {qemu}'\n"))
+        .file("bin/qemu-system-x86_64", format!("#!/bin/sh\necho 'QEMU emulator version {qemu} (Debian {BUILD})'\n"))
         .file("bzImage", bzimage("6.1.7-mine"));
     let program = test.dir().join("bin/qemu-system-x86_64");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -90,8 +91,11 @@ fn machines_that_lack_something() {
     let ran =
         compare(&test, &["mine", "mine", "micro", "--clock", "wall"]).refused("needs a guest that runs under KVM");
     ran.stderr_has("`--clock exact`");
-    compare(&machine("5.2.0"), &["mine", "mine", "micro"]).refused("7.2 or newer is needed");
-    compare(&Test::new().path("/nowhere"), &["debian:6.1", "debian:6.12"]).refused("QEMU is not installed");
+    compare(&machine("5.2.0"), &["mine", "mine", "micro", "--qemu", "system"]).refused("7.2 or newer is needed");
+    let nowhere = Test::new().path("/nowhere");
+    compare(&nowhere, &["debian:6.1", "debian:6.12", "--qemu", "system"]).refused("QEMU is not installed");
+    let ran = compare(&nowhere, &["debian:6.1", "debian:6.12"]).refused("Debian 12's 1:7.2");
+    ran.stderr_has("has no `apt-config`").stderr_has("`--qemu system`");
 }
 
 #[test]

@@ -36,6 +36,7 @@ const HOPELESS: usize = 6;
 const ABSENT: [&str; 4] = [" a Release file", "  404  ", "  403  ", "  File not found"];
 
 /// The machine's apt with bigiron's own state.
+#[derive(Clone)]
 pub struct Apt {
     pub(super) dir: PathBuf,
     helper: PathBuf,

@@ -84,23 +84,96 @@ impl Closure {
                 None => Ok(Err(numbers(&lists, prefix))),
             };
         };
+        Ok(Ok(Self::resolve(apt, &lists, release.name, &[&[wanted.as_str()], others].concat(), note)?))
+    }
+
+    /// A package from the release of this name, wherever the machine's sources are from. `versions` are tried in turn, and then any that the
+    /// release has. `state` is the folder of apt's private state.
+    ///
+    /// # Errors
+    /// There is no apt, no source of Debian's archive, no network, or no such release or package in the archive.
+    pub fn of_release(
+        state: &Path,
+        release: &str,
+        package: &str,
+        versions: &[&str],
+        note: &dyn Fn(&str),
+    ) -> Result<Self, KernelError> {
+        let apt = Apt::open(state)?;
+        note("Reading Debian's package lists");
+        let mut lists = apt.lists(&apt.own(DEBIAN)?, DAY)?;
+        let is_of = |source: &Source| release_of(&source.suite) == Some(release) && !source.is_aside();
+        if !lists.of(DEBIAN).any(|s| release_of(&s.listing.codename) == Some(release) && !s.source.is_aside()) {
+            let own: Vec<Source> = lists.of(DEBIAN).map(|s| s.source.clone()).collect();
+            let others: Vec<Source> = sources::derive(&own, &BTreeSet::new()).into_iter().filter(is_of).collect();
+            let more = apt.lists(&others, DAY)?;
+            lists.failure = lists.failure.or(more.failure);
+            lists.suites = more.suites;
+        }
+        if lists.suites.is_empty() {
+            return Err(match lists.failure {
+                Some(reason) => KernelError::Update(reason),
+                None => KernelError::Update(format!("it no longer has the release `{release}`")),
+            });
+        }
+        let exact = versions.iter().map(|version| format!("{package}={version}"));
+        let mut missing = None;
+        for word in exact.chain([package.to_owned()]) {
+            match Self::resolve(apt.clone(), &lists, release.to_owned(), &[&word], note) {
+                Err(error @ KernelError::Download { .. }) => missing = Some(error),
+                other => return other,
+            }
+        }
+        Err(missing.expect("the package itself was tried"))
+    }
+
+    /// What `wanted` depend on, in a release.
+    fn resolve(
+        apt: Apt,
+        lists: &Lists,
+        release: String,
+        wanted: &[&str],
+        note: &dyn Fn(&str),
+    ) -> Result<Self, KernelError> {
         let of_release =
-            |s: &&super::apt::Suite| release_of(&s.listing.codename) == Some(&release.name) && !s.source.is_aside();
+            |s: &&super::apt::Suite| release_of(&s.listing.codename) == Some(&release) && !s.source.is_aside();
         let texts: BTreeSet<String> = lists.of(DEBIAN).filter(of_release).map(|s| s.source.deb822()).collect();
         let text = texts.into_iter().collect::<Vec<_>>().join("\n");
-        let folder = apt.dir.join(format!("{}+{}", release.name, &hash::of_bytes(text.as_bytes())[..12]));
-        note(&format!("Resolving what {wanted} of {} depends on", release.name));
+        let folder = apt.dir.join(format!("{release}+{}", &hash::of_bytes(text.as_bytes())[..12]));
+        let first = wanted[0];
+        note(&format!("Resolving what {first} of {release} depends on"));
         apt.refresh(&folder, &text)?;
         let mut command = apt.apt_get(&folder);
-        command.args(["install", "--print-uris", "-y", "--no-install-recommends", &wanted]).args(others);
-        let uris = run(command).map_err(|f| said(f, &wanted))?;
+        command.args(["install", "--print-uris", "-y", "--no-install-recommends"]).args(wanted);
+        let uris = run(command).map_err(|f| said(f, first))?;
         let exact: Vec<String> = uris.lines().filter_map(package_of).map(|(n, v)| format!("{n}={v}")).collect();
-        let stanzas = run(apt.apt_cache(&folder, &exact)).map_err(|f| said(f, &wanted))?;
+        let stanzas = run(apt.apt_cache(&folder, &exact)).map_err(|f| said(f, first))?;
         let mut parts: Vec<ClosurePackage> = stanzas.split("\n\n").filter_map(part).collect();
         parts.sort_by(|a, b| a.name.cmp(&b.name));
         // A version in two suites is listed twice.
         parts.dedup_by(|a, b| a.name == b.name);
-        Ok(Ok(Self { apt, folder, release: release.name, parts }))
+        Ok(Self { apt, folder, release, parts })
+    }
+
+    /// A package and its run-time dependencies: packages of shared libraries, and their dependencies in turn, except those whose names begin
+    /// with one of `without`. Other dependencies (perl, debconf) are only for installation.
+    pub fn libraries_of<'a>(&'a self, first: Vec<&'a ClosurePackage>, without: &[&str]) -> Vec<&'a ClosurePackage> {
+        let mut found = first;
+        let mut next = 0;
+        while let Some(part) = found.get(next).copied() {
+            for name in &part.depends {
+                let Some(library) = self.part(name) else { continue };
+                let section = library.section.rsplit('/').next();
+                if section == Some("libs")
+                    && !without.iter().any(|left| name.starts_with(left))
+                    && !found.contains(&library)
+                {
+                    found.push(library);
+                }
+            }
+            next += 1;
+        }
+        found
     }
 
     pub fn part(&self, name: &str) -> Option<&ClosurePackage> {

@@ -21,6 +21,7 @@ pub mod plan;
 pub mod printable;
 pub mod provenance;
 pub mod purpose;
+pub mod qemu;
 pub mod record;
 pub mod refusal;
 pub mod rule;

@@ -47,7 +47,8 @@ impl Provenance {
             Some((then, now)) if then != now => {
                 let message =
                     format!("The {what} in `{dir}` was begun with QEMU {then}; QEMU {now} would measure differently");
-                Err(Refusal::new(message).hint(format!("Start a new one with `--out DIR`, or install QEMU {then}")))
+                Err(Refusal::new(message)
+                    .hint(format!("Start a new one with `--out DIR`, or continue with QEMU {then} (`--qemu`)")))
             }
             _ => Ok(()),
         }

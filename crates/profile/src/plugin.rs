@@ -1,5 +1,5 @@
-//! The interface to QEMU: its plugin API, versions 1 (QEMU 4.2 to 8.2) and 2 to 5 (QEMU 9.0 to 10.2; include/qemu/qemu-plugin.h in its source lists
-//! each version's changes).
+//! The interface to QEMU: its plugin API, versions 1 (QEMU 4.2 to 8.2), 2 to 5 (QEMU 9.0 to 10.2) and 7 (QEMU 11.1), but not 6 (QEMU 11.0);
+//! include/plugins/qemu-plugin.h in its source lists each version's changes.
 //!
 //! Invariant: one thread makes all these calls, because under `-icount` one thread runs all vCPUs. bigiron loads the plugin only there.
 
@@ -31,13 +31,19 @@ const SCOREBOARDS: c_int = 2;
 /// From this version on, an instruction's bytes are copied.
 const COPIES: c_int = 3;
 
+/// From this version on, callbacks get data and not the plugin's number; QEMU 11.1 accepts no older one.
+const DATA: c_int = 7;
+
 /// Sets the version before QEMU asks for it.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOADED: extern "C" fn() = loaded;
 
 extern "C" fn loaded() {
-    if Scores::new().is_some() {
+    // This one came with version 6, which 11.0 alone has; nothing tells that from 7, so QEMU 11.0 refuses the plugin.
+    if function(c"qemu_plugin_set_pc").is_some() {
+        qemu_plugin_version.store(DATA, Ordering::Relaxed);
+    } else if Scores::new().is_some() {
         qemu_plugin_version.store(SCOREBOARDS, Ordering::Relaxed);
     }
 }
@@ -60,7 +66,8 @@ pub(crate) const NO_REGISTERS: c_int = 0;
 pub(crate) const READS_AND_WRITES: c_int = 3;
 
 unsafe extern "C" {
-    fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: unsafe extern "C" fn(Id, *mut Block));
+    /// Before [`DATA`] it takes no data, and does not look at the register in which they are.
+    fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, cb: *const c_void, data: *mut c_void);
     pub(crate) fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     pub(crate) fn qemu_plugin_tb_get_insn(block: *const Block, n: usize) -> *mut Instruction;
     /// Before [`COPIES`] it takes only the instruction and returns the address of the bytes; later it returns the number of copied bytes. The
@@ -226,8 +233,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
     COPIED.store(copies, Ordering::Relaxed);
     SEVERAL.store(vcpus > 1, Ordering::Relaxed);
-    // SAFETY: the callback is one.
-    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, translated) };
+    let with_data = qemu_plugin_version.load(Ordering::Relaxed) >= DATA;
+    let callback = if with_data { translated_with_data as *const c_void } else { translated as *const c_void };
+    // SAFETY: the callback is one of this version.
+    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, callback, core::ptr::null_mut()) };
     0
 }
 
@@ -264,6 +273,12 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
             model::translated(block, counter);
         }
     }
+}
+
+/// The same from [`DATA`] on.
+unsafe extern "C" fn translated_with_data(block: *mut Block, _data: *mut c_void) {
+    // SAFETY: QEMU's own block, for the time of this call.
+    unsafe { translated(0, block) }
 }
 
 /// The most bytes of an instruction.

@@ -175,26 +175,10 @@ fn current(place: &Path, major: u32, max_age: u64) -> Option<Root> {
     Root::read(&place.join("trees").join(current.folder))
 }
 
-/// The server's package first, then its run-time dependencies: packages of shared libraries, and their dependencies in turn. Other dependencies
-/// (perl, debconf) are only for installation.
+/// The server's package first, then its libraries.
 fn libraries_and<'a>(closure: &'a Closure, recipe: &Recipe, server: &str) -> Vec<&'a ClosurePackage> {
-    let mut found: Vec<&ClosurePackage> =
-        [server].iter().chain(recipe.beside).filter_map(|n| closure.part(n)).collect();
-    let mut next = 0;
-    while let Some(part) = found.get(next).copied() {
-        for name in &part.depends {
-            let Some(library) = closure.part(name) else { continue };
-            let section = library.section.rsplit('/').next();
-            if section == Some("libs")
-                && !recipe.without.iter().any(|left| name.starts_with(left))
-                && !found.contains(&library)
-            {
-                found.push(library);
-            }
-        }
-        next += 1;
-    }
-    found
+    let first = [server].iter().chain(recipe.beside).filter_map(|n| closure.part(n)).collect();
+    closure.libraries_of(first, recipe.without)
 }
 
 /// Renames the staged tree to `target`.

@@ -192,6 +192,7 @@ fn options(design: &Design, clock: Clock, seed: u64) -> Vec<String> {
     option("memory", design.memory.clone());
     option("storage", design.storage.clone());
     option("filesystem", design.filesystem.clone());
+    option("qemu", design.qemu.map(|source| source.to_string()));
     for set in &design.set {
         option("set", Some(set.clone()));
     }

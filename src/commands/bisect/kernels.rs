@@ -37,14 +37,15 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
                 common,
                 what,
                 &ends,
-                &Environment::new(Some(good.kernel.clone()), &Terminal)?.at(common.out.as_deref()),
+                &Environment::new(Some(good.kernel.clone()), &Terminal)?.at(common.out.as_deref(), common.design.qemu),
             )?;
             list::of_archive(good, bad, &store, &output::note)?
         }
         _ => list::given(good, bad, given)?,
     };
     let kernels = list::named(&kernels);
-    let environment = Environment::new(Some(kernels[0].kernel.clone()), &Terminal)?.at(common.out.as_deref());
+    let environment =
+        Environment::new(Some(kernels[0].kernel.clone()), &Terminal)?.at(common.out.as_deref(), common.design.qemu);
     let asked = ask::ask(common, what, &kernels, &environment)?;
     let usual = if asked.resolved.clock.is_exact() { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);

@@ -75,7 +75,7 @@ struct Lost {
 }
 
 pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
-    let environment = Environment::new(None, &Terminal)?;
+    let environment = Environment::new(None, &Terminal)?.at(None, args.qemu);
     let (plan, kernel) = plan(args, &environment)?;
     let options = plan.options_in(&plan.arms[0], "oltp");
     let job = Job::parse(&options).map_err(anyhow::Error::msg)?;
@@ -112,6 +112,7 @@ fn plan(args: &OltpCrashTest, environment: &Environment<'_>) -> anyhow::Result<(
         seed: args.seed,
         storage: Some("host-file".to_owned()),
         filesystem: args.filesystem.clone(),
+        qemu: args.qemu,
         set: args.set.clone(),
         ..Design::default()
     };

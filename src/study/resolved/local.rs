@@ -30,6 +30,9 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
         ("machine.storage", "storage", q.storage.is_some()),
         ("machine.filesystem", "a file system", q.filesystem.is_some()),
     ];
+    if q.qemu.is_some() {
+        return refuse("machine.qemu", "With `--on local` there is no QEMU to choose; leave this out".to_owned());
+    }
     for (place, what, is_given) in given {
         if is_given {
             return refuse(place, format!("With `--on local` the machine already has {what}; leave this out"));

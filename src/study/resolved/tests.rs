@@ -132,6 +132,22 @@ fn the_machine_is_checked() {
 }
 
 #[test]
+fn another_qemu_is_another_question_and_is_repeated() {
+    let with = |qemu| Question { qemu, ..two() };
+    let resolved = |qemu| resolve(&with(qemu), &OLD).unwrap();
+    assert_eq!(resolved(None).sha256(), resolved(Some(QemuSource::Pinned)).sha256());
+    assert_ne!(resolved(None).sha256(), resolved(Some(QemuSource::System)).sha256());
+    let command = |qemu| repeat::command(&with(qemu), &resolved(qemu), 7);
+    assert!(command(Some(QemuSource::System)).contains(" --qemu system"));
+    assert!(!command(None).contains("--qemu"));
+    let study = |qemu| repeat::study("a b.toml", &resolved(qemu), 7);
+    assert_eq!(study(None), "bigiron run 'a b.toml' --seed 7");
+    assert_eq!(study(Some(QemuSource::System)), "bigiron run 'a b.toml' --seed 7 --qemu system");
+    let local = Question { host: Some(HostKind::Local), ..question(&["running", "running"]) };
+    refused(&Question { qemu: Some(QemuSource::System), ..local }, &OLD, "there is no QEMU to choose");
+}
+
+#[test]
 fn the_wall_clock_needs_kvm_and_says_what_works_without() {
     let refusal = refused(&Question { clock: Some(Clock::Wall), ..two() }, &OLD, "`/dev/kvm` does not exist");
     assert!(refusal.hint.unwrap().contains("--clock exact"));

@@ -91,7 +91,7 @@ pub fn has(pid: u32) -> bool {
 /// Whether `qemu` runs in lockstep here, by starting one without a kernel; or why not.
 pub fn try_out(qemu: &Qemu) -> Result<(), String> {
     let library = Library::of(qemu)?;
-    let mut command = Command::new(&qemu.program);
+    let mut command = qemu.command();
     command
         .args(["-accel", "tcg", "-icount", "shift=0,sleep=off", "-machine", "pc", "-m", "16M", "-nodefaults"])
         .args(["-no-user-config", "-display", "none", "-monitor", "none"])
@@ -126,7 +126,7 @@ mod tests {
     use crate::vm::qemu::Version;
 
     fn qemu(program: &Path) -> Qemu {
-        Qemu { program: program.to_owned(), version: Version(7, 2, 0) }
+        Qemu::named(program.to_owned(), Version(7, 2, 0))
     }
 
     #[test]
@@ -182,7 +182,7 @@ mod tests {
         // The first instruction of a CPU: jmp 0.
         image[0xfff0..0xfff3].copy_from_slice(&[0xe9, 0x0d, 0x00]);
         std::fs::write(&bios, image).unwrap();
-        let mut command = Command::new(&qemu.program);
+        let mut command = qemu.command();
         command
             .args(["-accel", "tcg", "-icount", "shift=0,sleep=off", "-machine", "pc", "-m", "16M", "-nodefaults"])
             .args(["-no-user-config", "-display", "none", "-monitor", "none", "-bios"])

@@ -3,7 +3,7 @@
 //! Invariant: no kernel is needed, and nothing depends on how busy the host is.
 
 use std::ffi::OsString;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::process::cpu_seconds;
@@ -78,7 +78,7 @@ fn run(qemu: &Qemu, code: &[u8], plugin: &[OsString]) -> Result<Vec<u32>, String
     // The first instruction of a CPU: jmp 0.
     image[0xfff0..0xfff3].copy_from_slice(&[0xe9, 0x0d, 0x00]);
     std::fs::write(&firmware, image).map_err(failed)?;
-    let mut command = Command::new(&qemu.program);
+    let mut command = qemu.command();
     command
         .args(["-accel", "tcg", "-icount", "shift=0,sleep=off", "-machine", "pc", "-m", "16M", "-nodefaults"])
         .args(["-no-user-config", "-display", "none", "-monitor", "none", "-bios"])

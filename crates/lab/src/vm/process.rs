@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use bigiron_sys as sys;
@@ -29,7 +29,7 @@ impl Process {
     /// Starts QEMU, with the library that keeps its threads in lockstep if there is one; what it says on its standard error goes to the
     /// file `errors`.
     pub fn start(qemu: &Qemu, config: &Config<'_>, lockstep: Option<&Library>, errors: &Path) -> io::Result<Self> {
-        let mut command = Command::new(&qemu.program);
+        let mut command = qemu.command();
         command.args(arguments(config)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(errors)?);
         if let Some(library) = lockstep {
             library.preload(&mut command, config.cpus);
@@ -114,6 +114,8 @@ impl Drop for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
+
     use rustix::process::{Pid, Signal, kill_process};
 
     #[test]

@@ -1,23 +1,17 @@
-//! QEMU: which one there is, the arguments of a VM, and the running process.
+//! The arguments of a VM.
 //!
 //! Invariant: every chardev is a file. Sockets and host-backed devices would let the host's time into the exact clock.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+pub use super::program::{PROGRAM, Qemu, QemuError, Version};
 use crate::protocol::ACK_PORT;
 use crate::vm::disk::Disk;
 use crate::vm::profile::{self, Plugin};
-use bigiron_image::find_tool;
 use bigiron_model::clock::Clock;
 use bigiron_profile::Weights;
-
-/// The program, as it is called for an x86-64 guest.
-pub const PROGRAM: &str = "qemu-system-x86_64";
 
 /// The CPU of an exact-clock guest. A named model with SSE4.2 (without it table CRCs fake regressions), the mitigations of a real server, and ERMS and
 /// FSRM, as later processors of the family and Intel's have them, so that kernels copy by the routines that they use there.
@@ -37,65 +31,6 @@ pub const FAIR_ROUND_ROBIN: Version = Version(8, 1, 0);
 
 /// What repeated moves of memory cost on [`Clock::Exact`]. Other weights are another version of that clock.
 pub const WEIGHTS: Weights = Weights::ROME;
-
-/// Version of QEMU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u32, pub u32, pub u32);
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
-
-/// A QEMU that is installed here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Qemu {
-    pub program: PathBuf,
-    pub version: Version,
-}
-
-/// Why there is no VM.
-#[derive(Debug, thiserror::Error)]
-pub enum QemuError {
-    #[error("QEMU is not installed: no `{PROGRAM}` in PATH; `apt-get install qemu-system-x86` brings it")]
-    Missing,
-    #[error("`{program}` cannot be run: {cause}")]
-    Broken { program: String, cause: io::Error },
-    #[error("`{program} --version` says `{said}`, which is not a version of QEMU; 7.2 or newer would be right")]
-    Unknown { program: String, said: String },
-    #[error("QEMU is {0}; 7.2 or newer is needed")]
-    TooOld(Version),
-}
-
-impl Qemu {
-    /// The QEMU in PATH.
-    ///
-    /// # Errors
-    /// None there, none that runs, or one older than 7.2.
-    pub fn find() -> Result<Self, QemuError> {
-        let program = find_tool(PROGRAM).ok_or(QemuError::Missing)?;
-        let name = program.display().to_string();
-        let output = Command::new(&program)
-            .arg("--version")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|cause| QemuError::Broken { program: name.clone(), cause })?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let version = parse_version(&said)
-            .ok_or_else(|| QemuError::Unknown { program: name, said: said.lines().next().unwrap_or("").to_owned() })?;
-        if version < Version(7, 2, 0) {
-            return Err(QemuError::TooOld(version));
-        }
-        Ok(Self { program, version })
-    }
-}
-
-fn parse_version(said: &str) -> Option<Version> {
-    let number = said.lines().next()?.strip_prefix("QEMU emulator version ")?.split_whitespace().next()?;
-    let mut parts = number.split('.').map(|p| p.parse().ok());
-    Some(Version(parts.next()??, parts.next()??, parts.next().flatten().unwrap_or(0)))
-}
 
 /// How a guest's instructions are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -343,15 +278,6 @@ pub(super) fn prefixed(prefix: &str, path: &Path) -> OsString {
 mod tests {
     use super::*;
     use crate::lever;
-
-    #[test]
-    fn versions_are_read() {
-        let debian = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18+b3)\nCopyright";
-        assert_eq!(parse_version(debian), Some(Version(7, 2, 22)));
-        assert_eq!(parse_version("QEMU emulator version 10.0.2\n"), Some(Version(10, 0, 2)));
-        assert_eq!(parse_version("QEMU emulator version 9.1"), Some(Version(9, 1, 0)));
-        assert_eq!(parse_version("bash: no such thing"), None);
-    }
 
     #[test]
     fn a_disk_of_the_host_is_opened_as_it_says() {

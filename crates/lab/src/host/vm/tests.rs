@@ -16,7 +16,7 @@ fn scripted(dir: &Path, script: &str) -> VmHost {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let arm = PreparedArm::bare(dir.join("kernel"), ArmImages::default());
     VmHost {
-        qemu: Qemu { program, version: Version(7, 2, 0) },
+        qemu: Qemu::named(program, Version(7, 2, 0)),
         accelerator: Accelerator::Tcg,
         cache: dir.to_owned(),
         arms: vec![arm],
