@@ -126,6 +126,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         observer.note(&format!("Using the exact clock, because guests do not run under KVM here: {why}"));
     }
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
+    if request.model {
+        modelled::check(resolved.machine.host, resolved.clock)?;
+    }
     let (folder, kernels) = match study_folder::find(&resolved, request.out, request.fresh, &|text| {
         observer.note(text);
     })? {
@@ -172,9 +175,6 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             let qemu =
                 if resolved.machine.host == HostKind::Vm { Some(Capabilities::qemu(&environment)?) } else { None };
             let mut plan = resolved.plan(identities, seed, again, qemu)?;
-            if request.model {
-                modelled::check(&plan)?;
-            }
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             plan.begun = Some(date::now());
             if plan.machine.host != HostKind::Sim {

@@ -5,7 +5,6 @@
 use bigiron_lab::host::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
-use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::store::Folder;
@@ -17,9 +16,9 @@ pub(super) struct ModelledHost<'a> {
 }
 
 /// # Errors
-/// Nothing is modelled on the plan's clock.
-pub(super) fn check(plan: &Plan) -> Result<(), Refusal> {
-    match (plan.machine.host, plan.clock) {
+/// Nothing is modelled on that host and clock.
+pub(super) fn check(host: HostKind, clock: Clock) -> Result<(), Refusal> {
+    match (host, clock) {
         (HostKind::Vm, Clock::Exact) => Ok(()),
         (HostKind::Vm, clock) => {
             Err(Refusal::new(format!("`--model` needs the clock `{}`, not `{clock}`", Clock::Exact))

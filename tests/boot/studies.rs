@@ -58,11 +58,13 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     test.run(&args("quiet")).status(0);
 
     // The second time both cores are busy, and bigiron is killed, started again and interrupted: half of the boots are enough.
+    // A processor is modelled in each of these boots, which changes nothing either.
     let (_one, _two) = (Spinner::start(), Spinner::start());
-    let mut killed = underway(&test, &args("loaded"), 3);
+    let modelled = [&args("loaded")[..], &["--model"]].concat();
+    let mut killed = underway(&test, &modelled, 3);
     killed.kill().unwrap();
     killed.wait().unwrap();
-    let interrupted = underway(&test, &args("loaded"), 8);
+    let interrupted = underway(&test, &modelled, 8);
     kill_process(Pid::from_child(&interrupted), Signal::INT).unwrap();
     let said = String::from_utf8(interrupted.wait_with_output().unwrap().stderr).unwrap();
     assert!(said.contains("Resuming"), "{said}");
@@ -73,6 +75,12 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     assert!(again.len() >= 8);
     for (slot, metrics) in &again {
         assert_eq!(metrics, &records[slot], "every digit of every metric");
+    }
+
+    for slot in [0, 1] {
+        let [rerun, judged] = ["quiet", "loaded"].map(|study| evidence(&test, study, slot));
+        assert!(rerun["windows"][0]["modelled"].as_array().is_some_and(|functions| functions.len() > 10));
+        assert!(rerun["windows"] == judged["windows"], "every count of trial {slot}");
     }
 
     let report = report(&test, "quiet");
@@ -95,6 +103,12 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     // What was profiled is what was judged.
     let looking = &report["causes"]["looking"];
     assert_eq!((&looking["trials"], &looking["identical"]), (&2.into(), &2.into()), "{}", report["causes"]);
+}
+
+/// What a trial executed.
+fn evidence(test: &Test, study: &str, slot: u32) -> Value {
+    let path = test.dir().join(format!("{study}/evidence/{slot:04}.json"));
+    serde_json::from_slice(&std::fs::read(path).expect("the trial was profiled")).unwrap()
 }
 
 /// Why a metric differs.
@@ -127,6 +141,23 @@ fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     assert!(interval(&report, "null-call").1 < -5.0, "fewer instructions per system call: {}", ran.stdout);
     let first = causes(&report, "null-call")["causes"][0]["function"].as_str().unwrap().to_owned();
     assert!(first.starts_with("entry_SYSCALL") || first.contains("untrain") || first.contains("srso"), "{first}");
+    // On a processor, too: the returns that the mitigations make it mispredict are gone.
+    let modelled = &causes(&report, "null-call")["modelled"];
+    assert_eq!(modelled["robust"], true, "{modelled}");
+    let parts = modelled["processors"][0]["components"].as_array().unwrap();
+    let missed = parts.iter().find(|part| part["component"] == "mispredictions").expect("a part of the cycles");
+    let [with, without] = ["baseline_cycles", "arm_cycles"].map(|arm| missed[arm].as_f64().unwrap());
+    assert!(with > 100.0 && without < 20.0, "{missed}");
+    // A call is one: what the model counts is what was executed.
+    let profiled = evidence(&test, "control", 0);
+    let window = &profiled["windows"][0];
+    for (event, each) in [("syscall", 1.0), ("sysret", 1.0), ("swapgs", 2.0)] {
+        let place = profiled["places"].as_array().unwrap().iter().position(|name| name == event).unwrap();
+        let counts = window["modelled"].as_array().unwrap().iter().flat_map(|of| of[1].as_array().unwrap());
+        let n: u64 = counts.filter(|count| count[0] == place).map(|count| count[1].as_u64().unwrap()).sum();
+        let each_has = n as f64 / window["operations"].as_f64().unwrap();
+        assert!((each_has - each).abs() < 0.01, "{event}: {each_has}");
+    }
     // What was waited for was asked for: with one CPU it may be nothing, but the kernel has told of all of it.
     let traced = &report["locks"]["traced"];
     assert_eq!((&traced["trials"], &traced["lost"]), (&2.into(), &0.into()), "{traced}");
