@@ -3,6 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use super::arm::PreparedArm;
 use super::images::ArmImages;
 use super::*;
+use crate::protocol;
 use crate::vm::freezer;
 use crate::vm::qemu::Version;
 use bigiron_model::store::testing;
