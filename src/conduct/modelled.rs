@@ -21,8 +21,8 @@ pub(super) fn check(host: HostKind, clock: Clock) -> Result<(), Refusal> {
     match (host, clock) {
         (HostKind::Vm, Clock::Exact) => Ok(()),
         (HostKind::Vm, clock) => {
-            Err(Refusal::new(format!("`--model` needs the clock `{}`, not `{clock}`", Clock::Exact))
-                .hint("Add `--clock exact`, or leave `--model` out"))
+            Err(Refusal::new(format!("`--model` needs the clock `{}`, not `{}`", Clock::Exact, clock.word()))
+                .hint("Use `--clock exact`, or leave `--model` out"))
         }
         (host, _) => {
             Err(Refusal::new(format!("`--model` needs guests; on the host `{}` nothing is modelled", host.name()))

@@ -60,7 +60,7 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     // The second time both cores are busy, and bigiron is killed, started again and interrupted: half of the boots are enough.
     // A processor is modelled in each of these boots, which changes nothing either.
     let (_one, _two) = (Spinner::start(), Spinner::start());
-    let modelled = [&args("loaded")[..], &["--model"]].concat();
+    let modelled = [&["compare", "--model"], &args("loaded")[1..]].concat();
     let mut killed = underway(&test, &modelled, 3);
     killed.kill().unwrap();
     killed.wait().unwrap();
