@@ -87,8 +87,10 @@ impl<'a> Environment<'a> {
 
     /// The programs that run the trials of `host`.
     pub fn provenance(&self, host: HostKind) -> anyhow::Result<Provenance> {
-        let qemu = if host == HostKind::Vm { Some(self.qemu()?.version.to_string()) } else { None };
-        Provenance::here(qemu).context("Cannot read this executable's own file")
+        let qemu = if host == HostKind::Vm { Some(self.qemu()?) } else { None };
+        let build = qemu.map(|qemu| qemu.build.clone().unwrap_or_default());
+        Provenance::here(qemu.map(|qemu| qemu.version.to_string()), build)
+            .context("Cannot read this executable's own file")
     }
 
     /// Whether KVM works, or why not.
