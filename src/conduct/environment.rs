@@ -212,6 +212,10 @@ impl Capabilities for Environment<'_> {
         self.kvm_report().as_ref().map(drop).map_err(Clone::clone)
     }
 
+    fn may_have_kvm(&self) -> Result<(), String> {
+        probe::impossible().map_or(Ok(()), Err)
+    }
+
     fn cpus(&self) -> u32 {
         std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
     }
