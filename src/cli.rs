@@ -343,8 +343,9 @@ pub struct Doctor {
     #[arg(long, value_name = "HOST", value_parser = trial_host(), default_value_t)]
     pub on: HostKind,
     /// QEMU to check: bigiron's own, which is fetched unless it is installed (pinned), or the one installed on this machine (system)
-    #[arg(long, value_name = "QEMU", value_parser = qemu_source(), default_value_t)]
-    pub qemu: QemuSource,
+    /// [default: pinned]
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
+    pub qemu: Option<QemuSource>,
 }
 
 /// Compare a kernel with itself to measure this machine's noise floor

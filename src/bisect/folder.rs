@@ -43,6 +43,9 @@ pub struct Bisection {
     /// QEMU's version, if its trials run in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<String>,
+    /// QEMU's build, as in [`Provenance`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qemu_build: Option<String>,
     /// Hash of the question, by which a bisection to resume is found.
     pub question_sha256: String,
     /// UTC.
@@ -214,7 +217,7 @@ impl Bisection {
 
     /// The programs that run its trials.
     pub fn provenance(&self) -> Provenance {
-        Provenance { executable: self.executable.clone(), qemu: self.qemu.clone() }
+        Provenance { executable: self.executable.clone(), qemu: self.qemu.clone(), qemu_build: self.qemu_build.clone() }
     }
 
     /// Writes `report.json` and the like.

@@ -268,6 +268,7 @@ mod tests {
             bigiron: String::new(),
             executable: String::new(),
             qemu: None,
+            qemu_build: None,
             question_sha256: String::new(),
             begun: String::new(),
             repeat: String::new(),

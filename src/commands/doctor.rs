@@ -3,12 +3,16 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::output;
+use super::{noise, output};
+use crate::cli::Doctor;
 use crate::commands::output::Terminal;
 use crate::conduct::environment::Environment;
+use crate::study::resolved::NO_CHOICE;
 use bigiron_image as image;
 use bigiron_lab::vm::{lockstep, moves};
+use bigiron_model::host::HostKind;
 use bigiron_model::qemu::QemuSource;
+use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
 
 /// Memory of the default comparison's guest, plus QEMU's own.
@@ -30,7 +34,15 @@ enum CheckResult {
     Unknown(String),
 }
 
-pub(super) fn run(source: QemuSource) -> anyhow::Result<u8> {
+pub(super) fn run(args: &Doctor) -> anyhow::Result<u8> {
+    match (args.on, args.qemu) {
+        (HostKind::Local, Some(_)) => Err(Refusal::new(NO_CHOICE).into()),
+        (HostKind::Local, None) => noise::run(),
+        (_, source) => vm(source.unwrap_or_default()),
+    }
+}
+
+fn vm(source: QemuSource) -> anyhow::Result<u8> {
     let environment = Environment::new(None, &Terminal)?.at(None, Some(source));
     let checks = [
         ("QEMU", qemu(&environment, source)),

@@ -25,7 +25,6 @@ mod upgrade_check;
 
 use std::process::ExitCode;
 
-use bigiron_model::host::HostKind;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::store::StoreError;
 use bigiron_stats::Verdict;
@@ -61,8 +60,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Kernel(args) => kernel::run(args.action),
         Command::Lever(args) => lever::run(&args.action),
         Command::Undo(args) => undo::run(&args),
-        Command::Doctor(args) if args.on == HostKind::Local => noise::run(),
-        Command::Doctor(args) => doctor::run(args.qemu),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),

@@ -93,6 +93,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
                 bigiron: env!("CARGO_PKG_VERSION").to_owned(),
                 executable: here.executable.clone(),
                 qemu: here.qemu.clone(),
+                qemu_build: here.qemu_build.clone(),
                 question_sha256,
                 begun: date::now(),
                 budget,

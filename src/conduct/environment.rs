@@ -87,8 +87,10 @@ impl<'a> Environment<'a> {
 
     /// The programs that run the trials of `host`.
     pub fn provenance(&self, host: HostKind) -> anyhow::Result<Provenance> {
-        let qemu = if host == HostKind::Vm { Some(self.qemu()?.version.to_string()) } else { None };
-        Provenance::here(qemu).context("Cannot read this executable's own file")
+        let qemu = if host == HostKind::Vm { Some(self.qemu()?) } else { None };
+        let build = qemu.map(|qemu| qemu.build.clone().unwrap_or_default());
+        Provenance::here(qemu.map(|qemu| qemu.version.to_string()), build)
+            .context("Cannot read this executable's own file")
     }
 
     /// Whether KVM works, or why not.
@@ -208,6 +210,10 @@ impl Capabilities for Environment<'_> {
 
     fn kvm(&self) -> Result<(), String> {
         self.kvm_report().as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    fn may_have_kvm(&self) -> Result<(), String> {
+        probe::impossible().map_or(Ok(()), Err)
     }
 
     fn cpus(&self) -> u32 {

@@ -99,7 +99,13 @@ fn configuration(
     put("filesystem", machine.filesystem.clone());
     put("in-one-boot", plan.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(" "));
     let emulator = completed.iter().find(|r| !r.host.qemu.is_empty());
-    put("emulator", emulator.map_or_else(String::new, |r| format!("QEMU {} {}", r.host.qemu, r.host.accelerator)));
+    // A night runs in one build, which its records do not name.
+    let build = night.qemu_build.as_deref().filter(|build| !build.is_empty());
+    let build = build.map_or_else(String::new, |build| format!(" ({build})"));
+    put(
+        "emulator",
+        emulator.map_or_else(String::new, |r| format!("QEMU {}{build} {}", r.host.qemu, r.host.accelerator)),
+    );
     if !plan.clock.is_exact() {
         put("processor", processor());
     }

@@ -36,6 +36,9 @@ pub struct Night {
     /// QEMU's version, if its trials run in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<String>,
+    /// QEMU's build, as in [`Provenance`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qemu_build: Option<String>,
     /// Hash of the question, by which a night to resume is found.
     pub question_sha256: String,
     /// UTC.
@@ -163,7 +166,7 @@ impl Night {
 
     /// The programs that run its trials.
     pub fn provenance(&self) -> Provenance {
-        Provenance { executable: self.executable.clone(), qemu: self.qemu.clone() }
+        Provenance { executable: self.executable.clone(), qemu: self.qemu.clone(), qemu_build: self.qemu_build.clone() }
     }
 
     /// An identifier unique to this night.

@@ -41,6 +41,7 @@ fn night(study: &Studied, begun: &str) -> Night {
         bigiron: "0.1.0".into(),
         executable: "e1".into(),
         qemu: None,
+        qemu_build: None,
         question_sha256: "q".into(),
         begun: begun.into(),
         budget: Budget::Quick,
@@ -196,6 +197,20 @@ fn what_was_measured_otherwise_is_not_compared() {
     // A baseline is not a snapshot, and tonight's own kernel is not a previous one.
     assert!(two_nights(|e| e.baseline = true, Clock::Exact).is_empty());
     assert!(two_nights(|e| e.begun = "2026-11-23T00:00:00Z".to_owned(), Clock::Exact).is_empty());
+}
+
+#[test]
+fn another_build_of_the_same_qemu_is_another_configuration() {
+    let study = study(&ARMS, vec![micro()], |_, _| 1.0, |_| ());
+    let emulator = |build: Option<&str>| {
+        let night = Night { qemu_build: build.map(str::to_owned), ..night(&study, "2026-11-22T00:00:00Z") };
+        let entry = collect::entries(&night, std::slice::from_ref(&study)).remove(0);
+        entry.rows[0].configuration["emulator"].clone()
+    };
+    assert_eq!(emulator(Some("Debian 1:7.2-b3")), "QEMU 7.2.22 (Debian 1:7.2-b3) tcg");
+    assert_ne!(emulator(Some("Debian 1:7.2-b3")), emulator(Some("Debian 1:7.2-b4")));
+    assert_eq!(emulator(None), "QEMU 7.2.22 tcg", "of a night from before the build was stored");
+    assert_eq!(emulator(Some("")), emulator(None));
 }
 
 #[test]

@@ -53,6 +53,9 @@ pub const SCREENING_PAIRS: u32 = 4;
 /// Fewest pairs of a step of a larger search: one in each order.
 pub const STEP_PAIRS: u32 = 2;
 
+/// Why a study or a check of this machine itself refuses a source of QEMU.
+pub const NO_CHOICE: &str = "With `--on local` there is no QEMU to choose; leave this out";
+
 const CPUS_LIMIT: u32 = 255;
 const MEMORY: u64 = 1 << 30;
 
@@ -72,6 +75,8 @@ pub trait Capabilities {
     fn qemu(&self) -> Result<(u32, u32), Refusal>;
     /// Whether a guest runs under KVM; if not, why not.
     fn kvm(&self) -> Result<(), String>;
+    /// Whether one may, as far as that is known without QEMU; if not, why not.
+    fn may_have_kvm(&self) -> Result<(), String>;
     fn cpus(&self) -> u32;
     fn memory_bytes(&self) -> u64;
     /// The type of the file system that holds the studies, as the kernel calls it.
@@ -120,10 +125,26 @@ pub struct ResolvedArm {
     pub parsed: ParsedSettings,
 }
 
-/// Fills in defaults and refuses questions that cannot run.
+/// Fills in defaults and refuses questions that cannot run. QEMU, which may have to be fetched, is asked for only if nothing else is wrong.
 pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestion, Refusal> {
-    let places = q.places.clone();
     check_arms(q)?;
+    let possible = possible_clocks(q, here)?;
+    let mut answers: Vec<_> = possible.iter().map(|clock| with_clock(q, here, *clock)).collect();
+    let host = q.host.unwrap_or_default();
+    // A question that is wrong under every clock is refused as under the likeliest.
+    let at = match answers.iter().any(Result::is_ok) && host == HostKind::Vm {
+        true => {
+            let clock = clock(q, here)?;
+            possible.iter().position(|c| *c == clock).expect("it is one of the possible clocks")
+        }
+        false => possible.len() - 1,
+    };
+    answers.swap_remove(at)
+}
+
+/// The question under this clock, or what is wrong with it; without QEMU.
+fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<ResolvedQuestion, Refusal> {
+    let places = q.places.clone();
     let (planned, arms) = parsed::read(q)?;
     let host = q.host.unwrap_or_default();
     if host == HostKind::Local {
@@ -148,7 +169,6 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
         return Err(places.refuse("design.hang-limit", message));
     }
     let primaries = planned.len() * (arms.len() - 1);
-    let clock = clock(q, host, here)?;
     let flips = Rule::LATEST.flips(clock);
     let warning = check_pairs(q, flips, primaries)?;
     let storage = if host == HostKind::Local { storage::LOCAL } else { storage(q, clock)?.name };
@@ -289,23 +309,33 @@ fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<St
     }))
 }
 
-fn clock(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<Clock, Refusal> {
-    match (host, q.clock) {
-        (HostKind::Sim, _) => return Ok(q.clock.unwrap_or(Clock::Wall)),
-        (HostKind::Local, None | Some(Clock::Wall)) => return Ok(Clock::Wall),
-        (HostKind::Local, Some(clock)) => {
+/// The clocks that the question may have here, as far as that is known without QEMU; the likeliest last.
+fn possible_clocks(q: &Question, here: &impl Capabilities) -> Result<Vec<Clock>, Refusal> {
+    match (q.host.unwrap_or_default(), q.clock) {
+        (HostKind::Local, Some(clock)) if clock != Clock::Wall => {
             let message = format!("With `--on local` the only clock is `wall`; `{clock}` needs guests");
-            return Err(q.places.refuse("design.clock", message));
+            Err(q.places.refuse("design.clock", message))
         }
-        _ => {}
+        (_, Some(clock)) => Ok(vec![clock]),
+        (HostKind::Sim | HostKind::Local, None) => Ok(vec![Clock::Wall]),
+        (HostKind::Vm, None) if here.may_have_kvm().is_ok() => Ok(vec![Clock::Exact, Clock::Wall]),
+        (HostKind::Vm, None) => Ok(vec![Clock::Exact]),
+    }
+}
+
+/// The clock of guests here.
+fn clock(q: &Question, here: &impl Capabilities) -> Result<Clock, Refusal> {
+    let no_kvm = |why: String| {
+        q.places
+            .refuse("design.clock", format!("The clock `wall` needs a guest that runs under KVM: {why}"))
+            .hint("The clock `exact` works without KVM, on any machine: `--clock exact`")
+    };
+    if q.clock == Some(Clock::Wall) {
+        here.may_have_kvm().map_err(no_kvm)?;
     }
     here.qemu()?;
     match q.clock {
-        Some(Clock::Wall) => here.kvm().map(|()| Clock::Wall).map_err(|why| {
-            q.places
-                .refuse("design.clock", format!("The clock `wall` needs a guest that runs under KVM: {why}"))
-                .hint("The clock `exact` works without KVM, on any machine: `--clock exact`")
-        }),
+        Some(Clock::Wall) => here.kvm().map(|()| Clock::Wall).map_err(no_kvm),
         Some(clock) => Ok(clock),
         None if here.kvm().is_ok() => Ok(Clock::Wall),
         None => Ok(Clock::Exact),

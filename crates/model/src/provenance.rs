@@ -20,18 +20,37 @@ pub struct Provenance {
     /// QEMU's version, if trials run in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<String>,
+    /// The package that QEMU was built for, in its own words (`Debian 1:7.2+dfsg-7+deb12u18+b3`); empty if it names none. Absent in descriptions from
+    /// before it was stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qemu_build: Option<String>,
 }
 
 impl Provenance {
-    /// The running executable and the installed QEMU.
+    /// The running executable, and the version and build of QEMU.
     ///
     /// # Errors
     /// The executable cannot be read.
-    pub fn here(qemu: Option<String>) -> io::Result<Self> {
+    pub fn here(qemu: Option<String>, qemu_build: Option<String>) -> io::Result<Self> {
         // Not current_exe(): its file may have been replaced in the meantime.
         let digest = Sha256::digest(fs::read("/proc/self/exe")?);
         let executable = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { executable, qemu })
+        Ok(Self { executable, qemu, qemu_build })
+    }
+
+    /// QEMU's version and, if it is known, its build; `None` without guests. Unlike QEMUs have unlike names.
+    pub fn qemu_name(&self) -> Option<String> {
+        let version = self.qemu.as_deref()?;
+        Some(match self.qemu_build.as_deref() {
+            None | Some("") => version.to_owned(),
+            Some(build) => format!("{version} ({build})"),
+        })
+    }
+
+    /// Whether both are known to run guests in another QEMU. One version has several builds, which may differ in what they emulate.
+    fn is_other_qemu(&self, begun: &Self) -> bool {
+        let differ = |then: &Option<String>, now: &Option<String>| then.is_some() && now.is_some() && then != now;
+        differ(&begun.qemu, &self.qemu) || differ(&begun.qemu_build, &self.qemu_build)
     }
 
     /// Refuses to continue here what other programs began; `what` is in `dir`. A description without provenance comes from a build that stored none.
@@ -43,15 +62,14 @@ impl Provenance {
             return Err(Refusal::new(message)
                 .hint("Start a new one with `--out DIR`, or continue with the build that began it"));
         }
-        match begun.and_then(|begun| begun.qemu.as_deref()).zip(self.qemu.as_deref()) {
-            Some((then, now)) if then != now => {
-                let message =
-                    format!("The {what} in `{dir}` was begun with QEMU {then}; QEMU {now} would measure differently");
-                Err(Refusal::new(message)
-                    .hint(format!("Start a new one with `--out DIR`, or continue with QEMU {then} (`--qemu`)")))
-            }
-            _ => Ok(()),
-        }
+        let Some(begun) = begun.filter(|begun| self.is_other_qemu(begun)) else { return Ok(()) };
+        let name = |programs: &Self| programs.qemu_name().unwrap_or_default();
+        let (then, now) = (name(begun), name(self));
+        let message = format!("The {what} in `{dir}` was begun with QEMU {then}; QEMU {now} may measure differently");
+        // Another `--qemu` would ask another question, and so never lead here.
+        Err(Refusal::new(message).hint(format!(
+            "Start a new one with `--out DIR`, or, if this one was begun with `--qemu system`, install QEMU {then} again"
+        )))
     }
 }
 
@@ -64,6 +82,7 @@ mod tests {
         let with = |executable: &str, qemu: Option<&str>| Provenance {
             executable: executable.to_owned(),
             qemu: qemu.map(str::to_owned),
+            qemu_build: None,
         };
         let here = with("e1", Some("7.2.22"));
         let check = |begun: Option<&Provenance>| here.check("study", Path::new("out"), begun);
@@ -74,6 +93,32 @@ mod tests {
         assert!(said(None).contains("in `out` was begun by another build"));
         assert!(said(Some(&with("e2", Some("7.2.22")))).contains("another build"));
         assert!(said(Some(&with("e1", Some("8.2.0")))).contains("begun with QEMU 8.2.0; QEMU 7.2.22"));
-        assert_eq!(Provenance::here(None).unwrap().executable.len(), 16);
+        assert_eq!(Provenance::here(None, None).unwrap().executable.len(), 16);
+    }
+
+    #[test]
+    fn another_build_of_the_same_qemu_is_another_program() {
+        let of = |build: Option<&str>| Provenance {
+            executable: "e1".to_owned(),
+            qemu: Some("7.2.22".to_owned()),
+            qemu_build: build.map(str::to_owned),
+        };
+        let (old, new) = (of(Some("Debian 1:7.2-b3")), of(Some("Debian 1:7.2-b4")));
+        let check = |here: &Provenance, begun: &Provenance| here.check("study", Path::new("out"), Some(begun));
+        assert_eq!(check(&old, &old), Ok(()));
+        let refused = check(&new, &old).unwrap_err();
+        assert!(refused.message.contains("begun with QEMU 7.2.22 (Debian 1:7.2-b3); QEMU 7.2.22 (Debian 1:7.2-b4)"));
+        let hint = refused.hint.unwrap();
+        assert!(
+            hint.contains("`--out DIR`") && hint.ends_with("install QEMU 7.2.22 (Debian 1:7.2-b3) again"),
+            "{hint}"
+        );
+        // One that was built without a package is another too.
+        assert!(check(&new, &of(Some(""))).is_err() && check(&of(Some("")), &new).is_err());
+        // Descriptions from before the build was stored.
+        let stored: Provenance = toml::from_str("executable = \"e1\"\nqemu = \"7.2.22\"\n").unwrap();
+        assert_eq!((&stored, check(&new, &stored)), (&of(None), Ok(())));
+        assert_eq!(toml::from_str::<Provenance>(&toml::to_string(&new).unwrap()).unwrap(), new);
+        assert_eq!(toml::to_string(&stored).unwrap(), "executable = \"e1\"\nqemu = \"7.2.22\"\n");
     }
 }

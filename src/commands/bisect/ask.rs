@@ -149,6 +149,7 @@ impl BisectQuestion {
             bigiron: env!("CARGO_PKG_VERSION").to_owned(),
             executable: self.here.executable.clone(),
             qemu: self.here.qemu.clone(),
+            qemu_build: self.here.qemu_build.clone(),
             question_sha256: rest.question_sha256,
             begun: date::now(),
             repeat: repeat(&joined(&again)),

@@ -3,7 +3,7 @@
 //! Invariant: settings that only guests have are refused, not ignored.
 
 use crate::study::question::Question;
-use crate::study::resolved::Capabilities;
+use crate::study::resolved::{Capabilities, NO_CHOICE};
 use bigiron_lab::lever;
 use bigiron_lab::lever::runtime;
 use bigiron_model::refusal::Refusal;
@@ -31,7 +31,7 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
         ("machine.filesystem", "a file system", q.filesystem.is_some()),
     ];
     if q.qemu.is_some() {
-        return refuse("machine.qemu", "With `--on local` there is no QEMU to choose; leave this out".to_owned());
+        return refuse("machine.qemu", NO_CHOICE.to_owned());
     }
     for (place, what, is_given) in given {
         if is_given {

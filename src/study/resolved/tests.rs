@@ -26,6 +26,9 @@ impl Capabilities for Here {
     fn kvm(&self) -> Result<(), String> {
         if self.kvm { Ok(()) } else { Err("`/dev/kvm` does not exist".into()) }
     }
+    fn may_have_kvm(&self) -> Result<(), String> {
+        self.kvm()
+    }
     fn cpus(&self) -> u32 {
         2
     }
@@ -129,6 +132,32 @@ fn the_machine_is_checked() {
     refused(&Question { seed: Some(1 << 53), ..two() }, &OLD, "too large");
     refused(&Question { hang_limit: Some(1), ..two() }, &OLD, "hang limit");
     refused(&two(), &Here { qemu: None, kvm: false }, "QEMU is not installed");
+}
+
+#[test]
+fn what_is_wrong_in_itself_is_said_before_qemu_is_asked_for() {
+    let none = Here { qemu: None, kvm: true };
+    for clock in [None, Some(Clock::Exact), Some(Clock::Wall)] {
+        let with = |q: Question| Question { clock, ..q };
+        refused(&with(Question { pairs: Some(7), ..two() }), &none, "7 pairs cannot be balanced");
+        refused(&with(Question { idle_gap: Some(9999), ..two() }), &none, "at most 3600 seconds, not 9999");
+        refused(&with(Question { memory_bytes: Some(64 << 30), ..two() }), &none, "does not fit into this machine");
+        refused(
+            &with(question(&["debian:6.1", &format!("debian:6.12,boot.a={}", "x".repeat(1900))])),
+            &none,
+            "leave some out",
+        );
+        refused(&with(two()), &none, "QEMU is not installed");
+    }
+    let storage = |clock| Question { clock, storage: Some("host-file".into()), ..two() };
+    refused(&storage(Some(Clock::Exact)), &none, "depend on the host's time");
+    // It is right on a machine whose default clock is `wall`.
+    refused(&storage(None), &none, "QEMU is not installed");
+    refused(&Question { cpus: Some(4), clock: Some(Clock::Wall), ..two() }, &none, "4 CPUs cannot be timed");
+    refused(&Question { cpus: Some(4), ..two() }, &none, "QEMU is not installed");
+    let neither = Here { qemu: None, kvm: false };
+    refused(&storage(None), &neither, "depend on the host's time");
+    refused(&Question { clock: Some(Clock::Wall), ..two() }, &neither, "`/dev/kvm` does not exist");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use bigiron_archive::error::doing;
 use bigiron_archive::{Closure, KernelError, LinkEntry, Store, extract};
 
-use super::program::{PROGRAM, Qemu};
+use super::program::{PROGRAM, Qemu, QemuError};
 
 /// The build, a version of the package `qemu-system-x86`. Of the versions tried (7.2, 10.0, 11.1) it takes the least CPU time for a guest with one
 /// CPU, and nothing that later ones add is needed for it.
@@ -65,6 +65,8 @@ pub enum PinnedError {
         "The packages of QEMU {build} in Debian's archive cannot be used: {why}; `--qemu system` uses an installed QEMU instead"
     )]
     Packages { build: String, why: String },
+    #[error("QEMU in bigiron's cache cannot be started now: {0}; try again when this machine is less busy")]
+    Busy(io::Error),
     #[error(transparent)]
     Cache(KernelError),
 }
@@ -79,14 +81,14 @@ fn or_installed(installed: Option<&Qemu>) -> String {
 /// The pinned QEMU: the installed one if it is the same build, else that in the cache, fetched if necessary. `note` gets lines about the progress.
 ///
 /// # Errors
-/// It is neither here nor to be had.
+/// It is neither here nor to be had, or cannot be started now.
 pub fn find(store: &Store, note: &dyn Fn(&str)) -> Result<Qemu, PinnedError> {
     let installed = Qemu::find().ok();
     if let Some(qemu) = installed.as_ref().filter(|qemu| is_build(qemu, BUILD)) {
         return Ok(qemu.clone());
     }
     let dir = folder(store);
-    if let Some(qemu) = kept(&dir) {
+    if let Some(qemu) = kept(&dir, &Qemu::at)? {
         return Ok(qemu);
     }
     fetch(store, &dir, installed, note)
@@ -101,18 +103,34 @@ fn is_build(qemu: &Qemu, version: &str) -> bool {
     qemu.build.as_deref().and_then(|build| build.strip_prefix("Debian ")) == Some(version)
 }
 
-/// The QEMU in a folder of the cache, if it is there and runs.
-fn kept(dir: &Path) -> Option<Qemu> {
-    let list = fs::read_to_string(dir.join(LIST)).ok()?;
-    let version = list.lines().find_map(|line| line.strip_prefix(PACKAGE)?.strip_prefix('='))?;
-    let qemu = Qemu::at(dir.join("bin").join(PROGRAM), Some(dir.to_owned())).ok()?;
-    is_build(&qemu, version).then_some(qemu)
+/// The QEMU in a folder of the cache, if it is there and runs; `ask` is [`Qemu::at`].
+///
+/// # Errors
+/// It may be good, but this machine cannot start it now.
+fn kept(
+    dir: &Path,
+    ask: &dyn Fn(PathBuf, Option<PathBuf>) -> Result<Qemu, QemuError>,
+) -> Result<Option<Qemu>, PinnedError> {
+    let Ok(list) = fs::read_to_string(dir.join(LIST)) else { return Ok(None) };
+    let version = list.lines().find_map(|line| line.strip_prefix(PACKAGE)?.strip_prefix('='));
+    match (version, ask(dir.join("bin").join(PROGRAM), Some(dir.to_owned()))) {
+        (Some(version), Ok(qemu)) => Ok(is_build(&qemu, version).then_some(qemu)),
+        (Some(_), Err(QemuError::Broken { cause, .. })) if is_passing(&cause) => Err(PinnedError::Busy(cause)),
+        _ => Ok(None),
+    }
+}
+
+/// Whether a program that could not be started may start later: the machine lacks memory, processes or open files.
+fn is_passing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::INTR];
+    Errno::from_io_error(error).is_some_and(|errno| passing.contains(&errno))
 }
 
 fn fetch(store: &Store, dir: &Path, installed: Option<Qemu>, note: &dyn Fn(&str)) -> Result<Qemu, PinnedError> {
     let guard = store.lock(note).map_err(PinnedError::Cache)?;
     // Another process may have completed it in the meantime.
-    if let Some(qemu) = kept(dir) {
+    if let Some(qemu) = kept(dir, &Qemu::at)? {
         return Ok(qemu);
     }
     let refused = |error| unavailable(error, installed.clone());
@@ -148,8 +166,9 @@ fn fetch(store: &Store, dir: &Path, installed: Option<Qemu>, note: &dyn Fn(&str)
     })?;
     check(staged.path()).map_err(|why| unusable(&build, why))?;
     let list: String = parts.iter().map(|p| format!("{}={}\n", p.name, p.version)).collect();
-    keep(staged, dir, &list).map_err(PinnedError::Cache)?;
-    kept(dir).ok_or_else(|| unusable(&build, "the program does not run here".to_owned()))
+    let aside = store.stage(&guard).map_err(PinnedError::Cache)?;
+    keep(staged, dir, &list, aside.path()).map_err(PinnedError::Cache)?;
+    kept(dir, &Qemu::at)?.ok_or_else(|| unusable(&build, "the program does not run here".to_owned()))
 }
 
 fn unavailable(error: KernelError, installed: Option<Qemu>) -> PinnedError {
@@ -233,25 +252,33 @@ fn elsewhere<'l>(listed: &'l str, dir: &Path) -> Option<&'l str> {
     listed.lines().map(str::trim).find(outside)
 }
 
-/// Renames the staged folder to `dir`, with the list of its packages.
-fn keep(staged: tempfile::TempDir, dir: &Path, list: &str) -> Result<(), KernelError> {
+/// Renames the staged folder to `dir`, with the list of its packages. A folder that was there goes into the folder `aside`, whole: it did not run for
+/// this process, but another may have started its guests from it.
+fn keep(staged: tempfile::TempDir, dir: &Path, list: &str, aside: &Path) -> Result<(), KernelError> {
     let path = staged.path().join(LIST);
     fs::write(&path, list).map_err(doing("Cannot write", &path))?;
     let flushed = fs::File::open(&path).and_then(|file| Ok(rustix::fs::syncfs(&file)?));
     flushed.map_err(doing("Cannot write", &path))?;
     let parent = dir.parent().expect("a folder of the cache");
     fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
-    // What is there does not run.
-    match fs::remove_dir_all(dir) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(KernelError::io("Cannot remove", dir, e)),
+    let old = aside.join("old");
+    match fs::rename(dir, &old) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(KernelError::io("Cannot rename", dir, e)),
         _ => {}
     }
-    let staged = staged.keep();
-    fs::rename(&staged, dir).map_err(doing("Cannot store", dir))
+    if let Err(error) = fs::rename(staged.path(), dir) {
+        let _ = fs::rename(&old, dir);
+        return Err(KernelError::io("Cannot store", dir, error));
+    }
+    // There is nothing left to remove.
+    let _ = staged.keep();
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -289,7 +316,14 @@ mod tests {
         fs::create_dir_all(dir.path().join(LIBRARIES)).unwrap();
         symlink(&installed.program, dir.path().join("bin").join(PROGRAM)).unwrap();
         let list = |version: &str| fs::write(dir.path().join(LIST), format!("libz=1\n{PACKAGE}={version}\n")).unwrap();
-        let Some(build) = installed.build.as_deref().and_then(|build| build.strip_prefix("Debian ")) else { return };
+        let Some(build) = installed.build.as_deref().and_then(|build| build.strip_prefix("Debian ")) else {
+            let said = installed.build.as_deref().unwrap_or("no package");
+            return drop(writeln!(
+                io::stderr(),
+                "SKIPPED a folder with QEMU: the installed one was built for {said}, not for Debian"
+            ));
+        };
+        let kept = |dir: &Path| kept(dir, &Qemu::at).unwrap();
         assert_eq!(kept(dir.path()), None, "without a list");
         list(build);
         assert_eq!(kept(dir.path()), None, "without a loader");
@@ -302,6 +336,45 @@ mod tests {
         list("1:0.0");
         assert_eq!(kept(dir.path()), None, "of another build");
         assert!(check(dir.path()).unwrap_err().contains("accel-tcg"));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_started_now_is_not_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(LIST), format!("{PACKAGE}={BUILD}\n")).unwrap();
+        let by = |errno: rustix::io::Errno| {
+            let broken = move |program: PathBuf, _| {
+                Err(QemuError::Broken { program: program.display().to_string(), cause: errno.into() })
+            };
+            kept(dir.path(), &broken)
+        };
+        let busy = by(rustix::io::Errno::NOMEM).unwrap_err().to_string();
+        assert!(busy.contains("cannot be started now: Out of memory") && busy.contains("try again"), "{busy}");
+        assert!(matches!(by(rustix::io::Errno::AGAIN), Err(PinnedError::Busy(_))));
+        // The loader is gone, or no program.
+        for errno in [rustix::io::Errno::NOENT, rustix::io::Errno::NOEXEC] {
+            assert_eq!(by(errno).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_replaced_is_set_aside_whole() {
+        let cache = tempfile::tempdir().unwrap();
+        let at = |name: &str| cache.path().join(name);
+        let staged = |content: &str| {
+            let staged = tempfile::tempdir_in(cache.path()).unwrap();
+            fs::write(staged.path().join("file"), content).unwrap();
+            staged
+        };
+        let aside = tempfile::tempdir_in(cache.path()).unwrap();
+        keep(staged("first"), &at("qemu/x"), "a=1\n", aside.path()).unwrap();
+        keep(staged("second"), &at("qemu/x"), "a=2\n", aside.path()).unwrap();
+        let read = |path: PathBuf| fs::read_to_string(path).unwrap();
+        assert_eq!((read(at("qemu/x/file")), read(at("qemu/x").join(LIST))), ("second".to_owned(), "a=2\n".to_owned()));
+        assert_eq!(
+            (read(aside.path().join("old/file")), read(aside.path().join("old").join(LIST))),
+            ("first".to_owned(), "a=1\n".to_owned())
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub struct KvmStatus {
     /// Whether a guest must do without `IA32_ARCH_CAPABILITIES`.
     #[serde(default)]
     without_capabilities: bool,
-    /// What the answer holds for: host kernel, QEMU, version of the probe.
+    /// What the answer holds for: host kernel; QEMU's version, build and program; version of the probe.
     host: String,
     /// Until when a failure holds that may pass; `None`: as long as the host is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -168,14 +168,16 @@ fn judged(said: &str, otherwise: &str) -> KvmBootEnd {
 /// What is known of KVM without booting anything: that it cannot work, or what an earlier probe found.
 pub fn without_boot(cache: &Path, qemu: &Qemu) -> Option<KvmStatus> {
     let host = host(qemu);
-    let no = |reason: String| Some(KvmStatus::no(&host, reason));
+    impossible().map(|why| KvmStatus::no(&host, why)).or_else(|| remembered(cache, &host))
+}
+
+/// Why no QEMU can run a guest under KVM here; `None` if one may.
+pub fn impossible() -> Option<String> {
     if !Path::new("/dev/kvm").exists() {
-        return no("there is no /dev/kvm".to_owned());
+        return Some("there is no /dev/kvm".to_owned());
     }
-    if let Err(e) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        return no(format!("/dev/kvm cannot be opened ({e})"));
-    }
-    remembered(cache, &host)
+    let opened = OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    opened.err().map(|e| format!("/dev/kvm cannot be opened ({e})"))
 }
 
 /// What an earlier probe on this host found, if it still holds.
@@ -190,7 +192,9 @@ fn host(qemu: &Qemu) -> String {
     let uname = rustix::system::uname();
     // Probes before the second remembered every failure.
     let (release, version) = (uname.release().to_string_lossy(), uname.version().to_string_lossy());
-    format!("{release} {version}, QEMU {}, probe 2", qemu.version)
+    // The pinned QEMU and an installed one can have the same version and differ in their build, which some do not name.
+    let build = qemu.build.as_deref().unwrap_or("no build named");
+    format!("{release} {version}, QEMU {} ({build}) at {}, probe 2", qemu.version, qemu.program.display())
 }
 
 fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<KvmBootEnd> {
@@ -251,6 +255,7 @@ fn boot(qemu: &Qemu, kernel: &Path, accelerator: Accelerator) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vm::qemu::Version;
 
     const MSR: &str =
         "qemu-system-x86_64: error: failed to set MSR 0x10a to 0x2000000000\nqemu: kvm_buf_set_msrs: Assertion failed";
@@ -300,6 +305,22 @@ mod tests {
             assert!(!until.is_ahead_of(&SinceBoot { seconds: now.seconds + HOUR, ..now.clone() }), "an hour later");
             assert!(!until.is_ahead_of(&SinceBoot { boot: "another".to_owned(), ..now }), "after a reboot");
         }
+    }
+
+    #[test]
+    fn an_answer_holds_for_one_build_and_one_program() {
+        let host = |program: &str, build: Option<&str>| {
+            let mut qemu = Qemu::named(program.into(), Version(7, 2, 22));
+            qemu.build = build.map(str::to_owned);
+            host(&qemu)
+        };
+        let (pinned, system) = ("/cache/qemu/bin/qemu", "/usr/bin/qemu");
+        let (one, other) = (Some("Debian 1:7.2-b3"), Some("Debian 1:7.2-b4"));
+        let hosts = [host(pinned, one), host(pinned, other), host(system, one), host(system, None)];
+        for (i, one) in hosts.iter().enumerate() {
+            assert!(!hosts[..i].contains(one), "{one}");
+        }
+        assert_eq!(host(system, one), hosts[2]);
     }
 
     #[test]
