@@ -21,7 +21,7 @@ use bigiron_model::workload::{Options, Window};
 use bigiron_probe::sampled::profile::Profiles;
 
 /// Version of the job and of the events.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Path of the job in the guest.
 pub const JOB_PATH: &str = "/job.json";
@@ -273,7 +273,7 @@ pub enum GuestEvent {
     LockStat { stat: LockStat },
     /// Programs that ran in the windows.
     Programs { programs: Vec<Program> },
-    /// The kernel's functions: a part of `/proc/kallsyms`, whole lines.
+    /// The kernel's functions: a part of the lines of [`bigiron_probe::symbols::compact`].
     Symbols { text: String },
     /// The file system's features, by [`bigiron_probe::filesystem`]'s names.
     Features { found: Vec<(String, String)> },

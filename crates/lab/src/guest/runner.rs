@@ -219,8 +219,7 @@ pub fn serve(
         programs.dedup();
         voice.say(&GuestEvent::Programs { programs });
         let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let lines: Vec<&str> = symbols::code_symbols(&text).collect();
-        for part in lines.chunks(SYMBOL_LINES) {
+        for part in symbols::compact(&text).chunks(SYMBOL_LINES) {
             voice.say(&GuestEvent::Symbols { text: part.join("\n") + "\n" });
         }
     }
@@ -240,7 +239,7 @@ pub fn serve(
 /// Maximum number of marks in one event.
 const MARKS: usize = 4096;
 
-/// Maximum number of lines of `/proc/kallsyms` in one event.
+/// Maximum number of symbols in one event.
 const SYMBOL_LINES: usize = 1000;
 
 fn one(

@@ -89,7 +89,7 @@ fn events() -> Vec<GuestEvent> {
             stat: LockStat { workload: name("micro"), ns: 5, locks: vec![], total: Default::default() },
         },
         GuestEvent::Programs { programs: vec![Program { start: 0x1000, end: 0x2000, file: name("/init") }] },
-        GuestEvent::Symbols { text: name("ffffffff81000000 T _text\nffffffff81000080 T __x64_sys_read\n") },
+        GuestEvent::Symbols { text: name("ffffffff81000000 _text\n80 __x64_sys_read\n") },
         GuestEvent::Features { found: vec![(name("journal"), name("on"))] },
         GuestEvent::Complaints { lines: vec![Complaint { class: name("bug"), line: name("BUG: bad") }] },
         GuestEvent::Artifact { name: name("a.txt"), text: name("a text") },
@@ -133,7 +133,7 @@ fn guest_events() {
         let (metrics, step, done) =
             (received.metrics(), received.last_step().split('`').next().map(str::len), received.done);
         let counted = received.counters.map(|c| c.windows.iter().map(|window| c.counts(window).len()).sum::<usize>());
-        let symbols = Symbols::new(&received.kallsyms, received.programs);
+        let symbols = Symbols::from_compact(&received.symbols, received.programs);
         let named = symbols.map(|s| [0, 0x1800, u64::MAX].map(|at| s.name(at).len())).ok();
         let waited = received.waits.map(|(cpus, traced, windows)| {
             waits::evidence(&trial, metrics.clone(), &received.windows, (cpus, traced, &windows), received.lock_stat)

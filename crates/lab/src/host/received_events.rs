@@ -44,7 +44,7 @@ pub(in crate::host) struct ReceivedEvents {
     /// The samples, or why there are none.
     pub(in crate::host) samples: Option<Result<Profiles, String>>,
     pub(in crate::host) lock_stat: Vec<LockStat>,
-    pub(in crate::host) kallsyms: String,
+    pub(in crate::host) symbols: String,
     pub(in crate::host) done: bool,
 }
 
@@ -81,7 +81,7 @@ impl ReceivedEvents {
             GuestEvent::Samples { taken } => self.samples = Some(taken),
             GuestEvent::LockStat { stat } => self.lock_stat.push(stat),
             GuestEvent::Programs { programs } => self.programs = programs,
-            GuestEvent::Symbols { text } => self.kallsyms += &text,
+            GuestEvent::Symbols { text } => self.symbols += &text,
             GuestEvent::Features { found } => {
                 self.facts.extend(found.into_iter().map(|(name, value)| (file_system::fact(&name), value)));
             }

@@ -29,7 +29,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &P
         windows.len(),
         said.len()
     );
-    let symbols = Symbols::new(&received.kallsyms, received.programs).map_err(anyhow::Error::msg)?;
+    let symbols = Symbols::from_compact(&received.symbols, received.programs).map_err(anyhow::Error::msg)?;
     let mut sums = WindowSums::default();
     for ((workload, window), counts) in said.into_iter().zip(windows) {
         let (mut functions, mut calls) = (HashMap::<String, u64>::new(), HashMap::<String, u64>::new());
