@@ -120,7 +120,7 @@ pub struct Compare {
     pub program: Vec<String>,
 }
 
-/// Names of clocks; those of the exact clock's versions are understood too.
+/// Names of clocks; the names of the exact clock's versions are accepted, but not shown.
 fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
     let versions = ["exact/1", "exact/2"].map(|name| PossibleValue::new(name).hide(true));
     PossibleValuesParser::new(shown.iter().map(|name| PossibleValue::new(*name)).chain(versions))
@@ -132,7 +132,7 @@ fn trial_host() -> impl TypedValueParser<Value = HostKind> {
         .map(|word| word.parse().expect("both are hosts"))
 }
 
-/// Where QEMU comes from.
+/// `pinned` or `system`.
 fn qemu_source() -> impl TypedValueParser<Value = QemuSource> {
     PossibleValuesParser::new(QemuSource::ALL.map(QemuSource::name)).map(|word| word.parse().expect("both are sources"))
 }
@@ -170,8 +170,8 @@ pub struct Design {
     /// File system: ext4, xfs, ext2, ext3, btrfs, f2fs, jfs or reiserfs, if the kernels support it [default: ext4]
     #[arg(long, value_name = "NAME", add = complete::filesystem())]
     pub filesystem: Option<String>,
-    /// QEMU that runs the guests: one build for every machine, fetched from Debian's archive unless it is installed (pinned), or the one
-    /// installed on this machine (system) [default: pinned]
+    /// QEMU that runs the guests: the same build on every machine, fetched from Debian's archive unless it is installed (pinned), or
+    /// the QEMU installed on this machine (system) [default: pinned]
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
     /// Set a lever on all arms; may be repeated
@@ -206,8 +206,8 @@ pub struct ResultOptions {
     /// samples functions [default: 1, or 2 with sampling]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]
     pub why: Option<u32>,
-    /// Model a processor's caches, TLBs and predictions in every judged trial, on the exact clock: its trials take two to three
-    /// times as long. Without it, the trials that are rerun for `--why` are modelled
+    /// Model processors' caches, TLBs and branch prediction in every judged trial, on the exact clock only; trials take two to
+    /// three times as long. Without this option, bigiron models only the trials that it reruns for `--why`
     #[arg(long)]
     pub model: bool,
     /// Pairs to rerun with lock tracing if the arms differ: kernel locks (since 5.19) and futexes [default: as `--why` if guests
@@ -260,7 +260,7 @@ pub struct Run {
     /// Seed to use instead of the study file's
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
-    /// QEMU that runs the guests, pinned or system, instead of the study file's (see `bigiron compare --help`)
+    /// QEMU that runs the guests, pinned or system; overrides the study file (see `bigiron compare --help`)
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
     #[command(flatten)]
@@ -342,7 +342,7 @@ pub struct Doctor {
     /// Host to check: guests on this machine (vm), or this machine itself, graded for measuring (local)
     #[arg(long, value_name = "HOST", value_parser = trial_host(), default_value_t)]
     pub on: HostKind,
-    /// QEMU to check: bigiron's own, which is fetched unless it is installed (pinned), or the one installed on this machine (system)
+    /// QEMU to check: bigiron's own build, fetched unless it is installed (pinned), or the QEMU installed on this machine (system)
     /// [default: pinned]
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,

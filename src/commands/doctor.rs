@@ -112,13 +112,13 @@ fn lockstep(environment: &Environment<'_>) -> CheckResult {
     }
 }
 
-/// Without it there is no exact clock, which the default comparison uses where KVM does not work.
+/// Without the charge for moves there is no exact clock, which the default comparison uses where KVM does not work.
 fn moves(environment: &Environment<'_>) -> CheckResult {
     let Ok(qemu) = environment.qemu() else {
         return CheckResult::Unknown("there is no QEMU to test".to_owned());
     };
     match moves::try_out(qemu) {
-        Ok(()) => CheckResult::Ok("moves of memory cost their bytes on the exact clock".to_owned()),
+        Ok(()) => CheckResult::Ok("the exact clock charges moves of memory by their bytes".to_owned()),
         Err(why) => CheckResult::Broken(moves::refusal(&why), environment.kvm_report().is_err()),
     }
 }

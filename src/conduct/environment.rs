@@ -60,7 +60,7 @@ impl<'a> Environment<'a> {
         })
     }
 
-    /// The same for a study with a given folder, in guests of this QEMU.
+    /// The same for a study with a given folder, whose guests run in this QEMU.
     pub fn at(mut self, out: Option<&Path>, qemu: Option<QemuSource>) -> Self {
         self.qemu_source = qemu.unwrap_or_default();
         let out = out.and_then(|out| std::path::absolute(out).ok());
@@ -78,7 +78,7 @@ impl<'a> Environment<'a> {
         self.store.dir()
     }
 
-    /// The QEMU of guests, fetched if necessary.
+    /// The QEMU that runs guests, fetched if necessary.
     pub fn qemu(&self) -> Result<&Qemu, Refusal> {
         let find = || Qemu::of(self.qemu_source, &self.store, &|text: &str| self.observer.note(text));
         let found = self.qemu.get_or_init(|| find().map_err(|e: QemuError| e.to_string()));

@@ -71,7 +71,7 @@ pub struct StudyRequest<'a> {
     pub jobs: Option<usize>,
     /// Pairs to rerun with profiling where lines differ; `None`: the default.
     pub why: Option<u32>,
-    /// Whether a processor is modelled in every judged trial.
+    /// Whether every judged trial is modelled (`--model`).
     pub model: bool,
     /// Pairs to rerun with lock tracing; `None`: as many as are profiled, if locks can be contended.
     pub locks: Option<u32>,

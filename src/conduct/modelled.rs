@@ -1,6 +1,7 @@
-//! Judged trials with a modelled processor (`--model`): each gives evidence as well, as if it had been rerun with profiling.
+//! Judged trials that are also modelled (`--model`): each leaves evidence, as if it had been rerun with profiling.
 //!
-//! Invariant: a guest executes the same instructions in the same virtual time whether they are counted or not, so the records are those of plain trials.
+//! Invariant: a guest executes the same instructions in the same virtual time whether they are counted or not, so the records equal
+//! those of plain trials.
 
 use bigiron_lab::host::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use bigiron_model::clock::Clock;
@@ -15,18 +16,20 @@ pub(super) struct ModelledHost<'a> {
     pub folder: &'a Folder,
 }
 
+/// Refuses `--model` where it has no effect.
+///
 /// # Errors
-/// Nothing is modelled on that host and clock.
+/// The host or the clock does not support it.
 pub(super) fn check(host: HostKind, clock: Clock) -> Result<(), Refusal> {
     match (host, clock) {
         (HostKind::Vm, Clock::Exact) => Ok(()),
         (HostKind::Vm, clock) => {
             Err(Refusal::new(format!("`--model` needs the clock `{}`, not `{}`", Clock::Exact, clock.word()))
-                .hint("Use `--clock exact`, or leave `--model` out"))
+                .hint("Use `--clock exact`, or leave out `--model`"))
         }
         (host, _) => {
             Err(Refusal::new(format!("`--model` needs guests; on the host `{}` nothing is modelled", host.name()))
-                .hint("Leave `--model` out; `--on local` measures the processor itself"))
+                .hint("Leave out `--model`; `--on local` measures the real processor"))
         }
     }
 }

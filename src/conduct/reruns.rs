@@ -38,7 +38,7 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequ
         return Vec::new();
     }
     let (locks, functions) = usual(plan);
-    // What was modelled has its evidence already; a trial without is modelled now.
+    // Modelled trials already have evidence; those without are rerun and modelled now.
     let all = request.model.then_some(plan.design.pairs);
     let into = if functions == 0 { 0 } else { request.why.or(all).unwrap_or(functions) };
     // `--why` without `--locks` sets both.

@@ -53,7 +53,7 @@ pub const SCREENING_PAIRS: u32 = 4;
 /// Fewest pairs of a step of a larger search: one in each order.
 pub const STEP_PAIRS: u32 = 2;
 
-/// Why a study or a check of this machine itself refuses a source of QEMU.
+/// Refusal of `--qemu` and `machine.qemu` for this machine's own kernel.
 pub const NO_CHOICE: &str = "With `--on local` there is no QEMU to choose; leave this out";
 
 const CPUS_LIMIT: u32 = 255;
@@ -75,7 +75,7 @@ pub trait Capabilities {
     fn qemu(&self) -> Result<(u32, u32), Refusal>;
     /// Whether a guest runs under KVM; if not, why not.
     fn kvm(&self) -> Result<(), String>;
-    /// Whether one may, as far as that is known without QEMU; if not, why not.
+    /// Whether one may run under KVM, as far as that is known without QEMU; if not, why not.
     fn may_have_kvm(&self) -> Result<(), String>;
     fn cpus(&self) -> u32;
     fn memory_bytes(&self) -> u64;
@@ -98,7 +98,7 @@ pub struct ResolvedQuestion {
     /// Seconds.
     pub idle_gap: u32,
     pub machine: Machine,
-    /// Part of the hash only if it is not the usual one, so that folders from before there was a choice keep theirs.
+    /// Part of the hash only if it is not the default, so that folders from before there was a choice keep theirs.
     #[serde(skip_serializing_if = "QemuSource::is_pinned")]
     pub qemu: QemuSource,
     pub margins: BTreeMap<Kind, f64>,
@@ -125,13 +125,13 @@ pub struct ResolvedArm {
     pub parsed: ParsedSettings,
 }
 
-/// Fills in defaults and refuses questions that cannot run. QEMU, which may have to be fetched, is asked for only if nothing else is wrong.
+/// Fills in defaults and refuses questions that cannot run. QEMU, which may have to be fetched, is looked for only if nothing else is wrong.
 pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestion, Refusal> {
     check_arms(q)?;
     let possible = possible_clocks(q, here)?;
     let mut answers: Vec<_> = possible.iter().map(|clock| with_clock(q, here, *clock)).collect();
     let host = q.host.unwrap_or_default();
-    // A question that is wrong under every clock is refused as under the likeliest.
+    // A question that is wrong under every clock is refused as under the likeliest one.
     let at = match answers.iter().any(Result::is_ok) && host == HostKind::Vm {
         true => {
             let clock = clock(q, here)?;
@@ -142,7 +142,7 @@ pub fn resolve(q: &Question, here: &impl Capabilities) -> Result<ResolvedQuestio
     answers.swap_remove(at)
 }
 
-/// The question under this clock, or what is wrong with it; without QEMU.
+/// The question under this clock, or what is wrong with it; does not need QEMU.
 fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<ResolvedQuestion, Refusal> {
     let places = q.places.clone();
     let (planned, arms) = parsed::read(q)?;
@@ -323,7 +323,7 @@ fn possible_clocks(q: &Question, here: &impl Capabilities) -> Result<Vec<Clock>,
     }
 }
 
-/// The clock of guests here.
+/// The clock of guests on this machine.
 fn clock(q: &Question, here: &impl Capabilities) -> Result<Clock, Refusal> {
     let no_kvm = |why: String| {
         q.places

@@ -87,8 +87,8 @@ impl Closure {
         Ok(Ok(Self::resolve(apt, &lists, release.name, &[&[wanted.as_str()], others].concat(), note)?))
     }
 
-    /// A package from the release of this name, wherever the machine's sources are from. `versions` are tried in turn, and then any that the
-    /// release has. `state` is the folder of apt's private state.
+    /// A package from the release with this name, whatever releases the machine's sources name. Tries `versions` in turn, and then any version
+    /// of the release. `state` is the folder of apt's private state.
     ///
     /// # Errors
     /// There is no apt, no source of Debian's archive, no network, or no such release or package in the archive.
@@ -127,7 +127,7 @@ impl Closure {
         Err(missing.expect("the package itself was tried"))
     }
 
-    /// What `wanted` depend on, in a release.
+    /// The dependencies of `wanted` in a release.
     fn resolve(
         apt: Apt,
         lists: &Lists,

@@ -87,7 +87,7 @@ pub struct Causes {
     pub new: f64,
     /// What is sampled only; `None` where instructions were counted.
     pub sampled: Option<Uncertain>,
-    /// What a model of processors says; `None` where none ran.
+    /// Results of the model of processors; `None` if it did not run.
     pub modelled: Option<Modelled>,
 }
 

@@ -1,9 +1,8 @@
 //! Modelled cycles of a line's window, and whether its verdict depends on the processor.
 //!
-//! Path length and each set of penalties say which arm takes longer. Where all of them say the same, the verdict is robust: no weight between them would
-//! turn it round.
+//! Path length and each set of penalties give an order of the arms. If they all agree, the verdict is robust: no weights between them would reverse it.
 //!
-//! Invariant: the line's own estimate and verdict are those of the clock; nothing here changes them.
+//! Invariant: the line's estimate and verdict are those of the clock; nothing here changes them.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +11,13 @@ use serde::Serialize;
 use bigiron_model::evidence::Executed;
 use bigiron_model::modelled::{Component, PROCESSORS, Processor, places};
 
-/// Functions that are kept: those whose cycles differ most.
+/// Maximum number of functions kept; those whose cycles differ most.
 const FUNCTIONS: usize = 40;
 
-/// A difference below this part of an operation has no sign: what a sample of a window leaves open.
+/// A difference below this part of an operation has no sign, because sampling a window leaves that much uncertainty.
 const UNDECIDED: f64 = 0.002;
 
-/// Cycles of an operation in both arms, by one set of penalties: means over the pairs.
+/// Cycles per operation of both arms under one set of penalties, as means over the pairs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cycles {
     pub processor: &'static str,
@@ -29,7 +28,7 @@ pub struct Cycles {
     pub components: Vec<ComponentCycles>,
 }
 
-/// A part of the cycles; time without instructions is a part too.
+/// A component of the cycles; waiting, which executes no instructions, is one too.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ComponentCycles {
     pub component: &'static str,
@@ -40,13 +39,13 @@ pub struct ComponentCycles {
 }
 
 impl Cycles {
-    /// The change from A to B.
+    /// The relative change from A to B.
     pub fn change(&self) -> f64 {
         self.b / self.a - 1.0
     }
 }
 
-/// Cycles of a function for an operation, by the first set.
+/// Cycles per operation of a function under the first set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FunctionCycles {
     pub function: String,
@@ -58,31 +57,31 @@ pub struct FunctionCycles {
     pub mostly: &'static str,
 }
 
-/// What the model says of a line.
+/// The model's results for a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Modelled {
-    /// By each set of penalties, in their order.
+    /// One entry for each set of penalties, in the order of [`PROCESSORS`].
     pub processors: Vec<Cycles>,
-    /// Those that differ most, by the first set.
+    /// The functions that differ most under the first set.
     pub functions: Vec<FunctionCycles>,
-    /// Whether path length and every set agree which arm takes longer.
+    /// Whether path length and every set agree on which arm takes longer.
     pub robust: bool,
 }
 
-/// A window of both arms of a pair, with the names of the places of its counts.
+/// A window in both arms of a pair, with the names of the places of its counts.
 pub(crate) type Pair<'a> = [(&'a Executed, &'a [String]); 2];
 
-/// Instructions and counts for an operation, by function.
+/// Instructions and counts per operation, by function.
 type Costs<'a> = BTreeMap<&'a str, [Cost; 2]>;
 
 #[derive(Clone, Default)]
 struct Cost {
     instructions: f64,
-    /// By place of today's.
+    /// Indexed by place, in this version's order.
     counts: Vec<f64>,
 }
 
-/// What the model says of a window; `None` unless it ran in both arms of all pairs.
+/// The model's results for a window; `None` unless the model ran in both arms of all pairs.
 pub(crate) fn of_pairs(pairs: &[Pair<'_>]) -> Option<Modelled> {
     if pairs.is_empty()
         || pairs.iter().flatten().any(|(window, places)| window.modelled.is_empty() || places.is_empty())
@@ -123,7 +122,7 @@ pub(crate) fn of_pairs(pairs: &[Pair<'_>]) -> Option<Modelled> {
     Some(Modelled { functions: functions(&PROCESSORS[0], &costs), processors, robust })
 }
 
-/// Which arm takes longer: -1 A, 1 B, 0 neither.
+/// The arm that takes longer: -1 for A, 1 for B, 0 for neither.
 fn sign(a: f64, b: f64) -> i8 {
     match b - a {
         d if d.abs() <= UNDECIDED * a.abs() => 0,
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
     use bigiron_model::modelled::Event;
 
-    /// A window of ten operations in which `f` executes so many instructions, with counts.
+    /// A window of ten operations in which `f` executes `instructions`, with counts by place.
     fn window(instructions: u64, ns: u64, counts: &[(usize, u64)]) -> Executed {
         Executed {
             workload: "micro".to_owned(),
@@ -205,12 +204,12 @@ mod tests {
         assert!(more.robust);
         assert_eq!((more.processors.len(), more.processors[0].a, more.processors[0].b), (5, 500.0, 550.0));
         assert_eq!((more.functions[0].function.as_str(), more.functions[0].mostly), ("f", "instructions"));
-        // Fewer instructions, and misses that cost more than they save.
+        // Fewer instructions, but misses that cost more than these save.
         let traded = window(9_000, 9_000, &[(Event::DataMemory.at(0), 50), (Event::DataMemory.at(1), 50)]);
         let traded = modelled(&a, &traded).unwrap();
         assert!(!traded.robust && traded.processors.iter().all(|c| c.change() > 0.5));
         assert_eq!(traded.functions[0].mostly, "data");
-        // Only without a prefetcher.
+        // Slower only without a prefetcher.
         let stream = window(9_000, 9_000, &[(Event::StreamMemory.at(0), 30), (Event::StreamMemory.at(1), 30)]);
         let stream = modelled(&a, &stream).unwrap();
         assert!(!stream.robust && stream.processors[0].change() < 0.0 && stream.processors[1].change() > 0.0);
@@ -231,7 +230,7 @@ mod tests {
         let a = window(10_000, 10_000, &[(Event::Walk as usize, 70)]);
         assert_eq!(modelled(&a, &Executed { modelled: Vec::new(), ..a.clone() }), None);
         assert_eq!(of_pairs(&[]), None);
-        // Evidence of another version, with its places elsewhere, and one that is unknown.
+        // Evidence of another version, with a place elsewhere and an unknown one.
         let old = vec!["tlb-walk".to_owned(), "tea-breaks".to_owned()];
         let b = window(10_000, 10_000, &[(0, 70), (1, 1_000_000)]);
         let places = places();

@@ -20,8 +20,8 @@ pub struct Provenance {
     /// QEMU's version, if trials run in guests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu: Option<String>,
-    /// The package that QEMU was built for, in its own words (`Debian 1:7.2+dfsg-7+deb12u18+b3`); empty if it names none. Absent in descriptions from
-    /// before it was stored.
+    /// The package that QEMU was built for, as QEMU prints it (`Debian 1:7.2+dfsg-7+deb12u18+b3`); empty if it names none. Absent from descriptions
+    /// that were written before it was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qemu_build: Option<String>,
 }
@@ -38,7 +38,7 @@ impl Provenance {
         Ok(Self { executable, qemu, qemu_build })
     }
 
-    /// QEMU's version and, if it is known, its build; `None` without guests. Unlike QEMUs have unlike names.
+    /// QEMU's version and, if known, its build; `None` without guests. Different QEMUs have different names.
     pub fn qemu_name(&self) -> Option<String> {
         let version = self.qemu.as_deref()?;
         Some(match self.qemu_build.as_deref() {
@@ -47,7 +47,7 @@ impl Provenance {
         })
     }
 
-    /// Whether both are known to run guests in another QEMU. One version has several builds, which may differ in what they emulate.
+    /// Whether the two are known to run guests in different QEMUs. One version has several builds, whose emulation may differ.
     fn is_other_qemu(&self, begun: &Self) -> bool {
         let differ = |then: &Option<String>, now: &Option<String>| then.is_some() && now.is_some() && then != now;
         differ(&begun.qemu, &self.qemu) || differ(&begun.qemu_build, &self.qemu_build)

@@ -15,7 +15,7 @@ pub enum QemuSource {
     /// One build for every machine, from Debian's archive.
     #[default]
     Pinned,
-    /// The one installed on this machine.
+    /// The QEMU installed on this machine.
     System,
 }
 

@@ -1,6 +1,6 @@
-//! What a model of processors says of a line, in sentences.
+//! Sentences about the modelled cycles of a line.
 //!
-//! Invariant: modelled cycles stand beside path length, never in its place.
+//! Invariant: modelled cycles are reported beside path length, never in its place.
 
 use bigiron_judge::causes::Causes;
 use bigiron_judge::modelled::{Cycles, FunctionCycles, Modelled};
@@ -9,10 +9,10 @@ use super::Report;
 use super::row::Row;
 use super::why::{ns, signed};
 
-/// Functions named in a sentence.
+/// Maximum number of functions named in a sentence.
 const FUNCTIONS: usize = 5;
 
-/// Components named in a sentence are at least this part of the cycles of an operation.
+/// A sentence names a component only if it changed by at least this part of the cycles of an operation.
 const WORTH_NAMING: f64 = 0.001;
 
 /// `+5.3 %`.
@@ -21,7 +21,7 @@ fn per_cent(change: f64) -> String {
     if text == "-0.0 %" || text == "+0.0 %" { "0.0 %".to_owned() } else { text }
 }
 
-/// Cycles of an operation by the first processor, and what changed.
+/// The cycles of an operation on a modelled processor, and the components that changed.
 fn cycles(of: &Cycles) -> String {
     let mut changed: Vec<_> =
         of.components.iter().filter(|c| (c.b - c.a).abs() >= WORTH_NAMING * of.a.max(of.b)).collect();
@@ -37,13 +37,14 @@ fn cycles(of: &Cycles) -> String {
     )
 }
 
-/// Whether the processor matters.
+/// Whether the verdict depends on the processor.
 fn robustness(causes: &Causes, of: &Modelled) -> String {
     let n = of.processors.len();
     if of.robust {
         return format!("Robust: path length and all {n} processor models agree on the sign of the difference.");
     }
-    let each: Vec<String> = of.processors.iter().map(|c| format!("{} {}", c.processor, per_cent(c.change()))).collect();
+    let each: Vec<String> =
+        of.processors.iter().map(|c| format!("{} ({})", per_cent(c.change()), c.processor)).collect();
     format!(
         "Depends on the processor: time per operation changes by {} on the clock, and in the models by {}.",
         per_cent(causes.b / causes.a - 1.0),
@@ -60,7 +61,7 @@ fn functions(of: &[FunctionCycles]) -> Option<String> {
     (!named.is_empty()).then(|| format!("Modelled cycles changed most in: {}.", named.join("; ")))
 }
 
-/// What is said of a line.
+/// The sentences about a line; `None` if nothing was modelled for it.
 pub(crate) fn told(causes: &Causes) -> Option<String> {
     let of = causes.modelled.as_ref()?;
     let first = of.processors.first()?;
@@ -68,7 +69,7 @@ pub(crate) fn told(causes: &Causes) -> Option<String> {
     Some(all.into_iter().flatten().collect::<Vec<_>>().join(" "))
 }
 
-/// Which of the rows of a comparison have a verdict that holds on every processor, if a model ran for any of them.
+/// The rows of a comparison whose verdicts are robust, and those whose verdicts are not; `None` if nothing was modelled for any of them.
 pub(crate) fn in_short(report: &Report<'_>, comparison: usize, rows: &[&Row<'_>]) -> Option<String> {
     let (mut robust, mut depends) = (Vec::new(), Vec::new());
     for row in rows {
@@ -81,7 +82,7 @@ pub(crate) fn in_short(report: &Report<'_>, comparison: usize, rows: &[&Row<'_>]
     }
     let said = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")));
     let all: Vec<String> = [
-        said("Robust, on every modelled processor", &robust),
+        said("Robust on every modelled processor", &robust),
         said("Depends on the processor, or too small for the models", &depends),
     ]
     .into_iter()
@@ -135,8 +136,8 @@ mod tests {
         );
         let depends = told(&of([0.0, -0.031], false)).unwrap();
         assert!(depends.starts_with(
-            "Depends on the processor: time per operation changes by +2.0 % on the clock, and in the models by rome-like 0.0 %, \
-             pessimistic -3.1 %. Modelled cycles per operation (rome-like): 1,000 → 1,000, 0.0 %. "
+            "Depends on the processor: time per operation changes by +2.0 % on the clock, and in the models by 0.0 % (rome-like), \
+             -3.1 % (pessimistic). Modelled cycles per operation (rome-like): 1,000 → 1,000, 0.0 %. "
         ), "{depends}");
         assert_eq!(told(&Causes { modelled: None, ..of([0.0; 2], true) }), None);
     }

@@ -96,7 +96,7 @@ pub(super) fn whole(memory: &Quantity) -> String {
     }
 }
 
-/// The direction in which copies of memory are biased under the exact clock, if the compared kernels lie on both sides of Linux 6.6
+/// The direction in which the clock `exact/1` biases copies of memory, if the compared kernels lie on both sides of Linux 6.6
 /// (docs/concepts/clocks.md).
 pub fn copies<'a>(clock: Clock, releases: impl Iterator<Item = &'a str>) -> Option<String> {
     let numbers: Vec<(u32, u32)> = releases.filter_map(major_minor).collect();
@@ -116,7 +116,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
     ];
     all.push(match plan.clock {
         Clock::Exact => "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
-             devices. Caches, TLBs, branch prediction and NUMA are seen in modelled cycles alone, memory bandwidth and SMT not at all"
+             devices. Only modelled cycles account for caches, TLBs, branch prediction and NUMA; nothing accounts for memory bandwidth or SMT"
             .to_owned(),
         Clock::Exact1 => {
             "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
@@ -170,7 +170,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
 pub(super) fn not_tested_in_short(plan: &Plan) -> String {
     let machine = &plan.machine;
     let mut all = match plan.clock {
-        Clock::Exact => vec!["caches and TLBs other than by a model".to_owned()],
+        Clock::Exact => vec!["caches and TLBs except in a model".to_owned(), "memory bandwidth".to_owned()],
         Clock::Exact1 => vec!["caches, TLBs and memory bandwidth".to_owned()],
         Clock::Wall => vec!["other processors".to_owned()],
         Clock::None => vec!["speed".to_owned()],

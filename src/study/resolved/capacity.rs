@@ -114,6 +114,6 @@ impl ResolvedQuestion {
         Err(self
             .places
             .refuse(&format!("arms.{arm}"), message)
-            .hint("Use one CPU or kernels from 6.12 on, or install QEMU 8.1 or newer and give `--qemu system`"))
+            .hint("Use one CPU or kernels from 6.12 on, or install QEMU 8.1 or newer and use `--qemu system`"))
     }
 }

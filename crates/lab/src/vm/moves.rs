@@ -1,4 +1,4 @@
-//! Whether the plugin can drive the exact clock in the QEMU that is installed: a guest of a few instructions times repeated moves of known cost.
+//! Tests whether the plugin can drive the exact clock in this QEMU: a guest of a few instructions times repeated moves of known cost.
 //!
 //! Invariant: no kernel is needed, and nothing depends on how busy the host is.
 
@@ -12,13 +12,13 @@ use super::qemu::{Qemu, WEIGHTS, prefixed};
 use bigiron_model::clock::Clock;
 use bigiron_sys as sys;
 
-/// CPU seconds that the guest may use; it needs a tenth of one.
+/// CPU seconds that the guest may use; it needs 0.1.
 const CPU_LIMIT_S: f64 = 20.0;
 
-/// Wall-clock limit for a QEMU that does not even run.
+/// Wall-clock limit, for a QEMU that hangs without using the CPU.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// QEMU's exit status when the guest has ended it; of its own errors it is 1.
+/// QEMU's exit status when the guest ends it; after QEMU's own errors it is 1.
 const DONE: i32 = 3;
 
 /// Bytes of the moves that the guest times, each as `rep movsb`, `rep stosb`, and `rep movsd`.
@@ -56,11 +56,14 @@ fn code() -> Vec<u8> {
     code
 }
 
-/// Whether `qemu` runs the exact clock here; or why not.
+/// Tests whether `qemu` runs the exact clock here.
+///
+/// # Errors
+/// Why it does not.
 pub fn try_out(qemu: &Qemu) -> Result<(), String> {
     let plugin = Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})"))?;
     let times = run(qemu, &code(), &plugin.arguments(Some(&WEIGHTS), None))?;
-    // The move, and the two instructions between reading the time and it.
+    // The move, and the two instructions between the readings of the time.
     let right = SIZES.iter().flat_map(|size| [WEIGHTS.cycles(u64::from(*size)) + 2; 3]);
     if !times.iter().map(|ns| u64::from(*ns)).eq(right) {
         return Err(format!("moves of {SIZES:?} bytes were timed as {times:?} ns"));
@@ -68,7 +71,7 @@ pub fn try_out(qemu: &Qemu) -> Result<(), String> {
     Ok(())
 }
 
-/// What a guest says whose firmware is `code`.
+/// The numbers that a guest with the firmware `code` sends.
 fn run(qemu: &Qemu, code: &[u8], plugin: &[OsString]) -> Result<Vec<u32>, String> {
     let failed = |e: std::io::Error| format!("the guest that tests it cannot be prepared ({e})");
     let dir = tempfile::tempdir().map_err(failed)?;
@@ -113,10 +116,10 @@ fn run(qemu: &Qemu, code: &[u8], plugin: &[OsString]) -> Result<Vec<u32>, String
     Ok(said.chunks_exact(4).map(|ns| u32::from_le_bytes(ns.try_into().expect("four bytes"))).collect())
 }
 
-/// Says that there is no exact clock, and what would help.
+/// The refusal of the exact clock, with the alternative.
 pub fn refusal(why: &str) -> String {
     format!(
-        "QEMU cannot run the clock `{}` here: {why}; with `--clock exact/1` each iteration of a `rep` string instruction counts (`bigiron doc clocks`)",
+        "QEMU cannot run the clock `{}` here: {why}; `--clock exact/1`, which counts each iteration of a `rep` string instruction, may work (`bigiron doc clocks`)",
         Clock::Exact
     )
 }

@@ -1,4 +1,4 @@
-//! The pinned QEMU: one build of Debian's for every machine, so that a study gives the same digits everywhere. Its packages are unpacked below the
+//! The pinned QEMU: one of Debian's builds for every machine, so that a study gives the same digits everywhere. Its packages are unpacked in the
 //! cache, and it is started through its own loader with its own libraries; nothing is installed.
 //!
 //! ```text
@@ -16,19 +16,19 @@ use bigiron_archive::{Closure, KernelError, LinkEntry, Store, extract};
 
 use super::program::{PROGRAM, Qemu, QemuError};
 
-/// The build, a version of the package `qemu-system-x86`. Of the versions tried (7.2, 10.0, 11.1) it takes the least CPU time for a guest with one
-/// CPU, and nothing that later ones add is needed for it.
+/// The build, as a version of the package `qemu-system-x86`. Of the versions tried (7.2, 10.0, 11.1) it takes the least CPU time for a guest with one
+/// CPU, and such a guest needs nothing that later versions add.
 pub const BUILD: &str = "1:7.2+dfsg-7+deb12u18+b3";
 
-/// The release that has it.
+/// The Debian release of the build.
 const RELEASE: &str = "bookworm";
 
 const PACKAGE: &str = "qemu-system-x86";
 
-/// Packages of which it needs some files, but not what they depend on.
+/// Packages from which QEMU needs some files, but not their dependencies.
 const BESIDE: [&str; 3] = ["qemu-system-common", "qemu-system-data", "seabios"];
 
-/// Files without which no guest starts.
+/// Files that every guest needs.
 const REQUIRED: [&str; 6] = [
     "bin/qemu-system-x86_64",
     LOADER,
@@ -38,7 +38,7 @@ const REQUIRED: [&str; 6] = [
     "share/linuxboot_dma.bin",
 ];
 
-/// Increased when folders are made differently.
+/// Version of the folder's layout.
 const FORM: u32 = 1;
 
 const LIBRARY_FOLDERS: [&str; 3] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu", "lib64"];
@@ -57,15 +57,13 @@ const LIST: &str = "packages";
 #[derive(Debug, thiserror::Error)]
 pub enum PinnedError {
     #[error(
-        "bigiron runs guests in one build of QEMU, Debian 12's {BUILD}, and this machine does not have it: {why}; \
-         `--qemu system` uses {}, with which the exact clock may give other digits", or_installed(installed.as_deref())
+        "bigiron's build of QEMU, Debian 12's {BUILD}, is neither installed nor available: {why}; \
+         `--qemu system` uses {} instead, with which the exact clock may give other digits", or_installed(installed.as_deref())
     )]
     NoArchive { why: String, installed: Option<Box<Qemu>> },
-    #[error(
-        "The packages of QEMU {build} in Debian's archive cannot be used: {why}; `--qemu system` uses an installed QEMU instead"
-    )]
+    #[error("Debian's packages of QEMU {build} cannot be used: {why}; `--qemu system` uses an installed QEMU instead")]
     Packages { build: String, why: String },
-    #[error("QEMU in bigiron's cache cannot be started now: {0}; try again when this machine is less busy")]
+    #[error("The QEMU in bigiron's cache cannot be started now: {0}; try again when this machine is less busy")]
     Busy(io::Error),
     #[error(transparent)]
     Cache(KernelError),
@@ -74,14 +72,14 @@ pub enum PinnedError {
 fn or_installed(installed: Option<&Qemu>) -> String {
     match installed {
         Some(qemu) => format!("the installed QEMU {}", qemu.version),
-        None => "a QEMU of this machine's own (`apt-get install qemu-system-x86`)".to_owned(),
+        None => "a QEMU that you install (`apt-get install qemu-system-x86`)".to_owned(),
     }
 }
 
-/// The pinned QEMU: the installed one if it is the same build, else that in the cache, fetched if necessary. `note` gets lines about the progress.
+/// The pinned QEMU: the installed one if it is the same build, else the one in the cache, fetched if necessary. `note` receives progress messages.
 ///
 /// # Errors
-/// It is neither here nor to be had, or cannot be started now.
+/// It is neither installed nor available, or cannot be started now.
 pub fn find(store: &Store, note: &dyn Fn(&str)) -> Result<Qemu, PinnedError> {
     let installed = Qemu::find().ok();
     if let Some(qemu) = installed.as_ref().filter(|qemu| is_build(qemu, BUILD)) {
@@ -106,7 +104,7 @@ fn is_build(qemu: &Qemu, version: &str) -> bool {
 /// The QEMU in a folder of the cache, if it is there and runs; `ask` is [`Qemu::at`].
 ///
 /// # Errors
-/// It may be good, but this machine cannot start it now.
+/// This machine cannot start it now, although it may be intact.
 fn kept(
     dir: &Path,
     ask: &dyn Fn(PathBuf, Option<PathBuf>) -> Result<Qemu, QemuError>,
@@ -120,7 +118,7 @@ fn kept(
     }
 }
 
-/// Whether a program that could not be started may start later: the machine lacks memory, processes or open files.
+/// Whether a program that could not be started may start later, because the machine lacked memory, processes or open files.
 fn is_passing(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let passing = [Errno::AGAIN, Errno::NOMEM, Errno::MFILE, Errno::NFILE, Errno::INTR];
@@ -142,7 +140,7 @@ fn fetch(store: &Store, dir: &Path, installed: Option<Qemu>, note: &dyn Fn(&str)
     let build = first.version.clone();
     if build != BUILD {
         note(&format!(
-            "Debian no longer has QEMU {BUILD}; using {build} of the same release. Studies say which QEMU they ran in"
+            "Debian no longer has QEMU {BUILD}; using {build} from the same release. Each study records its QEMU"
         ));
         if let Some(qemu) = installed.as_ref().filter(|qemu| is_build(qemu, &build)) {
             return Ok(qemu.clone());
@@ -173,9 +171,9 @@ fn fetch(store: &Store, dir: &Path, installed: Option<Qemu>, note: &dyn Fn(&str)
 
 fn unavailable(error: KernelError, installed: Option<Qemu>) -> PinnedError {
     let why = match error {
-        KernelError::NoApt(tool) => format!("it has no `{tool}` to fetch it with"),
+        KernelError::NoApt(tool) => format!("this machine has no `{tool}` to fetch it with"),
         KernelError::NoSource { reason, .. } => {
-            format!("Debian's archive is not among its apt sources ({reason})")
+            format!("Debian's archive is not among this machine's apt sources ({reason})")
         }
         error @ (KernelError::Update(_) | KernelError::Download { .. }) => error.to_string(),
         other => return PinnedError::Cache(other),
@@ -183,7 +181,7 @@ fn unavailable(error: KernelError, installed: Option<Qemu>) -> PinnedError {
     PinnedError::NoArchive { why, installed: installed.map(Box::new) }
 }
 
-/// The place of a package's file in the folder; `None` if guests do not need it.
+/// The path of a package's file in the folder; `None` if guests do not need the file.
 fn place(path: &Path) -> Option<PathBuf> {
     let (folder, name) = (path.parent()?.to_str()?, path.file_name()?.to_str()?);
     let is = |folders: &[&str]| folders.contains(&folder);
@@ -222,27 +220,31 @@ fn unpack(packages: &[PathBuf], into: &Path) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Whether everything is in the folder that guests need, and the loader finds every library of the program and its modules there; or what is missing.
+/// Checks that the folder has everything that guests need, and that the loader finds all libraries of the program and its modules there.
+///
+/// # Errors
+/// What is missing.
 fn check(dir: &Path) -> Result<(), String> {
     if let Some(missing) = REQUIRED.iter().find(|file| !dir.join(file).is_file()) {
-        return Err(format!("`{missing}` is not in them"));
+        return Err(format!("they do not contain `{missing}`"));
     }
     for object in REQUIRED.iter().filter(|file| !file.starts_with(FIRMWARE)).map(|file| dir.join(file)) {
         let mut command = std::process::Command::new(dir.join(LOADER));
         command.args(["--inhibit-cache", "--library-path"]).arg(dir.join(LIBRARIES)).arg("--list").arg(&object);
-        let output = command.env_remove("LD_PRELOAD").output().map_err(|e| format!("its loader does not run ({e})"))?;
+        let output =
+            command.env_remove("LD_PRELOAD").output().map_err(|e| format!("their loader does not run ({e})"))?;
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
         }
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
         if let Some(line) = elsewhere(&listed, dir) {
-            return Err(format!("a library is not in them: {line}"));
+            return Err(format!("they lack a library: {line}"));
         }
     }
     Ok(())
 }
 
-/// A line of the loader's list (`libz.so.1 => PATH (ADDRESS)`) with a library outside `dir`.
+/// The first line of the loader's list (`libz.so.1 => PATH (ADDRESS)`) that names a library outside `dir`.
 fn elsewhere<'l>(listed: &'l str, dir: &Path) -> Option<&'l str> {
     let outside = |line: &&str| {
         line.split_once(" => ").is_some_and(|(_, found)| {
@@ -252,8 +254,8 @@ fn elsewhere<'l>(listed: &'l str, dir: &Path) -> Option<&'l str> {
     listed.lines().map(str::trim).find(outside)
 }
 
-/// Renames the staged folder to `dir`, with the list of its packages. A folder that was there goes into the folder `aside`, whole: it did not run for
-/// this process, but another may have started its guests from it.
+/// Renames the staged folder to `dir`, with the list of its packages. An existing folder moves to `aside` whole: its program did not run for this
+/// process, but another process may have started guests from it.
 fn keep(staged: tempfile::TempDir, dir: &Path, list: &str, aside: &Path) -> Result<(), KernelError> {
     let path = staged.path().join(LIST);
     fs::write(&path, list).map_err(doing("Cannot write", &path))?;
@@ -270,7 +272,7 @@ fn keep(staged: tempfile::TempDir, dir: &Path, list: &str, aside: &Path) -> Resu
         let _ = fs::rename(&old, dir);
         return Err(KernelError::io("Cannot store", dir, error));
     }
-    // There is nothing left to remove.
+    // The staged folder has its final name; do not remove it.
     let _ = staged.keep();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The program QEMU: which one there is, and how it is started.
+//! The QEMU program: how it is found and started.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use bigiron_archive::Store;
 use bigiron_image::find_tool;
 use bigiron_model::qemu::QemuSource;
 
-/// The program, as it is called for an x86-64 guest.
+/// The name of the program for x86-64 guests.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 
 /// Version of QEMU.
@@ -26,23 +26,23 @@ impl fmt::Display for Version {
 /// A QEMU that runs here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qemu {
-    /// The program itself, not what starts it.
+    /// The program itself, not the loader that starts it.
     pub program: PathBuf,
     pub version: Version,
-    /// The package that it was built for, in its own words: `Debian 1:7.2+dfsg-7+deb12u18+b3`.
+    /// The package that it was built for, as QEMU prints it: `Debian 1:7.2+dfsg-7+deb12u18+b3`.
     pub build: Option<String>,
-    /// Its own folder, if it is not installed.
+    /// Its folder in the cache, if it is not installed.
     tree: Option<PathBuf>,
 }
 
-/// Why there is no VM.
+/// Why there is no usable QEMU.
 #[derive(Debug, thiserror::Error)]
 pub enum QemuError {
-    #[error("QEMU is not installed: no `{PROGRAM}` in PATH; `apt-get install qemu-system-x86` brings it")]
+    #[error("QEMU is not installed: no `{PROGRAM}` in PATH; `apt-get install qemu-system-x86` installs it")]
     Missing,
     #[error("`{program}` cannot be run: {cause}")]
     Broken { program: String, cause: io::Error },
-    #[error("`{program} --version` says `{said}`, which is not a version of QEMU; 7.2 or newer would be right")]
+    #[error("`{program} --version` prints `{said}`, which is not a version of QEMU; 7.2 or newer is needed")]
     Unknown { program: String, said: String },
     #[error("QEMU is {0}; 7.2 or newer is needed")]
     TooOld(Version),
@@ -51,10 +51,10 @@ pub enum QemuError {
 }
 
 impl Qemu {
-    /// The QEMU that `source` stands for; `store` keeps the pinned one, and `note` gets lines about its download.
+    /// The QEMU that `source` names; `store` keeps the pinned one, and `note` receives messages about its download.
     ///
     /// # Errors
-    /// None there, none that runs, one older than 7.2, or the pinned one cannot be had.
+    /// There is no QEMU, it does not run, it is older than 7.2, or the pinned one is not available.
     pub fn of(source: QemuSource, store: &Store, note: &dyn Fn(&str)) -> Result<Self, QemuError> {
         match source {
             QemuSource::Pinned => Ok(pinned::find(store, note)?),
@@ -65,12 +65,12 @@ impl Qemu {
     /// The QEMU in PATH.
     ///
     /// # Errors
-    /// None there, none that runs, or one older than 7.2.
+    /// There is no QEMU in PATH, it does not run, or it is older than 7.2.
     pub fn find() -> Result<Self, QemuError> {
         Self::at(find_tool(PROGRAM).ok_or(QemuError::Missing)?, None)
     }
 
-    /// The QEMU of this program; with `tree`, one that is started by the loader there, with libraries, modules and firmware from there.
+    /// The QEMU at `program`; with `tree`, it is started by the loader in that folder, with its libraries, modules and firmware.
     ///
     /// # Errors
     /// It does not run, or is older than 7.2.
@@ -89,22 +89,22 @@ impl Qemu {
         Ok(qemu)
     }
 
-    /// A program of this version, without asking it.
+    /// A program with this version, which is not run.
     #[cfg(test)]
     pub fn named(program: PathBuf, version: Version) -> Self {
         Self { program, version, build: None, tree: None }
     }
 
-    /// Whether it is installed on this machine, and not in a folder of bigiron's.
+    /// Whether it is installed on this machine, not in bigiron's cache.
     pub fn is_installed(&self) -> bool {
         self.tree.is_none()
     }
 
-    /// Starts it; arguments follow.
+    /// The command that starts it, without its arguments.
     pub fn command(&self) -> Command {
         let Some(tree) = &self.tree else { return Command::new(&self.program) };
         let mut command = Command::new(tree.join(pinned::LOADER));
-        // Not the machine's cache of libraries: one that is missing here is an error.
+        // Without the machine's cache of libraries, a library that is missing in the folder is an error.
         command.args(["--inhibit-cache", "--library-path"]).arg(tree.join(pinned::LIBRARIES));
         command.args(["--argv0", PROGRAM]).arg(&self.program).arg("-L").arg(tree.join(pinned::FIRMWARE));
         command.env("QEMU_MODULE_DIR", tree.join(pinned::MODULES));
@@ -112,7 +112,7 @@ impl Qemu {
     }
 }
 
-/// The version, and in parentheses the build, in the first line of `--version`.
+/// The version and the build (in parentheses) from the first line of `--version`.
 fn parse_version(said: &str) -> Option<(Version, Option<String>)> {
     let said = said.strip_prefix("QEMU emulator version ")?;
     let (number, rest) = said.split_once(' ').unwrap_or((said, ""));
