@@ -47,6 +47,11 @@ impl Host for ModelledHost<'_> {
         let purpose = if trial.purpose == Purpose::Judge { Purpose::Profile } else { trial.purpose };
         let mut result = self.host.run(&Trial { purpose, ..*trial }, phase)?;
         if let (Purpose::Judge, Some(TrialEvidence::Executed(evidence))) = (trial.purpose, &result.evidence) {
+            if evidence.places.is_empty() {
+                return Err(HostError::Fatal(
+                    "The model did not find the guest's page tables in this QEMU; leave `--model` out".to_owned(),
+                ));
+            }
             self.folder.keep_evidence(evidence).map_err(|e| HostError::Fatal(e.to_string()))?;
             result.evidence = None;
         }

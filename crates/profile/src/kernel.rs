@@ -2,12 +2,16 @@
 
 use core::arch::asm;
 
+const SYS_READ: usize = 0;
 const SYS_WRITE: usize = 1;
 const SYS_OPEN: usize = 2;
+const SYS_CLOSE: usize = 3;
 const SYS_MMAP: usize = 9;
 const SYS_GETPID: usize = 39;
 const SYS_EXIT_GROUP: usize = 231;
 const SYS_PROCESS_VM_READV: usize = 310;
+
+const CLOSE_ON_EXEC: usize = 0o2_000_000;
 
 /// # Safety
 /// The requirements of the kernel's call `number` on its arguments.
@@ -63,6 +67,42 @@ pub(crate) fn write(fd: i32, mut bytes: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Passes each line of the file whose path, ended by a zero, begins at `path`, without its end and up to 256 bytes of it, until `line` says that it has seen
+/// enough.
+///
+/// # Safety
+/// `path` must point to such a string.
+pub(crate) unsafe fn lines(path: *const u8, line: &mut dyn FnMut(&[u8]) -> bool) {
+    let (mut text, mut used, mut chunk) = ([0_u8; 256], 0, [0_u8; 4096]);
+    // SAFETY: the caller's word; the kernel writes into `chunk`.
+    unsafe {
+        let fd = call(SYS_OPEN, [path as usize, CLOSE_ON_EXEC, 0, 0, 0, 0]);
+        if fd < 0 {
+            return;
+        }
+        'file: loop {
+            let n = call(SYS_READ, [fd as usize, chunk.as_mut_ptr() as usize, chunk.len(), 0, 0, 0]);
+            if n <= 0 {
+                break;
+            }
+            for byte in &chunk[..n as usize] {
+                if *byte != b'\n' {
+                    if used < text.len() {
+                        text[used] = *byte;
+                        used += 1;
+                    }
+                } else {
+                    if line(&text[..used]) {
+                        break 'file;
+                    }
+                    used = 0;
+                }
+            }
+        }
+        call(SYS_CLOSE, [fd as usize, 0, 0, 0, 0, 0]);
+    }
 }
 
 /// The `N` words at `address`, if there is memory that can be read.

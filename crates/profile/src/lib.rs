@@ -27,6 +27,8 @@ mod instruction;
 #[cfg(any(plugin, test))]
 #[cfg_attr(test, allow(dead_code))]
 mod kernel;
+#[cfg(any(plugin, test))]
+mod mapping;
 #[cfg(plugin)]
 mod memory;
 #[cfg(plugin)]

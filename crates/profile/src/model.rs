@@ -1,8 +1,8 @@
 //! Feeds modelled cores with what the guest executes: blocks, accesses to memory, and moves.
 //!
 //! The plugin API tells virtual addresses. Physical ones, and the sizes of pages, are in the guest's page tables, which are read in QEMU's memory as a
-//! processor's walker reads them. For that, two things are searched when the first window begins: where guest memory lies in QEMU's, by an access whose
-//! place in both is known; and CR3 in the CPU state, as the word by which walks arrive where the accesses do.
+//! processor's walker reads them. For that, two things are searched when the first window begins: where guest memory lies in QEMU's, as the mapping of
+//! its size that contains an access; and CR3 in the CPU state, as the word by which walks arrive where the accesses do.
 //!
 //! The model runs in samples from the first window's beginning on, and counts in windows alone.
 //!
@@ -15,6 +15,7 @@ use core::mem::MaybeUninit;
 use crate::events::Event;
 use crate::instruction::{End, see};
 use crate::kernel;
+use crate::mapping;
 use crate::memory::{Access, Tables};
 use crate::page_table::{self, Walk};
 use crate::plugin::{self, Block, Instruction};
@@ -35,6 +36,9 @@ const NODES: usize = 16;
 /// Bytes of the CPU state in which CR3 is searched, and accesses by which it is.
 const STATE: usize = 4096;
 const ACCESSES: u32 = 512;
+
+/// Most accesses that are looked at: those of other devices' memory do not help.
+const TRIES: u32 = 1 << 20;
 
 /// Guest memory beyond the hole below 4 GiB lies there, and what lies below it, where memory is so large that there is a hole (QEMU's machine `pc`).
 const HOLE_END: u64 = 4 << 30;
@@ -66,10 +70,13 @@ enum Phase {
 
 /// How far the search for CR3 is.
 enum Cr3 {
+    /// It was not found: nothing is modelled.
+    Nowhere,
     /// Offsets in the CPU state that fitted all accesses so far, as bits by words.
     Searched {
         fits: [bool; STATE / 8],
         accesses: u32,
+        tries: u32,
     },
     At(usize),
 }
@@ -101,6 +108,10 @@ struct Guest {
 }
 
 impl Guest {
+    fn may_be_walked(&self) -> bool {
+        !matches!(self.cr3, Cr3::Nowhere)
+    }
+
     /// The place of a physical address in QEMU's memory.
     fn host(&self, physical: u64) -> Option<*const u8> {
         let offset = match physical {
@@ -136,13 +147,20 @@ impl Guest {
             true => offset / (2 * self.node_bytes),
             false => 0,
         };
-        let within = offset - 2 * node * self.node_bytes;
-        let Some(base) = self.nodes.get_mut(node as usize).filter(|_| within < self.node_bytes) else { return false };
-        *base = Some(host.wrapping_sub(within as usize));
-        let physical = node * self.node_bytes + within;
+        let Some(base) = self.nodes.get_mut(node as usize) else { return false };
+        let start = match *base {
+            Some(start) if (host as u64).wrapping_sub(start as u64) < self.node_bytes => start as u64,
+            _ => match mapping::anonymous(host as u64) {
+                Some((start, bytes)) if bytes == self.node_bytes => start,
+                // Another device's memory, or a file that the guest sees as persistent memory.
+                _ => return false,
+            },
+        };
+        *base = Some(core::ptr::with_exposed_provenance(start as usize));
+        let physical = node * self.node_bytes + (host as u64 - start);
         let state = self.state;
         let mut cr3 = core::mem::replace(&mut self.cr3, Cr3::At(0));
-        if let Cr3::Searched { fits, accesses } = &mut cr3 {
+        if let Cr3::Searched { fits, accesses, .. } = &mut cr3 {
             for (n, fits) in fits.iter_mut().enumerate().filter(|(_, fits)| **fits) {
                 // SAFETY: the CPU state is larger.
                 let word = unsafe { state.add(8 * n).cast::<u64>().read() };
@@ -154,10 +172,7 @@ impl Guest {
             match first {
                 Some(n) if *accesses == ACCESSES => cr3 = Cr3::At(8 * n),
                 Some(_) => {}
-                None => {
-                    kernel::write(2, b"bigiron-profile: this QEMU keeps CR3 where it cannot be found\n");
-                    kernel::exit(1);
-                }
+                None => cr3 = Cr3::Nowhere,
             }
         }
         self.cr3 = cr3;
@@ -202,7 +217,7 @@ pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> 
     };
     let guest = Guest {
         state: core::ptr::null(),
-        cr3: Cr3::Searched { fits: [true; STATE / 8], accesses: 0 },
+        cr3: Cr3::Searched { fits: [true; STATE / 8], accesses: 0, tries: 0 },
         memory_bytes,
         node_bytes,
         nodes: [None; NODES],
@@ -250,6 +265,12 @@ pub(crate) unsafe fn window(open: bool) {
 pub(crate) unsafe fn cut(word: &mut dyn FnMut(u64)) {
     // SAFETY: the caller's word.
     match unsafe { model() } {
+        // Until page tables are known, addresses are not physical ones.
+        Some(Model { guest: Guest { cr3: Cr3::Nowhere | Cr3::Searched { .. }, .. }, rows, sampler, .. }) => {
+            rows.cut(&mut |_| {});
+            sampler.cut();
+            (0..3).for_each(|_| word(0));
+        }
         Some(model) if !model.rows.full && model.n_shapes < SHAPES => {
             model.rows.cut(word);
             let (total, counted) = model.sampler.cut();
@@ -375,7 +396,9 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     // SAFETY: no other reference lives while the guest executes; the shape was made for this block.
     let (model, shape) = unsafe {
         match model() {
-            Some(model) if model.phase != Phase::Before => (model, &*shape.cast::<Shape>()),
+            Some(model) if model.phase != Phase::Before && model.guest.may_be_walked() => {
+                (model, &*shape.cast::<Shape>())
+            }
             _ => return,
         }
     };
@@ -406,9 +429,10 @@ unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mu
         if model.mode == Mode::Off || model.guest.state.is_null() {
             return;
         }
-        if let Cr3::Searched { .. } = model.guest.cr3 {
-            search(model, access, address);
-            return;
+        match model.guest.cr3 {
+            Cr3::At(_) => {}
+            Cr3::Searched { .. } => return search(model, access, address),
+            Cr3::Nowhere => return,
         }
         let need = if data.is_null() { Need::Data } else { Need::Move };
         model.access(vcpu, address, 1 << plugin::qemu_plugin_mem_size_shift(access), need);
@@ -421,6 +445,13 @@ unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mu
 /// QEMU must be calling for the access.
 #[cold]
 unsafe fn search(model: &mut Model, access: u32, address: u64) {
+    if let Cr3::Searched { tries, .. } = &mut model.guest.cr3 {
+        *tries += 1;
+        if *tries == TRIES {
+            model.guest.cr3 = Cr3::Nowhere;
+            return;
+        }
+    }
     // SAFETY: the caller's word.
     unsafe {
         let place = plugin::qemu_plugin_get_hwaddr(access, address);

@@ -2,9 +2,9 @@
 //!
 //! Systematic sampling (Wunderlich, Wenisch, Falsafi, Hoe: "SMARTS", ISCA 2003), with caches that are warmed for a while before each sample.
 //!
-//! Invariant: samples depend on the number of instructions since the window's beginning alone.
+//! Invariant: samples depend on the numbers of instructions in windows alone.
 
-/// Instructions from one sample's beginning to the next one's, and of these, how many only warm the caches, and how many are modelled.
+/// Instructions from one sample's beginning to the next one's, on average, and of these, how many only warm the caches, and how many are modelled.
 const PERIOD: u64 = 1 << 20;
 const WARMING: u64 = 1 << 16;
 const MODELLED: u64 = 3 << 16;
@@ -19,6 +19,9 @@ pub(crate) enum Mode {
 /// Counts instructions.
 pub(crate) struct Sampler {
     at: u64,
+    /// From this sample's beginning to the next one's: drawn, because a program may have the period of the samples.
+    period: u64,
+    random: u64,
     /// Since the last cut, in windows: all, and those in samples.
     total: u64,
     counted: u64,
@@ -26,12 +29,12 @@ pub(crate) struct Sampler {
 
 impl Sampler {
     pub(crate) const fn new() -> Self {
-        Self { at: 0, total: 0, counted: 0 }
+        Self { at: 0, period: PERIOD, random: 1, total: 0, counted: 0 }
     }
 
     /// A window begins.
     pub(crate) fn begin(&mut self) {
-        self.at = 0;
+        (self.at, self.period) = (0, PERIOD);
     }
 
     /// A block of `instructions` begins; tells what is to be done with it.
@@ -43,8 +46,11 @@ impl Sampler {
             _ => Mode::Off,
         };
         self.at += instructions;
-        if self.at >= PERIOD {
-            self.at -= PERIOD;
+        if self.at >= self.period {
+            self.at -= self.period;
+            // Knuth's MMIX generator.
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.period = PERIOD / 2 + (self.random >> 33) % PERIOD;
         }
         if in_window {
             self.total += instructions;
@@ -76,8 +82,12 @@ mod tests {
             assert_eq!((total, counted), (instructions, modes[Mode::Counting as usize]));
             modes
         };
-        let modes = run(PERIOD * 5);
-        assert_eq!(modes, [5 * (PERIOD - MODELLED), 5 * WARMING, 5 * (MODELLED - WARMING)]);
+        assert_eq!(run(PERIOD), [PERIOD - MODELLED, WARMING, MODELLED - WARMING]);
+        let modes = run(PERIOD * 1000);
+        for (mode, share) in [(Mode::Warming, WARMING), (Mode::Counting, MODELLED - WARMING)] {
+            let found = modes[mode as usize] as f64 / (PERIOD * 1000) as f64;
+            assert!((found * PERIOD as f64 / share as f64 - 1.0).abs() < 0.05, "{mode:?}: {found}");
+        }
         // A short window is counted after warming.
         assert_eq!(run(100_000)[Mode::Counting as usize], 100_000 - WARMING);
     }
