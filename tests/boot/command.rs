@@ -10,8 +10,8 @@ use crate::builder::Test;
 const SCRIPT: &str = "uname -r; cat input | tr a-z A-Z; echo made > output; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; sleep 0.5 & wait";
 
 /// The record of the first trial and what its command printed. The study is interrupted then.
-fn first(test: &Test, out: &str) -> (Value, String) {
-    let record = super::first(test, out, &["--set", "command.dir=src", "--", "sh", "-c", SCRIPT]);
+fn first(test: &Test, out: &str, options: &[&str]) -> (Value, String) {
+    let record = super::first(test, out, &[options, &["--set", "command.dir=src", "--", "sh", "-c", SCRIPT]].concat());
     let kept = record["artifacts"].as_array().unwrap().iter().map(|a| a.as_str().unwrap());
     let stdout = kept.filter(|a| a.ends_with("command.run-1.stdout")).map(|a| test.dir().join(out).join(a));
     let stdout = stdout.map(|path| fs::read_to_string(path).unwrap()).collect();
@@ -21,8 +21,9 @@ fn first(test: &Test, out: &str) -> (Value, String) {
 #[test]
 fn the_users_own_tools_run_in_a_guest_and_take_the_same_time_twice() {
     let test = test().file("src/input", "hello\n");
-    let trials = ["study", "again"].map(|out| {
-        let (record, stdout) = first(&test, out);
+    // The second time a processor is modelled, which reads the guest's page tables, and changes nothing.
+    let trials = [("study", &[][..]), ("again", &["--model"][..])].map(|(out, options)| {
+        let (record, stdout) = first(&test, out, options);
         assert_eq!(record["outcome"]["kind"], "completed", "{record}");
         let release = record["guest"]["release"].as_str().unwrap();
         assert_eq!(stdout, format!("{release}\nHELLO\n"));
@@ -33,6 +34,12 @@ fn the_users_own_tools_run_in_a_guest_and_take_the_same_time_twice() {
     let wall = trials[0]["command"]["wall"].as_f64().unwrap();
     assert!((0.5e9..5e9).contains(&wall), "{wall} ns of virtual time");
     assert_eq!(trials[0], trials[1]);
+    // Beside an image, which QEMU maps too: the guest's memory is told from it.
+    let modelled = super::evidence(&test, "again", 0);
+    let place = modelled["places"].as_array().unwrap().iter().position(|name| name == "tlb-walk").expect("an event");
+    let counts = modelled["windows"][0]["modelled"].as_array().unwrap().iter().flat_map(|of| of[1].as_array().unwrap());
+    let walks: u64 = counts.filter(|count| count[0] == place).map(|count| count[1].as_u64().unwrap()).sum();
+    assert!(walks > 1000, "{walks} walks of page tables");
 }
 
 #[test]

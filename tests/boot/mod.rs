@@ -73,3 +73,9 @@ fn first(test: &Test, out: &str, args: &[&str]) -> Value {
     child.wait_with_output().unwrap();
     record
 }
+
+/// What a trial executed.
+fn evidence(test: &Test, study: &str, slot: u32) -> Value {
+    let path = test.dir().join(format!("{study}/evidence/{slot:04}.json"));
+    serde_json::from_slice(&std::fs::read(path).expect("the trial was profiled")).unwrap()
+}

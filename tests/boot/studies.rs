@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{test, underway};
+use super::{evidence, test, underway};
 use crate::builder::Test;
 
 /// Metrics that differ between 6.1 and 6.12, and cost little to measure.
@@ -103,12 +103,6 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     // What was profiled is what was judged.
     let looking = &report["causes"]["looking"];
     assert_eq!((&looking["trials"], &looking["identical"]), (&2.into(), &2.into()), "{}", report["causes"]);
-}
-
-/// What a trial executed.
-fn evidence(test: &Test, study: &str, slot: u32) -> Value {
-    let path = test.dir().join(format!("{study}/evidence/{slot:04}.json"));
-    serde_json::from_slice(&std::fs::read(path).expect("the trial was profiled")).unwrap()
 }
 
 /// Why a metric differs.
