@@ -22,7 +22,7 @@ use bigiron_archive::spec::KernelSpec;
 use bigiron_judge as judge;
 use bigiron_judge::causes::Causes;
 use bigiron_judge::counters::ComparedCounters;
-use bigiron_judge::{Judgement, calls, causes, counters, locks, stacks};
+use bigiron_judge::{Judgement, calls, causes, counters, locks, modelled as cycles, stacks};
 use bigiron_lab::host::Host;
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
@@ -343,6 +343,7 @@ fn why(folder: &Folder, records: &[Record], judgement: &Judgement) -> Why {
         calls: calls::calls(plan, judgement, &evidence),
         stacks: causes.iter().filter(|c| c.sampled.is_some()).filter_map(of).collect(),
         locks: locks::Locks::new(plan, records, judgement, &folder.waiting()),
+        modelled: cycles::windows(plan, judgement, &evidence),
         causes,
         missing: Vec::new(),
     }

@@ -45,18 +45,13 @@ pub fn calls(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<C
 }
 
 fn of_line(plan: &Plan, (index, arm): (usize, usize), of: Explained<'_>, evidence: &[Evidence]) -> Option<Calls> {
-    let window = |pair: u32, arm: usize| {
-        let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
-        let evidence = evidence.iter().find(|e| e.slot == slot)?;
-        let is_it = |w: &&Executed| w.workload == of.line.workload && w.metric == of.window;
-        evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && !w.calls.is_empty())
-    };
-    let pairs: Vec<_> = (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, arm))).collect();
+    let mut pairs = window::pairs(plan, arm, (&of.line.workload, of.window), evidence);
+    pairs.retain(|pair| pair.iter().all(|of| !of.window.calls.is_empty()));
     let each = |window: &Executed| -> BTreeMap<String, f64> {
         let one = |(name, n): &(String, u64)| (name.clone(), *n as f64 / window.operations as f64 / pairs.len() as f64);
         window.calls.iter().map(one).collect()
     };
-    let sums: Vec<_> = pairs.iter().map(|(a, b)| (each(a), each(b))).collect();
+    let sums: Vec<_> = pairs.iter().map(|[a, b]| (each(a.window), each(b.window))).collect();
     let names: BTreeSet<&String> = sums.iter().flat_map(|(a, b)| a.keys().chain(b.keys())).collect();
     let mut calls: Vec<Call> = names
         .into_iter()
@@ -75,31 +70,25 @@ fn of_line(plan: &Plan, (index, arm): (usize, usize), of: Explained<'_>, evidenc
 mod tests {
     use super::*;
     use crate::{fixture, judge};
-    use bigiron_model::evidence::SCHEMA;
 
     #[test]
     fn calls_are_those_of_one_operation() {
         let plan = fixture::plan(&["debian:6.1", "debian:6.12"], 10, vec![fixture::micro()]);
         let records = fixture::records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
         let judgement = judge(&plan, &records);
-        let of = |slot: u32, operations, calls: &[(&str, u64)]| Evidence {
-            schema: SCHEMA,
-            slot,
-            image_sha256: String::new(),
-            metrics: Default::default(),
-            cpu_s: 0.0,
-            windows: vec![Executed {
-                workload: "micro".to_owned(),
-                metric: "fork-exit".to_owned(),
-                operations,
-                ns: 1000,
-                functions: Vec::new(),
-                calls: calls.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
-                modelled: Vec::new(),
-            }],
-            sampled: None,
-            stacks: String::new(),
-            places: Vec::new(),
+        let of = |slot: u32, operations, calls: &[(&str, u64)]| {
+            fixture::evidence(
+                slot,
+                vec![Executed {
+                    workload: "micro".to_owned(),
+                    metric: "fork-exit".to_owned(),
+                    operations,
+                    ns: 1000,
+                    functions: Vec::new(),
+                    calls: calls.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect(),
+                    modelled: Vec::new(),
+                }],
+            )
         };
         let evidence = [of(0, 10, &[("fork", 10), ("wait4", 20)]), of(1, 20, &[("clone", 20), ("wait4", 40)])];
         let found = calls(&plan, &judgement, &evidence).pop().unwrap();

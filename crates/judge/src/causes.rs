@@ -173,40 +173,23 @@ fn of_line(
     of: Explained<'_>,
     evidence: &[Evidence],
 ) -> Option<Causes> {
-    let window = |pair: u32, arm: usize| -> Option<WindowEvidence<'_>> {
-        let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
-        let evidence = evidence.iter().find(|e| e.slot == slot)?;
-        let is_it = |w: &&Executed| w.workload == of.line.workload && w.metric == of.window;
-        let window = evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
-        Some(WindowEvidence { window, how: evidence.sampled.as_ref(), places: &evidence.places })
-    };
-    let pairs: Vec<_> =
-        (0..plan.design.pairs).filter_map(|pair| window(pair, 0).zip(window(pair, comparison.arm))).collect();
+    let pairs = window::pairs(plan, comparison.arm, (&of.line.workload, of.window), evidence);
     if pairs.is_empty() {
         return None;
     }
-    if pairs.iter().any(|(a, b)| a.how.is_some() || b.how.is_some()) {
+    if pairs.iter().flatten().any(|of| of.evidence.sampled.is_some()) {
         return sampled::of_line(index, of, &pairs);
     }
     let each = 1.0 / pairs.len() as f64;
     let mut costs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     let (mut a, mut b) = (0.0, 0.0);
-    for (of_a, of_b) in &pairs {
+    for [of_a, of_b] in &pairs {
         a += each * add(of_a.window, each, &mut costs, |cost| &mut cost.0);
         b += each * add(of_b.window, each, &mut costs, |cost| &mut cost.1);
     }
     let causes = renamed(costs);
-    let of_both: Vec<_> = pairs.iter().map(|(a, b)| [(a.window, a.places), (b.window, b.places)]).collect();
-    let modelled = modelled::of_pairs(&of_both);
+    let modelled = modelled::of_pairs(&pairs);
     Some(ranked(Causes { pairs: pairs.len(), a, b, causes, modelled, ..Causes::none(index, of) }))
-}
-
-/// The evidence for a window in one trial, and how it was sampled, if it was.
-struct WindowEvidence<'a> {
-    window: &'a Executed,
-    how: Option<&'a Sampled>,
-    /// Names of the places of the model's counts.
-    places: &'a [String],
 }
 
 impl Causes {

@@ -6,6 +6,7 @@ use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
 
 use bigiron_model::clock::Clock;
+use bigiron_model::evidence::{Evidence, Executed};
 use bigiron_model::identity::Identity;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
@@ -274,4 +275,19 @@ pub fn contended() -> (Plan, Vec<Record>, Vec<TrialWaits>) {
     ];
     let waiting = vec![of(0, 10_000, a, tally(3, 0, 3000, 2000)), of(1, 11_000, b, tally(4, 0, 3500, 2000))];
     (plan, records, waiting)
+}
+
+/// What a trial of `windows` was found to execute.
+pub fn evidence(slot: u32, windows: Vec<Executed>) -> Evidence {
+    Evidence {
+        schema: bigiron_model::evidence::SCHEMA,
+        slot,
+        image_sha256: String::new(),
+        metrics: Values::default(),
+        cpu_s: 0.0,
+        windows,
+        sampled: None,
+        stacks: String::new(),
+        places: Vec::new(),
+    }
 }

@@ -8,14 +8,46 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use bigiron_model::evidence::Executed;
+use super::window::{self, WindowEvidence};
+use super::{Comparison, Judgement};
+use bigiron_model::evidence::Evidence;
 use bigiron_model::modelled::{Component, PROCESSORS, Processor, places};
+use bigiron_model::plan::Plan;
 
 /// Maximum number of functions kept; those whose cycles differ most.
 const FUNCTIONS: usize = 40;
 
 /// A difference below this part of an operation has no sign, because sampling a window leaves that much uncertainty.
 const UNDECIDED: f64 = 0.002;
+
+/// Path length and models that do not all agree are too close to call if none of them changes by more than this.
+const SMALL: f64 = 0.01;
+
+/// Whether path length and every set of penalties agree on which arm takes longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Agreement {
+    /// They all name the same arm.
+    Robust,
+    /// Some name the other arm, or neither.
+    Depends,
+    /// The same, but none of them changes by more than 1 %: no more than sampling a window and the layout of a boot may do.
+    TooSmall,
+}
+
+impl Agreement {
+    fn of(path: (f64, f64), models: &[Cycles]) -> Self {
+        let all = || std::iter::once(path).chain(models.iter().map(|c| (c.a, c.b)));
+        let first = sign(path.0, path.1);
+        if first != 0 && all().all(|(a, b)| sign(a, b) == first) {
+            Self::Robust
+        } else if all().all(|(a, b)| (b - a).abs() <= SMALL * a.abs()) {
+            Self::TooSmall
+        } else {
+            Self::Depends
+        }
+    }
+}
 
 /// Cycles per operation of both arms under one set of penalties, as means over the pairs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -62,14 +94,57 @@ pub struct FunctionCycles {
 pub struct Modelled {
     /// One entry for each set of penalties, in the order of [`PROCESSORS`].
     pub processors: Vec<Cycles>,
-    /// The functions that differ most under the first set.
+    /// The functions that differ most under the first set; empty where they are not asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionCycles>,
-    /// Whether path length and every set agree on which arm takes longer.
-    pub robust: bool,
+    pub agreement: Agreement,
 }
 
-/// A window in both arms of a pair, with the names of the places of its counts.
-pub(crate) type Pair<'a> = [(&'a Executed, &'a [String]); 2];
+/// The model's results for the window of a metric, whether its line differs or not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModelledWindow {
+    /// Index into the judgement's comparisons.
+    #[serde(skip)]
+    pub comparison: usize,
+    pub workload: String,
+    pub metric: String,
+    /// Number of modelled pairs.
+    pub pairs: usize,
+    /// Nanoseconds of each arm per operation on the clock.
+    #[serde(rename = "baseline_ns")]
+    pub a: f64,
+    #[serde(rename = "arm_ns")]
+    pub b: f64,
+    #[serde(flatten)]
+    pub of: Modelled,
+}
+
+/// All windows that were modelled in both arms of a pair: by comparison, primaries first, then in the plan's order.
+pub fn windows(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<ModelledWindow> {
+    let of = |(index, comparison): (usize, &Comparison)| {
+        let (primaries, others): (Vec<_>, Vec<_>) = comparison.lines.iter().partition(|l| l.metric.primary);
+        let lines = primaries.into_iter().chain(others);
+        let each = lines.filter_map(|line| {
+            let pairs = window::pairs(plan, comparison.arm, (&line.workload, &line.metric.name), evidence);
+            let modelled = of_pairs(&pairs)?;
+            let mean = |arm: usize| {
+                let each = pairs.iter().map(|pair| pair[arm].window).map(|w| w.ns as f64 / w.operations as f64);
+                each.sum::<f64>() / pairs.len() as f64
+            };
+            Some(ModelledWindow {
+                comparison: index,
+                workload: line.workload.clone(),
+                metric: line.metric.name.clone(),
+                pairs: pairs.len(),
+                a: mean(0),
+                b: mean(1),
+                of: Modelled { functions: Vec::new(), ..modelled },
+            })
+        });
+        each.collect::<Vec<_>>()
+    };
+    judgement.comparisons.iter().enumerate().flat_map(of).collect()
+}
 
 /// Instructions and counts per operation, by function.
 type Costs<'a> = BTreeMap<&'a str, [Cost; 2]>;
@@ -82,10 +157,9 @@ struct Cost {
 }
 
 /// The model's results for a window; `None` unless the model ran in both arms of all pairs.
-pub(crate) fn of_pairs(pairs: &[Pair<'_>]) -> Option<Modelled> {
-    if pairs.is_empty()
-        || pairs.iter().flatten().any(|(window, places)| window.modelled.is_empty() || places.is_empty())
-    {
+pub(crate) fn of_pairs(pairs: &[[WindowEvidence<'_>; 2]]) -> Option<Modelled> {
+    let is_modelled = |of: &WindowEvidence<'_>| !of.window.modelled.is_empty() && !of.evidence.places.is_empty();
+    if pairs.is_empty() || !pairs.iter().flatten().all(is_modelled) {
         return None;
     }
     let today = places();
@@ -93,7 +167,8 @@ pub(crate) fn of_pairs(pairs: &[Pair<'_>]) -> Option<Modelled> {
     let mut costs = Costs::new();
     let (mut ns, mut waiting) = ([0.0; 2], [0.0; 2]);
     for pair in pairs {
-        for (arm, (window, places)) in pair.iter().enumerate() {
+        for (arm, WindowEvidence { window, evidence }) in pair.iter().enumerate() {
+            let places = &evidence.places;
             let weight = each / window.operations as f64;
             let place = |at: u8| today.iter().position(|name| places.get(usize::from(at)) == Some(name));
             let known: Vec<Option<usize>> = (0..places.len().min(256)).map(|at| place(at as u8)).collect();
@@ -116,10 +191,8 @@ pub(crate) fn of_pairs(pairs: &[Pair<'_>]) -> Option<Modelled> {
         }
     }
     let processors: Vec<Cycles> = PROCESSORS.iter().map(|p| cycles(p, &costs, waiting)).collect();
-    let signs = processors.iter().map(|c| sign(c.a, c.b));
-    let path = sign(ns[0], ns[1]);
-    let robust = path != 0 && signs.clone().all(|sign| sign == path);
-    Some(Modelled { functions: functions(&PROCESSORS[0], &costs), processors, robust })
+    let agreement = Agreement::of((ns[0], ns[1]), &processors);
+    Some(Modelled { functions: functions(&PROCESSORS[0], &costs), processors, agreement })
 }
 
 /// The arm that takes longer: -1 for A, 1 for B, 0 for neither.
@@ -177,6 +250,7 @@ fn functions(processor: &Processor, costs: &Costs<'_>) -> Vec<FunctionCycles> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bigiron_model::evidence::Executed;
     use bigiron_model::modelled::Event;
 
     /// A window of ten operations in which `f` executes `instructions`, with counts by place.
@@ -192,37 +266,72 @@ mod tests {
         }
     }
 
+    fn of(places: Vec<String>) -> Evidence {
+        Evidence { places, ..crate::fixture::evidence(0, Vec::new()) }
+    }
+
     fn modelled(a: &Executed, b: &Executed) -> Option<Modelled> {
-        let places = places();
-        of_pairs(&[[(a, &places), (b, &places)]])
+        let evidence = &of(places());
+        of_pairs(&[[a, b].map(|window| WindowEvidence { window, evidence })])
     }
 
     #[test]
     fn what_every_set_says_is_robust_and_what_only_some_say_is_not() {
         let a = window(10_000, 10_000, &[(0, 0)]);
         let more = modelled(&a, &window(11_000, 11_000, &[(0, 0)])).unwrap();
-        assert!(more.robust);
+        assert_eq!(more.agreement, Agreement::Robust);
         assert_eq!((more.processors.len(), more.processors[0].a, more.processors[0].b), (5, 500.0, 550.0));
         assert_eq!((more.functions[0].function.as_str(), more.functions[0].mostly), ("f", "instructions"));
         // Fewer instructions, but misses that cost more than these save.
         let traded = window(9_000, 9_000, &[(Event::DataMemory.at(0), 50), (Event::DataMemory.at(1), 50)]);
         let traded = modelled(&a, &traded).unwrap();
-        assert!(!traded.robust && traded.processors.iter().all(|c| c.change() > 0.5));
+        assert!(traded.agreement == Agreement::Depends && traded.processors.iter().all(|c| c.change() > 0.5));
         assert_eq!(traded.functions[0].mostly, "data");
         // Slower only without a prefetcher.
         let stream = window(9_000, 9_000, &[(Event::StreamMemory.at(0), 30), (Event::StreamMemory.at(1), 30)]);
         let stream = modelled(&a, &stream).unwrap();
-        assert!(!stream.robust && stream.processors[0].change() < 0.0 && stream.processors[1].change() > 0.0);
+        assert!(
+            stream.agreement == Agreement::Depends
+                && stream.processors[0].change() < 0.0
+                && stream.processors[1].change() > 0.0
+        );
     }
 
     #[test]
     fn waiting_is_a_part_and_too_small_a_difference_is_none() {
         let a = window(10_000, 110_000, &[(0, 0)]);
         let longer = modelled(&a, &window(10_000, 210_000, &[(0, 0)])).unwrap();
-        assert!(longer.robust);
+        assert_eq!(longer.agreement, Agreement::Robust);
         let waiting = longer.processors[0].components.last().unwrap();
         assert_eq!((waiting.component, waiting.a), ("waiting", 33_000.0));
-        assert!(!modelled(&a, &window(10_001, 110_100, &[(0, 0)])).unwrap().robust);
+        let agreement = |b: &Executed| modelled(&a, b).unwrap().agreement;
+        assert_eq!(agreement(&window(10_001, 110_100, &[(0, 0)])), Agreement::TooSmall);
+        // What path length does not see is no small matter.
+        let misses = window(10_000, 110_000, &[(Event::DataMemory.at(0), 50), (Event::DataMemory.at(1), 50)]);
+        assert_eq!(agreement(&misses), Agreement::Depends);
+    }
+
+    #[test]
+    fn every_modelled_window_has_its_cycles_whether_its_line_differs_or_not() {
+        let plan = crate::fixture::plan(&["debian:6.1", "debian:6.12"], 10, vec![crate::fixture::micro()]);
+        let judgement = crate::judge(&plan, &crate::fixture::records(&plan, 1e-4, |_, _, _| 1.0));
+        let named = |metric: &str, ns| Executed { metric: metric.to_owned(), ..window(10_000, ns, &[(0, 0)]) };
+        let of = |slot, ns| Evidence {
+            places: places(),
+            ..crate::fixture::evidence(slot, vec![named("fork-exit", ns), named("null-call", 10_000)])
+        };
+        let slot = |arm| plan.slots.iter().find(|s| s.pair == 0 && s.arm == arm).unwrap().slot;
+        let evidence = [of(slot(0), 20_000), of(slot(1), 30_000)];
+        let all = windows(&plan, &judgement, &evidence);
+        let names: Vec<_> = all.iter().map(|w| (w.metric.as_str(), w.pairs, w.a, w.b, w.of.agreement)).collect();
+        assert_eq!(
+            names,
+            [
+                ("null-call", 1, 1000.0, 1000.0, Agreement::TooSmall),
+                ("fork-exit", 1, 2000.0, 3000.0, Agreement::Robust)
+            ]
+        );
+        assert!(windows(&plan, &judgement, &evidence[..1]).is_empty());
     }
 
     #[test]
@@ -233,8 +342,9 @@ mod tests {
         // Evidence of another version, with a place elsewhere and an unknown one.
         let old = vec!["tlb-walk".to_owned(), "tea-breaks".to_owned()];
         let b = window(10_000, 10_000, &[(0, 70), (1, 1_000_000)]);
-        let places = places();
-        let both = of_pairs(&[[(&a, places.as_slice()), (&b, old.as_slice())]]).unwrap();
+        let (evidence, old) = (&of(places()), &of(old));
+        let [a, b] = [WindowEvidence { window: &a, evidence }, WindowEvidence { window: &b, evidence: old }];
+        let both = of_pairs(&[[a, b]]).unwrap();
         assert_eq!(both.processors[0].a, both.processors[0].b);
     }
 }

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Judgement;
 use super::causes::Causes;
+use super::{Judgement, window};
 use bigiron_model::evidence::Evidence;
 use bigiron_model::plan::Plan;
 
@@ -58,20 +58,15 @@ pub fn of_line(
     stacks: &dyn Fn(u32) -> Option<String>,
 ) -> Option<Stacks> {
     let arm = judgement.comparisons[causes.comparison].arm;
-    let window = format!("{} {};", causes.workload, causes.window);
+    let prefix = format!("{} {};", causes.workload, causes.window);
     let mut root = Frame::default();
-    let seen = |pair: u32, arm: usize| {
-        let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
-        let evidence = evidence.iter().find(|e| e.slot == slot)?;
-        let is_it = |w: &&bigiron_model::evidence::Executed| w.workload == causes.workload && w.metric == causes.window;
-        let window = evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
-        Some((slot, evidence.sampled.as_ref()?.period_ns as f64 / window.operations as f64))
-    };
-    let pairs: Vec<_> = (0..plan.design.pairs).filter_map(|pair| seen(pair, 0).zip(seen(pair, arm))).collect();
-    for (of_a, of_b) in &pairs {
-        for (side, (slot, ns)) in [of_a, of_b].into_iter().enumerate() {
-            let text = stacks(*slot)?;
-            for (stack, count) in text.lines().filter_map(|line| line.strip_prefix(&window)?.rsplit_once(' ')) {
+    let pairs = window::pairs(plan, arm, (&causes.workload, &causes.window), evidence);
+    for pair in &pairs {
+        for (side, of) in pair.iter().enumerate() {
+            let Some(sampled) = &of.evidence.sampled else { return None };
+            let ns = sampled.period_ns as f64 / of.window.operations as f64;
+            let text = stacks(of.evidence.slot)?;
+            for (stack, count) in text.lines().filter_map(|line| line.strip_prefix(&prefix)?.rsplit_once(' ')) {
                 let cost = ns * count.parse::<u32>().map_or(0.0, f64::from) / pairs.len() as f64;
                 let (a, b) = if side == 0 { (cost, 0.0) } else { (0.0, cost) };
                 root.add(stack.split(';'), a, b);
@@ -87,7 +82,7 @@ mod tests {
     use super::*;
     use crate::causes::causes;
     use crate::{fixture, judge};
-    use bigiron_model::evidence::{Executed, SCHEMA, Sampled};
+    use bigiron_model::evidence::{Executed, Sampled};
 
     #[test]
     fn a_stack_without_end_is_cut() {
@@ -102,11 +97,6 @@ mod tests {
         let records = fixture::records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
         let judgement = judge(&plan, &records);
         let of = |slot: u32, operations, samples| Evidence {
-            schema: SCHEMA,
-            slot,
-            image_sha256: String::new(),
-            metrics: Default::default(),
-            cpu_s: 0.0,
             windows: vec![Executed {
                 workload: "micro".to_owned(),
                 metric: "fork-exit".to_owned(),
@@ -124,8 +114,7 @@ mod tests {
                 lost: 0,
                 others: 0,
             }),
-            stacks: String::new(),
-            places: Vec::new(),
+            ..fixture::evidence(slot, Vec::new())
         };
         let evidence = vec![of(0, 10, 30), of(1, 20, 100)];
         let texts = |slot| match slot {

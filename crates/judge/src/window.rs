@@ -5,8 +5,9 @@
 use super::Comparison;
 use super::causes::differs;
 use super::line::Line;
-use bigiron_model::evidence::Evidence;
+use bigiron_model::evidence::{Evidence, Executed};
 use bigiron_model::metric::{Kind, MetricDef, Unit};
+use bigiron_model::plan::Plan;
 use bigiron_model::waits::TrialWaits;
 
 /// The metric whose window is the whole run, in workloads that run other people's programs.
@@ -34,6 +35,30 @@ impl Windows for TrialWaits {
     fn has(&self, workload: &str, metric: &str) -> bool {
         self.windows.iter().any(|w| w.workload == workload && w.metric == metric)
     }
+}
+
+/// A window in one trial, and the evidence that it is from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowEvidence<'a> {
+    pub window: &'a Executed,
+    pub evidence: &'a Evidence,
+}
+
+/// The window of a workload's metric in both arms of each pair, baseline first, where both arms have it and executed something in it.
+pub(crate) fn pairs<'a>(
+    plan: &Plan,
+    arm: usize,
+    (workload, metric): (&str, &str),
+    evidence: &'a [Evidence],
+) -> Vec<[WindowEvidence<'a>; 2]> {
+    let of = |pair: u32, arm: usize| {
+        let slot = plan.slots.iter().find(|s| s.pair == pair && s.arm == arm)?.slot;
+        let evidence = evidence.iter().find(|e| e.slot == slot)?;
+        let is_it = |w: &&Executed| w.workload == workload && w.metric == metric;
+        let window = evidence.windows.iter().find(is_it).filter(|w| w.operations > 0 && w.ns > 0)?;
+        Some(WindowEvidence { window, evidence })
+    };
+    (0..plan.design.pairs).filter_map(|pair| Some([of(pair, 0)?, of(pair, arm)?])).collect()
 }
 
 /// Whether a metric is a time or a rate of the whole run, so that the run's window explains it.

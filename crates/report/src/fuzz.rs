@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::AtomicBool;
 
-use bigiron_judge::{calls, causes, counters, fixture, judge, locks, stacks};
+use bigiron_judge::{calls, causes, counters, fixture, judge, locks, modelled, stacks};
 use bigiron_model::counters::{Amounts, TrialCounters, WindowCounters};
 use bigiron_model::evidence::{Evidence, Executed, Sampled};
 use bigiron_model::fuzz_target;
@@ -149,6 +149,7 @@ fn folders() {
             calls: calls::calls(plan, &judgement, &evidence),
             stacks: found.iter().filter(|c| c.sampled.is_some()).filter_map(stacks).collect(),
             locks: locks::Locks::new(plan, &records, &judgement, &folder.waiting()),
+            modelled: modelled::windows(plan, &judgement, &evidence),
             causes: found,
             missing: Vec::new(),
         };

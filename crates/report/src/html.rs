@@ -6,6 +6,7 @@ mod answer;
 mod causes;
 mod contents;
 mod counters;
+mod cycles;
 mod forest;
 mod locks;
 mod record;

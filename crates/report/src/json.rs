@@ -22,6 +22,7 @@ use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::family::Family;
 use bigiron_judge::line::{Estimate, Line};
+use bigiron_judge::modelled::ModelledWindow;
 use bigiron_judge::standing::SetAside;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::survival::Survival;
@@ -77,6 +78,15 @@ struct Explained<'a> {
     looking: Option<&'a Profiling>,
     missing: &'a [String],
     lines: Vec<ExplainedLine<'a>>,
+    /// Every window that was modelled, whether its line differs or not.
+    modelled: Vec<ModelledJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct ModelledJson<'a> {
+    arm: &'a str,
+    #[serde(flatten)]
+    of: &'a ModelledWindow,
 }
 
 #[derive(Serialize)]
@@ -268,7 +278,9 @@ fn explained<'a>(report: &'a Report<'_>) -> Option<Explained<'a>> {
                 .then(|| format!("Differences between A and B there: {}.", touching.join("; "))),
         }
     });
-    Some(Explained { looking: found.looking.as_ref(), missing: &found.missing, lines: lines.collect() })
+    let arm = |comparison: usize| report.plan.arms[report.judgement.comparisons[comparison].arm].name.as_str();
+    let modelled = found.modelled.iter().map(|of| ModelledJson { arm: arm(of.comparison), of }).collect();
+    Some(Explained { looking: found.looking.as_ref(), missing: &found.missing, lines: lines.collect(), modelled })
 }
 
 fn system_calls<'a>(why: &'a super::why::Why, causes: &Causes) -> &'a [Call] {

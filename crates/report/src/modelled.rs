@@ -1,9 +1,10 @@
-//! Sentences about the modelled cycles of a line.
+//! Modelled cycles: sentences about a line, and a table of all windows that were modelled.
 //!
 //! Invariant: modelled cycles are reported beside path length, never in its place.
 
+use bigiron_judge::Comparison;
 use bigiron_judge::causes::Causes;
-use bigiron_judge::modelled::{Cycles, FunctionCycles, Modelled};
+use bigiron_judge::modelled::{Agreement, Cycles, FunctionCycles, Modelled, ModelledWindow};
 
 use super::Report;
 use super::row::Row;
@@ -40,8 +41,17 @@ fn cycles(of: &Cycles) -> String {
 /// Whether the verdict depends on the processor.
 fn robustness(causes: &Causes, of: &Modelled) -> String {
     let n = of.processors.len();
-    if of.robust {
-        return format!("Robust: path length and all {n} processor models agree on the sign of the difference.");
+    match of.agreement {
+        Agreement::Robust => {
+            return format!("Robust: path length and all {n} processor models agree on the sign of the difference.");
+        }
+        Agreement::TooSmall => {
+            return format!(
+                "Too small for the models: neither path length nor any of {n} processor models changes by more than 1 %, \
+                 and they do not agree on the sign."
+            );
+        }
+        Agreement::Depends => {}
     }
     let each: Vec<String> =
         of.processors.iter().map(|c| format!("{} ({})", per_cent(c.change()), c.processor)).collect();
@@ -71,19 +81,24 @@ pub(crate) fn told(causes: &Causes) -> Option<String> {
 
 /// The rows of a comparison whose verdicts are robust, and those whose verdicts are not; `None` if nothing was modelled for any of them.
 pub(crate) fn in_short(report: &Report<'_>, comparison: usize, rows: &[&Row<'_>]) -> Option<String> {
-    let (mut robust, mut depends) = (Vec::new(), Vec::new());
+    let (mut robust, mut depends, mut small) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
         let is_it = |c: &&Causes| {
             c.comparison == comparison && c.workload == row.line.workload && c.metric == row.line.metric.name
         };
         let Some(of) = report.why.causes.iter().find(is_it).and_then(|c| c.modelled.as_ref()) else { continue };
         let name = format!("{} {}", row.line.workload, row.line.metric.name);
-        if of.robust { robust.push(name) } else { depends.push(name) }
+        match of.agreement {
+            Agreement::Robust => robust.push(name),
+            Agreement::Depends => depends.push(name),
+            Agreement::TooSmall => small.push(name),
+        }
     }
     let said = |what: &str, names: &[String]| (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")));
     let all: Vec<String> = [
         said("Robust on every modelled processor", &robust),
-        said("Depends on the processor, or too small for the models", &depends),
+        said("Depends on the processor", &depends),
+        said("Too small for the models", &small),
     ]
     .into_iter()
     .flatten()
@@ -91,12 +106,73 @@ pub(crate) fn in_short(report: &Report<'_>, comparison: usize, rows: &[&Row<'_>]
     (!all.is_empty()).then(|| all.join(". "))
 }
 
+/// A row of the table of modelled windows, as text.
+pub(crate) struct CyclesRow {
+    pub name: String,
+    /// The change of path length and waiting, on the clock.
+    pub clock: String,
+    /// Cycles per operation on the first processor, and their change.
+    pub a: String,
+    pub b: String,
+    pub change: String,
+    /// The smallest and the largest change in the models.
+    pub range: String,
+    pub agreement: &'static str,
+}
+
+impl CyclesRow {
+    fn of(window: &ModelledWindow) -> Option<CyclesRow> {
+        let first = window.of.processors.first()?;
+        let mut changes: Vec<f64> = window.of.processors.iter().map(Cycles::change).collect();
+        changes.sort_by(f64::total_cmp);
+        Some(CyclesRow {
+            name: format!("{} {}", window.workload, window.metric),
+            clock: per_cent(window.b / window.a - 1.0),
+            a: ns(first.a),
+            b: ns(first.b),
+            change: per_cent(first.change()),
+            range: format!("{} … {}", per_cent(*changes.first()?), per_cent(*changes.last()?)),
+            agreement: match window.of.agreement {
+                Agreement::Robust => "robust",
+                Agreement::Depends => "depends",
+                Agreement::TooSmall => "too small",
+            },
+        })
+    }
+}
+
+/// The modelled windows of a comparison: those of primaries, then those in which the first processor and the clock differ most.
+pub(crate) fn windows<'a>(report: &'a Report<'_>, index: usize, comparison: &Comparison) -> Vec<(bool, CyclesRow)> {
+    let is_primary = |w: &ModelledWindow| {
+        let is_it = |l: &&bigiron_judge::line::Line| l.workload == w.workload && l.metric.name == w.metric;
+        comparison.lines.iter().find(is_it).is_some_and(|l| l.metric.primary)
+    };
+    let apart = |w: &ModelledWindow| {
+        let model = w.of.processors.first().map_or(0.0, Cycles::change);
+        (model - (w.b / w.a - 1.0)).abs()
+    };
+    let mut all: Vec<&'a ModelledWindow> = report.why.modelled.iter().filter(|w| w.comparison == index).collect();
+    all.sort_by(|x, y| is_primary(y).cmp(&is_primary(x)).then(apart(y).total_cmp(&apart(x))));
+    all.into_iter().filter_map(|w| Some((is_primary(w), CyclesRow::of(w)?))).collect()
+}
+
+/// What the table's columns are.
+pub(crate) fn legend(report: &Report<'_>) -> Option<String> {
+    let first = report.why.modelled.first()?.of.processors.as_slice();
+    let (name, n) = (first.first()?.processor, first.len());
+    Some(format!(
+        "Cycles of an operation on the processor model {name}, as means over the modelled pairs, and their change. Clock: the change of \
+         its time on the clock. Robust: path length and all {n} models agree on its sign; too small: none changes by more than 1 %. \
+         Modelled cycles do not predict your hardware (`bigiron doc modelled-cycles`)"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use bigiron_judge::modelled::ComponentCycles;
 
-    fn of(changes: [f64; 2], robust: bool) -> Causes {
+    fn of(changes: [f64; 2], agreement: Agreement) -> Causes {
         let cycles = |processor, change| Cycles {
             processor,
             a: 1000.0,
@@ -109,7 +185,7 @@ mod tests {
         };
         let functions = vec![FunctionCycles { function: "f".to_owned(), a: 3.0, b: 44.0, mostly: "data" }];
         let processors = vec![cycles("rome-like", changes[0]), cycles("pessimistic", changes[1])];
-        let modelled = Some(Modelled { processors, functions, robust });
+        let modelled = Some(Modelled { processors, functions, agreement });
         Causes {
             comparison: 0,
             workload: "w".to_owned(),
@@ -130,15 +206,17 @@ mod tests {
     #[test]
     fn a_line_says_whether_the_processor_matters() {
         assert_eq!(
-            told(&of([0.041, 0.2], true)).unwrap(),
+            told(&of([0.041, 0.2], Agreement::Robust)).unwrap(),
             "Robust: path length and all 2 processor models agree on the sign of the difference. Modelled cycles per operation (rome-like): \
              1,000 → 1,041, +4.1 %: data +41.0. Modelled cycles changed most in: f +41.0 (mostly data)."
         );
-        let depends = told(&of([0.0, -0.031], false)).unwrap();
+        let depends = told(&of([0.0, -0.031], Agreement::Depends)).unwrap();
         assert!(depends.starts_with(
             "Depends on the processor: time per operation changes by +2.0 % on the clock, and in the models by 0.0 % (rome-like), \
              -3.1 % (pessimistic). Modelled cycles per operation (rome-like): 1,000 → 1,000, 0.0 %. "
         ), "{depends}");
-        assert_eq!(told(&Causes { modelled: None, ..of([0.0; 2], true) }), None);
+        assert_eq!(told(&Causes { modelled: None, ..of([0.0; 2], Agreement::Robust) }), None);
+        let small = told(&of([0.001, -0.002], Agreement::TooSmall)).unwrap();
+        assert!(small.starts_with("Too small for the models: "), "{small}");
     }
 }

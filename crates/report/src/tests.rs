@@ -10,7 +10,7 @@ use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling, Uncertain};
 use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
 use bigiron_judge::judge;
 use bigiron_judge::locks::Locks;
-use bigiron_judge::modelled::{ComponentCycles, Cycles, FunctionCycles, Modelled};
+use bigiron_judge::modelled::{Agreement, ComponentCycles, Cycles, FunctionCycles, Modelled, ModelledWindow};
 use bigiron_judge::stacks::{Frame, Stacks};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{FailedCheck, Plan};
@@ -53,7 +53,7 @@ fn configs() -> Extras {
     }
 }
 
-fn modelled() -> Modelled {
+fn modelled(agreement: Agreement, b: [f64; 2]) -> Modelled {
     let cycles = |processor, b| Cycles {
         processor,
         a: 600.0,
@@ -61,7 +61,7 @@ fn modelled() -> Modelled {
         components: vec![ComponentCycles { component: "data", a: 600.0, b }],
     };
     let functions = vec![FunctionCycles { function: "user: <&>".to_owned(), a: 10.0, b: 60.0, mostly: "data" }];
-    Modelled { processors: vec![cycles("rome-like", 650.0), cycles("pessimistic", 590.0)], functions, robust: false }
+    Modelled { processors: vec![cycles("rome-like", b[0]), cycles("pessimistic", b[1])], functions, agreement }
 }
 
 /// Causes of one line, with names that need escaping in HTML.
@@ -81,7 +81,7 @@ fn why() -> Why {
         gone: 0.0,
         new: 0.0,
         sampled: None,
-        modelled: Some(modelled()),
+        modelled: Some(modelled(Agreement::Depends, [650.0, 590.0])),
     };
     let looking = Profiling { trials: 2, identical: 2, slow_down: Some(1.5), sampled: None };
     let called = BTreeMap::from([("user: <&>".to_owned(), Frame { a: 10.0, b: 75.0, called: BTreeMap::new() })]);
@@ -100,7 +100,21 @@ fn why() -> Why {
     let missing = vec!["Trial 3 came to <nothing>".to_owned()];
     let (plan, records, waiting) = bigiron_judge::fixture::contended();
     let locks = Locks::new(&plan, &records, &judge(&plan, &records), &waiting);
-    Why { looking: Some(looking), causes: vec![causes], calls: vec![calls], stacks: vec![stacks], locks, missing }
+    let window = |metric: &str, b, of: Modelled| ModelledWindow {
+        comparison: 0,
+        workload: "micro".to_owned(),
+        metric: metric.to_owned(),
+        pairs: 1,
+        a: 1000.0,
+        b,
+        of: Modelled { functions: Vec::new(), ..of },
+    };
+    let modelled = vec![
+        window("fork-exit", 1050.0, modelled(Agreement::Depends, [650.0, 590.0])),
+        window("pipe-rtt", 1001.0, modelled(Agreement::TooSmall, [601.0, 599.0])),
+    ];
+    let (causes, calls, stacks) = (vec![causes], vec![calls], vec![stacks]);
+    Why { looking: Some(looking), causes, modelled, calls, stacks, locks, missing }
 }
 
 /// Every kind of study that a report must be able to print.

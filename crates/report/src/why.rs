@@ -6,6 +6,7 @@ use bigiron_judge::calls::Calls;
 use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling};
 use bigiron_judge::line::Line;
 use bigiron_judge::locks::Locks;
+use bigiron_judge::modelled::ModelledWindow;
 use bigiron_judge::stacks::Stacks;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::{Comparison, window};
@@ -28,6 +29,8 @@ pub const DECIDES: &str = " (decides the verdict)";
 pub struct Why {
     pub looking: Option<Profiling>,
     pub causes: Vec<Causes>,
+    /// Modelled cycles of every window that was modelled, whether its line differs or not.
+    pub modelled: Vec<ModelledWindow>,
     /// System calls of the lines of which every instruction was counted.
     pub calls: Vec<Calls>,
     /// Stacks of the lines that were sampled.
@@ -297,7 +300,7 @@ mod tests {
     use bigiron_judge::calls::Call;
     use bigiron_judge::causes::{Uncertain, causes};
     use bigiron_judge::{fixture, judge};
-    use bigiron_model::evidence::{Evidence, Executed, SCHEMA};
+    use bigiron_model::evidence::Executed;
     use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
     use bigiron_model::plan::PlannedWorkload;
     use bigiron_model::workload::Options;
@@ -357,24 +360,19 @@ mod tests {
         let plan = fixture::plan(&["debian:6.1", "debian:6.12"], 8, vec![command]);
         let records = fixture::records(&plan, 1e-3, |_, _, metric| if metric == "own" { 1.1 } else { 1.0 });
         let judgement = judge(&plan, &records);
-        let evidence = [0, 1].map(|slot| Evidence {
-            schema: SCHEMA,
-            slot,
-            image_sha256: String::new(),
-            metrics: records[slot as usize].metrics.clone(),
-            cpu_s: 1.0,
-            windows: vec![Executed {
-                workload: "command".to_owned(),
-                metric: "wall".to_owned(),
-                operations: 1,
-                ns: 10_000 + 900 * u64::from(slot),
-                functions: vec![("do_fault".to_owned(), 5_000 + 900 * u64::from(slot))],
-                calls: Vec::new(),
-                modelled: Vec::new(),
-            }],
-            sampled: None,
-            stacks: String::new(),
-            places: Vec::new(),
+        let evidence = [0, 1].map(|slot| {
+            fixture::evidence(
+                slot,
+                vec![Executed {
+                    workload: "command".to_owned(),
+                    metric: "wall".to_owned(),
+                    operations: 1,
+                    ns: 10_000 + 900 * u64::from(slot),
+                    functions: vec![("do_fault".to_owned(), 5_000 + 900 * u64::from(slot))],
+                    calls: Vec::new(),
+                    modelled: Vec::new(),
+                }],
+            )
         });
         let why = Why { causes: causes(&plan, &judgement, &evidence), ..Why::default() };
         let text = crate::text(&Report::new(&plan, &records, &judgement, &Extras { why, ..Extras::default() }));

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, WindowEvidence, ranked};
-use crate::window::Explained;
+use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, ranked};
+use crate::window::{Explained, WindowEvidence};
 use bigiron_model::evidence::Executed;
 
 /// A difference must exceed this number of standard errors to be shown.
@@ -33,17 +33,13 @@ struct Total {
 }
 
 /// The causes of a line from the samples of both arms of `pairs`; `None` if an arm was not sampled.
-pub(super) fn of_line(
-    index: usize,
-    of: Explained<'_>,
-    pairs: &[(WindowEvidence<'_>, WindowEvidence<'_>)],
-) -> Option<Causes> {
+pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[[WindowEvidence<'_>; 2]]) -> Option<Causes> {
     let each = 1.0 / pairs.len() as f64;
     let mut costs: BTreeMap<&str, Cost> = BTreeMap::new();
     let mut totals = [Total::default(); 2];
-    for (of_a, of_b) in pairs {
-        for (arm, seen) in [of_a, of_b].into_iter().enumerate() {
-            let period = seen.how?.period_ns as f64;
+    for pair in pairs {
+        for (arm, seen) in pair.iter().enumerate() {
+            let period = seen.evidence.sampled.as_ref()?.period_ns as f64;
             add(seen.window, period, each, &mut costs, arm);
             let samples = samples(seen.window);
             totals[arm].busy += samples as f64 * period;
@@ -54,8 +50,8 @@ pub(super) fn of_line(
     let cpus = totals.iter().fold(1.0, |most: f64, t| most.max(t.busy / t.ns));
     let mut waiting = Cost::default();
     let (mut a, mut b) = (0.0, 0.0);
-    for (of_a, of_b) in pairs {
-        for (arm, seen) in [of_a, of_b].into_iter().enumerate() {
+    for pair in pairs {
+        for (arm, seen) in pair.iter().enumerate() {
             let (all, busy, variance) = rest(seen, cpus)?;
             let side = if arm == 0 { (&mut a, &mut waiting.a) } else { (&mut b, &mut waiting.b) };
             *side.0 += each * all;
@@ -107,7 +103,7 @@ fn samples(window: &Executed) -> u64 {
 /// Nanoseconds of one operation on `cpus`, the nanoseconds of it in functions, and the variance of the rest. That variance is at most the variance of
 /// the functions, which is returned (CPUs that never idle leave less doubt).
 fn rest(seen: &WindowEvidence<'_>, cpus: f64) -> Option<(f64, f64, f64)> {
-    let (window, period) = (seen.window, seen.how?.period_ns as f64);
+    let (window, period) = (seen.window, seen.evidence.sampled.as_ref()?.period_ns as f64);
     let operations = window.operations as f64;
     let samples = samples(window) as f64;
     let all = cpus * window.ns as f64;

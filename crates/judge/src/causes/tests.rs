@@ -20,15 +20,9 @@ fn study(a: &[(&str, u64)], b: &[(&str, u64)], ns: (u64, u64)) -> (Plan, Judgeme
     let records = fixture::records(&plan, 1e-4, |_, _, metric| if metric == "fork-exit" { 1.1 } else { 1.0 });
     let judgement = judge(&plan, &records);
     let of = |slot: u32, ns, functions| Evidence {
-        schema: bigiron_model::evidence::SCHEMA,
-        slot,
-        image_sha256: String::new(),
         metrics: records[slot as usize].metrics.clone(),
         cpu_s: 2.0 * records[slot as usize].host.cpu_s,
-        windows: vec![executed("fork-exit", 10, ns, functions)],
-        sampled: None,
-        stacks: String::new(),
-        places: Vec::new(),
+        ..fixture::evidence(slot, vec![executed("fork-exit", 10, ns, functions)])
     };
     let evidence = vec![of(0, ns.0, a), of(1, ns.1, b)];
     let looking = looking(&plan, &records, &evidence);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::table::{Line, table, wrap};
-use super::super::{Report, locks, shared, why};
+use super::super::{Report, locks, modelled, shared, why};
 use bigiron_judge::Comparison;
 use bigiron_judge::causes::Causes;
 
@@ -43,7 +43,40 @@ pub(super) fn why(out: &mut String, report: &Report<'_>) {
     if let Some(method) = why::method(found) {
         out.push_str(&wrap(&method, "  ", "  "));
     }
+    modelled_cycles(out, report);
     waits(out, report);
+}
+
+/// Windows shown of the table of modelled cycles besides those of primaries.
+const WINDOWS: usize = 8;
+
+/// The cycles that the windows would take on a processor.
+fn modelled_cycles(out: &mut String, report: &Report<'_>) {
+    let Some(legend) = modelled::legend(report) else { return };
+    out.push_str("\nModelled cycles\n");
+    let cells = |texts: [&str; 6]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
+    let mut left = 0;
+    for (index, comparison) in report.judgement.comparisons.iter().enumerate() {
+        let all = modelled::windows(report, index, comparison);
+        if all.is_empty() {
+            continue;
+        }
+        if report.rows.len() > 1 {
+            let _ = writeln!(out, "  {} against {}", report.plan.arms[comparison.arm].name, report.plan.arms[0].name);
+        }
+        let selected = all.len().min(WINDOWS + all.iter().filter(|(is_primary, _)| *is_primary).count());
+        left += all.len() - selected;
+        let mut lines = vec![cells(["  metric", "clock", "A", "B", "change", ""])];
+        for (_, row) in &all[..selected] {
+            lines.push(cells([&format!("  {}", row.name), &row.clock, &row.a, &row.b, &row.change, row.agreement]));
+        }
+        out.push_str(&table(&[false, true, true, true, true, false], &lines));
+    }
+    if left > 0 {
+        let windows = if left == 1 { "window, which differs less, is" } else { "windows, which differ less, are" };
+        out.push_str(&wrap(&format!("{left} more {windows} in the HTML and JSON reports."), "  ", "  "));
+    }
+    out.push_str(&wrap(&legend, "  ", "  "));
 }
 
 /// The causes of one line.
