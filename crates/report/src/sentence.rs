@@ -13,7 +13,6 @@ use bigiron_judge::family::Family;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, Judgement, State};
-use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Unit};
 use bigiron_model::plan::Plan;
 
