@@ -34,6 +34,14 @@ pub(crate) struct Seen {
     pub(crate) moves_word: bool,
 }
 
+/// Whether an instruction is `cmpxchg8b` or `cmpxchg16b`.
+pub(crate) fn is_wide_exchange(instruction: &[u8]) -> bool {
+    let is_prefix =
+        |b: &u8| matches!(b, 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x40..=0x4f);
+    let prefixes = instruction.iter().take_while(|b| is_prefix(b)).count();
+    matches!(instruction[prefixes..], [0x0f, 0xc7, operands, ..] if operands >> 3 & 7 == 1 && operands >> 6 != 3)
+}
+
 /// Decodes the instruction with these bytes, whose next one begins at `next`.
 pub(crate) fn see(bytes: &[u8], next: u64) -> Seen {
     let (mut locked, mut repeated, mut extended) = (false, false, 0);
@@ -118,6 +126,16 @@ pub(crate) fn see(bytes: &[u8], next: u64) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_exchanges_are_told_from_other_instructions() {
+        // cmpxchg16b %gs:(%rsi), lock cmpxchg8b (%rdi).
+        assert!(is_wide_exchange(&[0x65, 0x48, 0x0f, 0xc7, 0x0e]) && is_wide_exchange(&[0xf0, 0x0f, 0xc7, 0x0f]));
+        // rdrand %rax, xsavec (%rdi), cmpxchg %rcx,(%rdi), nothing.
+        for other in [&[0x48, 0x0f, 0xc7, 0xf0][..], &[0x0f, 0xc7, 0x27], &[0x48, 0x0f, 0xb1, 0x0f], &[0x48]] {
+            assert!(!is_wide_exchange(other), "{other:x?}");
+        }
+    }
 
     #[test]
     fn ends_of_blocks_are_known() {
