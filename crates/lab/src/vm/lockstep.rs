@@ -258,7 +258,9 @@ mod tests {
         assert!(elf.section_by_name(".gnu.version_r").is_none(), "versions are needed");
         let missing: Vec<&str> =
             elf.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| s.name().ok()).collect();
-        let missing: Vec<&str> = missing.into_iter().filter(|name| !name.is_empty()).collect();
-        assert_eq!(missing.len(), 2, "abort and dlvsym: {missing:?}");
+        // The compiler calls some for slices and names. Every libc has all of these.
+        let known = ["abort", "bcmp", "dlvsym", "memcpy", "memmove", "memset", "strlen"];
+        let unknown: Vec<_> = missing.into_iter().filter(|name| !name.is_empty() && !known.contains(name)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 }
