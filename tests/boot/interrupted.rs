@@ -22,12 +22,9 @@ const STUDY: &[&str] = &[
     "micro.only=null-call",
     "--clock",
     "none",
-    "--pairs",
-    "4",
+    "--quick",
     "--seed",
     "1",
-    "--fail-on",
-    "worse",
     "--out",
     OUT,
 ];
@@ -113,7 +110,7 @@ fn an_interrupted_study_of_panics_ends_at_once_resumes_and_outlives_a_killed_qem
     kill_process(qemu, Signal::KILL).unwrap();
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(3), "{said}");
+    assert_eq!(ended.status.code(), Some(0), "{said}");
     assert!(said.contains("Resuming: ") && said.contains("void: QEMU was killed by signal 9"), "{said}");
     let report = test
         .run(&["report", OUT])
