@@ -122,7 +122,7 @@ pub struct Compare {
 
 /// Names of clocks; the names of the exact clock's versions are accepted, but not shown.
 fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
-    let versions = ["exact/1", "exact/2"].map(|name| PossibleValue::new(name).hide(true));
+    let versions = ["exact/1", "exact/2", "exact/3"].map(|name| PossibleValue::new(name).hide(true));
     PossibleValuesParser::new(shown.iter().map(|name| PossibleValue::new(*name)).chain(versions))
 }
 

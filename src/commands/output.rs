@@ -89,9 +89,12 @@ pub(super) fn paged_styled(text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether `$PAGER` (`less`) has shown the text.
+/// Whether `$PAGER` (`less`) has shown the text. An empty one asks for none.
 fn page(text: &str) -> bool {
-    let pager = env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty()).unwrap_or_else(|| "less".to_owned());
+    let pager = env::var("PAGER").unwrap_or_else(|_| "less".to_owned());
+    if pager.trim().is_empty() {
+        return false;
+    }
     let mut command = Command::new("sh");
     command.args(["-c", &pager]).stdin(Stdio::piped());
     if env::var_os("LESS").is_none() {

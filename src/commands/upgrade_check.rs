@@ -5,6 +5,7 @@ mod advice;
 use std::path::Path;
 
 use bigiron_archive::Store;
+use bigiron_archive::spec::KernelSpec;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_report::sentence;
@@ -45,6 +46,11 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     };
     if to == upgrade.from {
         return Err(Refusal::new(format!("--to: `{to}` is the kernel to compare with; name another one")).into());
+    }
+    // What an archive has is known only when it is fetched; a file is read now.
+    let spec = KernelSpec::parse(&to).map_err(refuse)?;
+    if matches!(spec, KernelSpec::Deb(_) | KernelSpec::Image { .. } | KernelSpec::BuildTree(_)) {
+        store.resolve(&spec, &output::note).map_err(refuse)?;
     }
     let words = command(&upgrade, &to, &args);
     let text = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");

@@ -10,8 +10,8 @@ use bigiron_lab::host::local::LocalHost;
 use bigiron_lab::host::sim::{Script, SimHost};
 use bigiron_lab::host::vm::VmHost;
 use bigiron_lab::vm::agent;
-use bigiron_lab::vm::moves;
 use bigiron_lab::vm::qemu::Accelerator;
+use bigiron_lab::vm::{lockstep, moves};
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
@@ -135,13 +135,16 @@ pub fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment<'_>) -
             Ok(kvm) => kvm.accelerator(),
             Err(why) => bail!("This study was started on the clock `wall`, and KVM no longer works here: {why}"),
         },
-        Clock::Exact | Clock::Exact1 => Accelerator::Tcg,
+        Clock::Exact | Clock::ExactParallel | Clock::Exact1 => Accelerator::Tcg,
         // The CPU is emulated in this case.
         Clock::None if environment.kvm_report().is_ok() => Accelerator::Kvm,
         Clock::None => Accelerator::Tcg,
     };
-    if plan.clock == Clock::Exact {
+    if plan.clock.charges_moves() {
         moves::try_out(&qemu).map_err(|why| anyhow::anyhow!(moves::refusal(&why)))?;
+    }
+    if plan.clock == Clock::ExactParallel {
+        lockstep::try_parallel(&qemu).map_err(|why| anyhow::anyhow!(lockstep::refusal(&why)))?;
     }
     let agent = agent::executable().context("Cannot read the agent in this executable")?;
     VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, &agent)

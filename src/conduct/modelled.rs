@@ -22,7 +22,7 @@ pub(super) struct ModelledHost<'a> {
 /// The host or the clock does not support it.
 pub(super) fn check(host: HostKind, clock: Clock) -> Result<(), Refusal> {
     match (host, clock) {
-        (HostKind::Vm, Clock::Exact) => Ok(()),
+        (HostKind::Vm, Clock::Exact | Clock::ExactParallel) => Ok(()),
         (HostKind::Vm, clock) => {
             Err(Refusal::new(format!("`--model` needs the clock `{}`, not `{}`", Clock::Exact, clock.word()))
                 .hint("Use `--clock exact`, or leave out `--model`"))

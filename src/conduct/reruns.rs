@@ -24,7 +24,9 @@ fn usual(plan: &Plan) -> (u32, u32) {
     // On one CPU the holder of a contended lock sleeps; spinlocks are never contended.
     let contended = plan.machine.cpus > 1;
     match (plan.machine.host, plan.clock) {
-        (HostKind::Vm, Clock::Exact | Clock::Exact1) => (if contended { PROFILED } else { 0 }, PROFILED),
+        (HostKind::Vm, Clock::Exact | Clock::ExactParallel | Clock::Exact1) => {
+            (if contended { PROFILED } else { 0 }, PROFILED)
+        }
         (HostKind::Vm, Clock::Wall) => (if contended { SAMPLED } else { 0 }, SAMPLED),
         (HostKind::Local, Clock::Wall) => (SAMPLED, SAMPLED),
         _ => (0, 0),

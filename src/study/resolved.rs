@@ -154,6 +154,7 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
     if host != HostKind::Local && !(1..=CPUS_LIMIT).contains(&cpus) {
         return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
     }
+    let clock = if host == HostKind::Vm { clock.with_cpus(cpus) } else { clock };
     check_storage_name(q)?;
     let filesystem = filesystem(q)?;
     if let Some(seed) = q.seed.filter(|s| *s >= schedule::SEED_LIMIT) {

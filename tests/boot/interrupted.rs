@@ -23,7 +23,7 @@ const STUDY: &[&str] = &[
     "--clock",
     "none",
     "--pairs",
-    "8",
+    "4",
     "--seed",
     "1",
     "--fail-on",
@@ -118,7 +118,7 @@ fn an_interrupted_study_of_panics_ends_at_once_resumes_and_outlives_a_killed_qem
     let report = test
         .run(&["report", OUT])
         .status(0)
-        .stdout_has("panicked in 8 of 8 boots")
+        .stdout_has("panicked in 4 of 4 boots")
         .stdout_has("because of the host, run again");
     // Without a clock nothing that is a time may be seen anywhere.
     for unit in [" ns", " µs", " ms", "tx/s"] {

@@ -187,6 +187,23 @@ fn threads_of_a_core_are_siblings_until_the_kernel_is_told_to_have_none() {
     assert_eq!(online(&of(&["boot.nosmt"])), 2, "of cores with one thread none goes");
 }
 
+/// 6.1 takes no turns on QEMU 7.2 unless they are divided.
+#[test]
+fn cpus_in_parallel_time_repeat_to_the_last_digit() {
+    let machines = Machines {
+        kernel: "debian:6.1",
+        clock: Clock::ExactParallel,
+        storage: "ram",
+        only: "null-call,pipe-rtt,fork-exit",
+        cpus: 2,
+        ..USUAL
+    };
+    let [first, second] = [completes(&machines), completes(&machines)];
+    assert_eq!(first.guest.unwrap().cpus, 2);
+    assert!(first.metrics.len() >= 3, "{:?}", first.metrics);
+    assert_eq!(first.metrics, second.metrics);
+}
+
 #[test]
 fn a_qemu_that_may_not_take_the_library_runs_out_of_step_and_says_so() {
     let found = Qemu::find().unwrap();

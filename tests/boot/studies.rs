@@ -53,7 +53,7 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     let test = test();
     let args = |out| {
         let study = ["compare", "debian:6.1", "debian:6.12", "micro", "--set", FEW_AND_A_DISK];
-        [&study[..], &["--clock", "exact", "--pairs", "8", "--seed", "7", "--out", out]].concat()
+        [&study[..], &["--clock", "exact", "--pairs", "6", "--seed", "7", "--out", out]].concat()
     };
     test.run(&args("quiet")).status(0);
 
@@ -70,7 +70,7 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     assert!(said.contains("Resuming"), "{said}");
 
     let (records, again) = (test.records("quiet"), test.records("loaded"));
-    assert_eq!(records.len(), 16);
+    assert_eq!(records.len(), 12);
     assert!(records.values().all(|metrics| metrics.len() == 5));
     assert!(again.len() >= 4);
     for (slot, metrics) in &again {
@@ -116,19 +116,19 @@ fn a_kernel_against_itself_is_the_same() {
     let test = test();
     let args = ["compare", "debian:6.12", "debian:6.12", "micro", "--set", FEW];
     let ran =
-        test.run(&[&args[..], &["--clock", "exact", "--pairs", "8", "--seed", "1", "--out", "aa"]].concat()).status(0);
+        test.run(&[&args[..], &["--clock", "exact", "--pairs", "6", "--seed", "1", "--out", "aa"]].concat()).status(0);
     let report = report(&test, "aa");
     assert_eq!(report["verdict"], "same", "{}", ran.stdout);
     let records = test.records("aa");
     let fork = |slot: u64| records[&slot].iter().find(|(name, _)| name == "fork-exit").unwrap().1;
-    assert!((1..16).any(|slot| fork(slot) != fork(0)), "boots differ, else the interval speaks of nothing");
+    assert!((1..12).any(|slot| fork(slot) != fork(0)), "boots differ, else the interval speaks of nothing");
 }
 
 #[test]
 fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     let test = test();
     let arms = ["compare", "debian:6.12", "debian:6.12,boot.mitigations=off", "micro"];
-    let few = ["--set", "micro.only=null-call", "--clock", "exact", "--pairs", "8", "--seed", "3", "--locks", "1"];
+    let few = ["--set", "micro.only=null-call", "--clock", "exact", "--pairs", "6", "--seed", "3", "--locks", "1"];
     let ran = test.run(&[&arms[..], &few[..], &["--out", "control"]].concat()).status(0);
     let report = report(&test, "control");
     assert_eq!(report["verdict"], "better", "{}", ran.stdout);

@@ -60,7 +60,8 @@ fn designs_that_can_decide_nothing() {
     exact(&["--margin", "speed=2"]).refused("is not a kind of metric");
     exact(&["--jobs", "0"]).refused("1 or more");
     exact(&["--hang-limit", "1"]).refused("hang limit");
-    exact(&["--cpus", "2"]).refused("QEMU 7.2 hangs in a kernel as old as 6.1.7-mine with 2 CPUs");
+    compare(&test, &["mine", "mine", "--clock", "exact/1", "--cpus", "2"])
+        .refused("QEMU 7.2 hangs in a kernel as old as 6.1.7-mine with 2 CPUs");
     compare(&test, &["mine", "mine", "--clock", "none", "--jobs", "2"]).refused("`--clock exact`");
     compare(&test, &["mine", "mine", "--clock", "sundial"]).refused("wall, exact, none");
 }

@@ -122,7 +122,7 @@ impl GuestJob {
     /// the end.
     pub fn is_recorded(&self) -> bool {
         match self.clock {
-            Clock::Exact | Clock::Exact1 => self.purpose == Purpose::Locks,
+            Clock::Exact | Clock::ExactParallel | Clock::Exact1 => self.purpose == Purpose::Locks,
             Clock::Wall | Clock::None => self.purpose != Purpose::Judge,
         }
     }

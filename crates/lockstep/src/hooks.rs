@@ -3,13 +3,15 @@
 //! Invariant: each calls the real function exactly once, with its own arguments, and returns its result.
 
 use core::arch::naked_asm;
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::pause::Pause;
+use crate::quanta::Quanta;
 use crate::thread;
 use crate::turn::Turn;
-use crate::{ONE_VCPU, OUT_OF_TURN, PATIENCE, THREAD_NAME, kernel, text};
+use crate::{NO_QUANTA, ONE_VCPU, OUT_OF_TURN, PATIENCE, QUANTUM, THREAD_NAME, kernel, layout, text};
 
 unsafe extern "C" {
     // Not linked: a linked symbol would require at run time the libc version of the build.
@@ -36,6 +38,16 @@ static PAUSE: Pause = Pause::new();
 static LOOP_EXIT: AtomicUsize = AtomicUsize::new(UNKNOWN);
 static TEXT: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
 const UNKNOWN: usize = usize::MAX;
+
+/// The vCPU thread, by its thread pointer; 0 until it has first waited.
+static VCPUS: AtomicUsize = AtomicUsize::new(0);
+static QUANTA: Shared = Shared(UnsafeCell::new(None));
+
+/// What the vCPU thread alone uses.
+struct Shared(UnsafeCell<Option<Quanta>>);
+
+// SAFETY: see above.
+unsafe impl Sync for Shared {}
 
 type Condition = *mut c_void;
 type Mutex = *mut c_void;
@@ -78,6 +90,8 @@ static COND_WAIT: Real = Real::new(c"pthread_cond_wait", c"GLIBC_2.3.2");
 static COND_SIGNAL: Real = Real::new(c"pthread_cond_signal", c"GLIBC_2.3.2");
 static COND_BROADCAST: Real = Real::new(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
 static PPOLL: Real = Real::new(c"ppoll", c"GLIBC_2.4");
+static MUTEX_UNLOCK: Real = Real::new(c"pthread_mutex_unlock", c"GLIBC_2.2.5");
+static SIGSETJMP: Real = Real::new(c"__sigsetjmp", c"GLIBC_2.2.5");
 static LONGJMP_CHK: Real = Real::new(c"__longjmp_chk", c"GLIBC_2.11");
 static SIGLONGJMP: Real = Real::new(c"siglongjmp", c"GLIBC_2.2.5");
 static DLSYM: Real = Real::new(c"dlsym", c"GLIBC_2.2.5");
@@ -96,6 +110,10 @@ pub unsafe extern "C" fn pthread_cond_wait(condition: Condition, mutex: Mutex) -
         BIG_LOCK.store(mutex, Ordering::SeqCst);
     } else if BIG_LOCK.load(Ordering::SeqCst) == mutex && !is_main() {
         HALT_COND.store(condition, Ordering::SeqCst);
+        if VCPUS.swap(thread::pointer(), Ordering::SeqCst) == 0 {
+            // SAFETY: this is the vCPU thread, which has not executed anything yet.
+            unsafe { *QUANTA.0.get() = share_time() };
+        }
         // Both hooks work: one has seen the vCPU thread wait, and the other has made the main loop wait for it.
         let parked = TURN.park();
         if parked.awaited && !NAMED.swap(true, Ordering::Relaxed) {
@@ -154,10 +172,58 @@ pub unsafe extern "C" fn pthread_mutex_lock(mutex: Mutex) -> c_int {
             TURN.wait(PATIENCE);
         }
     }
+    if BIG_LOCK.load(Ordering::Relaxed) == mutex {
+        // SAFETY: it is called only on the vCPU thread.
+        on_vcpu_thread(|quanta| unsafe { quanta.locks() });
+    }
     // SAFETY: this is its type.
     let real: unsafe extern "C" fn(Mutex) -> c_int = unsafe { core::mem::transmute(MUTEX_LOCK.address()) };
     // SAFETY: the caller's argument.
     unsafe { real(mutex) }
+}
+
+/// # Safety
+/// As for libc's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_mutex_unlock(mutex: Mutex) -> c_int {
+    if BIG_LOCK.load(Ordering::Relaxed) == mutex {
+        // SAFETY: it is called only on the vCPU thread.
+        on_vcpu_thread(|quanta| unsafe { quanta.unlocks() });
+    }
+    // SAFETY: this is its type.
+    let real: unsafe extern "C" fn(Mutex) -> c_int = unsafe { core::mem::transmute(MUTEX_UNLOCK.address()) };
+    // SAFETY: the caller's argument.
+    unsafe { real(mutex) }
+}
+
+/// What QEMU calls before it executes a vCPU.
+///
+/// # Safety
+/// As for libc's function.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __sigsetjmp(buffer: *mut u8, signals: c_int) -> c_int {
+    naked_asm!(
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        "call {entering}",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        "jmp rax",
+        entering = sym entering,
+    )
+}
+
+/// Called before a buffer for jumps is filled; returns the address of the function that fills it.
+///
+/// # Safety
+/// `buffer` must be the caller's.
+unsafe extern "C" fn entering(buffer: *mut u8) -> *mut c_void {
+    // SAFETY: it is called only on the vCPU thread.
+    on_vcpu_thread(|quanta| unsafe { quanta.begin(buffer) });
+    SIGSETJMP.address()
 }
 
 /// # Safety
@@ -264,25 +330,60 @@ unsafe extern "C" fn leaving(buffer: *mut u8, stack: *const usize, real: &Real) 
     real.address()
 }
 
+/// The value of an environment variable.
+fn variable(name: &CStr) -> Option<&'static CStr> {
+    type Getenv = unsafe extern "C" fn(*const c_char) -> *const c_char;
+    let getenv = GETENV.look_up();
+    if getenv.is_null() {
+        return None;
+    }
+    // SAFETY: this is its type; the name ends with a zero, and nobody changes the environment by then.
+    unsafe {
+        let value = core::mem::transmute::<*mut c_void, Getenv>(getenv)(name.as_ptr());
+        (!value.is_null()).then(|| CStr::from_ptr(value))
+    }
+}
+
+/// The times of several vCPUs, if they are to run in parallel.
+fn share_time() -> Option<Quanta> {
+    let quantum = variable(QUANTUM)?.to_bytes().iter().fold(0, |n, digit| 10 * n + i64::from(digit - b'0'));
+    let dlsym = DLSYM.address();
+    // SAFETY: this is its type, names end with a zero, and no handle stands for all that is loaded; what is found is QEMU's.
+    unsafe {
+        let dlsym = core::mem::transmute::<*mut c_void, text::Dlsym>(dlsym);
+        let symbol = |name: &CStr| dlsym(core::ptr::null_mut(), name.as_ptr());
+        let (vcpus, clock) = (symbol(c"cpus"), symbol(c"timers_state"));
+        if vcpus.is_null() || clock.is_null() || !layout::fits(|name| symbol(name), clock.cast()) {
+            kernel::say(NO_QUANTA);
+            kernel::exit(1);
+        }
+        Some(Quanta::new(vcpus.cast(), clock.cast(), quantum))
+    }
+}
+
+/// Calls `act` if this is the vCPU thread and its vCPUs share time.
+fn on_vcpu_thread(act: impl FnOnce(&mut Quanta)) {
+    if VCPUS.load(Ordering::Relaxed) == thread::pointer() {
+        // SAFETY: no other thread uses it, and no two of these calls overlap.
+        if let Some(quanta) = unsafe { (*QUANTA.0.get()).as_mut() } {
+            act(quanta);
+        }
+    }
+}
+
 /// The address of `cpu_loop_exit`; 0 if it cannot be found, or other vCPUs need their turn.
 fn loop_exit() -> usize {
-    let (getenv, dlsym, dladdr) = (GETENV.look_up(), DLSYM.look_up(), DLADDR.look_up());
-    if getenv.is_null() || dlsym.is_null() || dladdr.is_null() {
+    let (dlsym, dladdr) = (DLSYM.look_up(), DLADDR.look_up());
+    if dlsym.is_null() || dladdr.is_null() || variable(ONE_VCPU).or_else(|| variable(QUANTUM)).is_none() {
         return 0;
     }
-    type Getenv = unsafe extern "C" fn(*const c_char) -> *const c_char;
     // SAFETY: these are their types.
-    let (getenv, dlsym, dladdr) = unsafe {
+    let (dlsym, dladdr) = unsafe {
         (
-            core::mem::transmute::<*mut c_void, Getenv>(getenv),
             core::mem::transmute::<*mut c_void, text::Dlsym>(dlsym),
             core::mem::transmute::<*mut c_void, text::Dladdr>(dladdr),
         )
     };
-    // SAFETY: the name ends with a zero, and nobody changes the environment by then.
-    if unsafe { getenv(ONE_VCPU.as_ptr()) }.is_null() {
-        return 0;
-    }
     // SAFETY: both are libc's.
     let Some((exit, (start, end))) = (unsafe { text::of(c"cpu_loop_exit", dlsym, dladdr) }) else { return 0 };
     TEXT[0].store(start, Ordering::Relaxed);

@@ -11,6 +11,8 @@
 //! vCPUs in turn) waits for work in `pthread_cond_wait`. Only the main loop wakes the vCPU thread, which counts as running from the moment it is
 //! woken, not from the moment it gets a CPU.
 //!
+//! Under [`QUANTUM`] it also has several vCPUs run in parallel virtual time, see `quanta`.
+//!
 //! Invariant: the main loop never runs in parallel with the vCPU thread, with two exceptions that lose exactness rather than the VM: a signal (QEMU
 //! is being told to end), and a vCPU thread that does not wait for the whole of [`PATIENCE`]. If that may have changed the guest's computation,
 //! QEMU's standard error says [`OUT_OF_TURN`].
@@ -22,7 +24,11 @@ mod hooks;
 #[cfg(any(preload, test))]
 mod kernel;
 #[cfg(any(preload, test))]
+mod layout;
+#[cfg(any(preload, test))]
 mod pause;
+#[cfg(any(preload, test))]
+mod quanta;
 #[cfg(preload)]
 mod text;
 #[cfg(preload)]
@@ -50,6 +56,12 @@ pub const OUT_OF_TURN: &str = "bigiron-lockstep: the main loop ran out of turn";
 
 /// Set in the environment of a QEMU whose guest has one vCPU, which need not yield to others.
 pub const ONE_VCPU: &core::ffi::CStr = c"BIGIRON_ONE_VCPU";
+
+/// Set in the environment of a QEMU whose vCPUs run in parallel virtual time, to the nanoseconds by which one of them may be ahead of another.
+pub const QUANTUM: &core::ffi::CStr = c"BIGIRON_QUANTUM";
+
+/// A line of QEMU's standard error: its vCPUs cannot run in parallel virtual time, and it has ended.
+pub const NO_QUANTA: &str = "bigiron-lockstep: this QEMU does not keep the time of its vCPUs as QEMU 7.2 does";
 
 /// The name of the vCPU thread once the library is known to work (at most 15 bytes); bigiron looks for it.
 pub const THREAD_NAME: &core::ffi::CStr = c"vcpu-lockstep";

@@ -12,6 +12,9 @@ pub enum Clock {
     /// as its bytes, and an idle guest jumps to its next timer. Bit-identical between runs, on any host.
     #[serde(rename = "exact/2")]
     Exact,
+    /// The same for guests with several CPUs, whose busy CPUs spend the same time: a round of them costs one CPU's.
+    #[serde(rename = "exact/3")]
+    ExactParallel,
     /// The exact clock's first version, in which each iteration of a repeated move takes a nanosecond, so that its guests must not use them.
     #[serde(rename = "exact")]
     Exact1,
@@ -22,13 +25,14 @@ pub enum Clock {
 
 impl Clock {
     /// All clocks.
-    pub const ALL: [Self; 4] = [Clock::Wall, Clock::Exact, Clock::Exact1, Clock::None];
+    pub const ALL: [Self; 5] = [Clock::Wall, Clock::Exact, Clock::ExactParallel, Clock::Exact1, Clock::None];
 
     /// The name as plans, records and history have it and reports print it.
     pub fn name(self) -> &'static str {
         match self {
             Clock::Wall => "wall",
             Clock::Exact => "exact/2",
+            Clock::ExactParallel => "exact/3",
             Clock::Exact1 => "exact",
             Clock::None => "none",
         }
@@ -49,7 +53,21 @@ impl Clock {
 
     /// Whether time is virtual, and repeats exactly.
     pub fn is_exact(self) -> bool {
-        matches!(self, Clock::Exact | Clock::Exact1)
+        self.charges_moves() || self == Clock::Exact1
+    }
+
+    /// Whether a repeated move of memory takes as long as its bytes.
+    pub fn charges_moves(self) -> bool {
+        matches!(self, Clock::Exact | Clock::ExactParallel)
+    }
+
+    /// The newest version that a guest with this many CPUs has of this clock.
+    pub fn with_cpus(self, cpus: u32) -> Self {
+        match self {
+            Clock::Exact | Clock::ExactParallel if cpus > 1 => Clock::ExactParallel,
+            Clock::ExactParallel => Clock::Exact,
+            other => other,
+        }
     }
 }
 
@@ -61,6 +79,7 @@ impl std::str::FromStr for Clock {
         match s {
             "wall" => Ok(Clock::Wall),
             "exact" | "exact/2" => Ok(Clock::Exact),
+            "exact/3" => Ok(Clock::ExactParallel),
             "exact/1" => Ok(Clock::Exact1),
             "none" => Ok(Clock::None),
             _ => Err(format!("`{s}` is not a clock: `wall`, `exact` or `none`")),
@@ -88,5 +107,13 @@ mod tests {
         assert_eq!(serde_json::from_str::<Clock>("\"exact\"").unwrap(), Clock::Exact1);
         assert_eq!("exact".parse(), Ok(Clock::Exact));
         assert_eq!("exact/1".parse(), Ok(Clock::Exact1));
+    }
+
+    #[test]
+    fn several_cpus_have_a_version_of_their_own() {
+        for clock in [Clock::Exact, Clock::ExactParallel] {
+            assert_eq!((clock.with_cpus(1), clock.with_cpus(2)), (Clock::Exact, Clock::ExactParallel));
+        }
+        assert!(Clock::ALL.into_iter().filter(|c| !c.charges_moves()).all(|c| c.with_cpus(4) == c));
     }
 }

@@ -120,7 +120,7 @@ impl StorageProfile {
     /// Whether this storage exists under `clock`; if not, why not.
     pub fn goes_with(&self, clock: Clock) -> Result<(), String> {
         match (self.medium, clock) {
-            (Medium::HostFile, Clock::Exact | Clock::Exact1) => {
+            (Medium::HostFile, Clock::Exact | Clock::ExactParallel | Clock::Exact1) => {
                 Err(format!("Storage `{}` would make the clock `exact` depend on the host's time", self.name))
             }
             _ => Ok(()),

@@ -201,7 +201,7 @@ impl Job {
         let (ramp, length) = match clock {
             Clock::Wall => (Length::Time(Duration::from_secs(10)), Length::Time(Duration::from_secs(60))),
             // At least two for each terminal.
-            Clock::Exact | Clock::Exact1 | Clock::None => {
+            Clock::Exact | Clock::ExactParallel | Clock::Exact1 | Clock::None => {
                 (Length::Transactions(500), Length::Transactions(u64::from(terminals).saturating_mul(2).max(2000)))
             }
         };

@@ -17,21 +17,32 @@ use crate::icount::{Debt, Found, Search, WINDOW};
 use crate::kernel;
 use crate::memory::{Access, PAGE, Tables};
 use crate::model;
-use crate::plugin::{count_also, qemu_plugin_mem_is_store, qemu_plugin_mem_size_shift};
+use crate::plugin::{count_also, function, qemu_plugin_mem_is_store, qemu_plugin_mem_size_shift};
 use crate::strings::{Meter, Move};
 
 struct Clock {
-    meter: Meter,
-    debt: Debt,
     search: Search,
     /// Where the counter is, in bytes below the CPU state; 0 until it has been found.
     below: usize,
     /// Whether iterations are executed at once where they can be.
     hurries: bool,
     tables: Tables,
+    vcpus: [Vcpu; VCPUS],
+}
+
+/// What is known of a vCPU. A move that is interrupted by another vCPU's turn shares nothing with that one's moves.
+struct Vcpu {
+    /// The CPU state, once known.
+    state: *mut u8,
+    meter: Meter,
+    debt: Debt,
     last: Iteration,
-    /// The CPU states, by vCPU, once known.
-    states: [*mut u8; VCPUS],
+}
+
+impl Vcpu {
+    const fn new(weights: Weights) -> Self {
+        Self { state: core::ptr::null_mut(), meter: Meter::new(weights), debt: Debt::none(), last: Iteration::NONE }
+    }
 }
 
 /// Most vCPUs of a machine of QEMU's for which moves are charged.
@@ -40,8 +51,8 @@ const VCPUS: usize = 256;
 impl Clock {
     /// Takes `state` for that of the vCPU, of which a block says so.
     fn learn(&mut self, vcpu: c_uint, state: *mut u8) {
-        if let Some(known) = self.states.get_mut(vcpu as usize) {
-            *known = state;
+        if let Some(known) = self.vcpus.get_mut(vcpu as usize) {
+            known.state = state;
         }
     }
 }
@@ -49,7 +60,6 @@ impl Clock {
 /// The iteration executed last.
 #[derive(Clone, Copy)]
 struct Iteration {
-    state: *mut u8,
     /// Of which instruction: its [`data`].
     data: usize,
     size: u64,
@@ -61,7 +71,7 @@ struct Iteration {
 }
 
 impl Iteration {
-    const NONE: Self = Self { state: core::ptr::null_mut(), data: 0, size: 0, from: 0, to: 0, count: 0 };
+    const NONE: Self = Self { data: 0, size: 0, from: 0, to: 0, count: 0 };
 }
 
 /// The registers at the beginning of the CPU state, in QEMU's order.
@@ -101,14 +111,11 @@ unsafe fn clock() -> Option<&'static mut Clock> {
 /// No other function of this module may be running.
 pub(crate) unsafe fn install(weights: Weights, hurries: bool) {
     let clock = Clock {
-        meter: Meter::new(weights),
-        debt: Debt::none(),
         search: Search::new(),
         below: 0,
         hurries,
         tables: Tables::new(),
-        last: Iteration::NONE,
-        states: [core::ptr::null_mut(); VCPUS],
+        vcpus: core::array::from_fn(|_| Vcpu::new(weights)),
     };
     // SAFETY: the caller's word.
     unsafe { *CLOCK.0.get() = Some(clock) };
@@ -147,6 +154,24 @@ unsafe fn count(data: usize, cycles: i64) {
     }
 }
 
+/// Where the CPU state of QEMU 7.2 has the operation from whose operands the flags follow, and the operation that has none: ZF and PF set.
+const FLAGS_OPERATION: usize = 168;
+const CLEAR: i32 = 49;
+const ZF_AND_PF: u32 = 0x44;
+
+/// Whether [`exchanges`] works in this QEMU. It is needed because QEMU 7.2 computes the flags that `cmpxchg8b` and `cmpxchg16b` keep from an operation
+/// that may not be the last: then it takes an operand, such as a pointer, for the flags. They last only until the next comparison, but if the
+/// vCPU's turn ends before, bits of that operand become its flags for good, the trap flag and that of interrupts among them, and the kernel dies.
+pub(crate) fn flags_fit() -> bool {
+    let Some(compute) = function(c"cpu_cc_compute_all") else { return false };
+    let state = [0_u64; 1024];
+    // SAFETY: QEMU's function of that name is one of that type, and reads the beginning of a CPU state.
+    unsafe {
+        let compute: unsafe extern "C" fn(*const u64, i32) -> u32 = core::mem::transmute(compute);
+        compute(state.as_ptr(), CLEAR) == ZF_AND_PF
+    }
+}
+
 unsafe extern "C" {
     /// To be called by translated code when it has begun a block, with the block's number of instructions.
     pub(crate) fn block_executed(vcpu: c_uint, instructions: *mut c_void);
@@ -156,6 +181,8 @@ unsafe extern "C" {
     pub(crate) fn repeats(vcpu: c_uint, data: *mut c_void);
     /// To be called by translated code when a repeated move has read or written, with its [`data`].
     pub(crate) fn moved(vcpu: c_uint, access: u32, address: u64, data: *mut c_void);
+    /// To be called by translated code before it compares and exchanges 8 or 16 bytes: gives the flags a defined value, see [`flags_fit`].
+    pub(crate) fn exchanges(vcpu: c_uint, data: *mut c_void);
 }
 
 // They pass on the CPU state's address as another argument.
@@ -164,6 +191,7 @@ core::arch::global_asm!(
     ".hidden entered",
     ".hidden repeats",
     ".hidden moved",
+    ".hidden exchanges",
     ".globl block_executed",
     "block_executed:",
     "mov rdx, rbp",
@@ -180,6 +208,12 @@ core::arch::global_asm!(
     "moved:",
     "mov r8, rbp",
     "jmp {moved}",
+    ".globl exchanges",
+    "exchanges:",
+    "mov dword ptr [rbp + {operation}], {clear}",
+    "ret",
+    operation = const FLAGS_OPERATION,
+    clear = const CLEAR,
     block_executed = sym block_executed_with_state,
     entered = sym entered_with_state,
     repeats = sym repeats_with_state,
@@ -215,9 +249,10 @@ unsafe extern "C" fn entered_with_state(vcpu: c_uint, _data: *mut c_void, state:
 unsafe extern "C" fn moved_with_state(vcpu: c_uint, access: u32, address: u64, data: *mut c_void, state: *mut u8) {
     // SAFETY: no other reference lives while the guest executes.
     let Some(clock) = (unsafe { clock() }) else { return };
-    if clock.below == 0 || state.is_null() || clock.states.get(vcpu as usize) != Some(&state) {
+    if clock.below == 0 || state.is_null() {
         return;
     }
+    let Some(this) = clock.vcpus.get_mut(vcpu as usize).filter(|this| this.state == state) else { return };
     let data = data.addr();
     let short_count = Move::from_number(data).short_count;
     let value = |register: u64| if short_count { u64::from(register as u32) } else { register };
@@ -227,18 +262,18 @@ unsafe extern "C" fn moved_with_state(vcpu: c_uint, access: u32, address: u64, d
         let Registers { rcx, rsi, rdi, .. } = *state.cast::<Registers>();
         let (writes, size) = (qemu_plugin_mem_is_store(access), 1 << qemu_plugin_mem_size_shift(access));
         if !writes {
-            clock.last.from = if address == value(rsi) { address } else { 0 };
+            this.last.from = if address == value(rsi) { address } else { 0 };
             return;
         }
         if address != value(rdi) || value(rcx) == 0 {
             return;
         }
-        let cycles = clock.meter.iteration(size, value(rcx) == 1);
+        let cycles = this.meter.iteration(size, value(rcx) == 1);
         let counter = state.sub(clock.below).cast::<u16>();
-        counter.write(clock.debt.charge(counter.read(), cycles));
+        counter.write(this.debt.charge(counter.read(), cycles));
         count(data, cycles as i64 - 1);
         model::charged(cycles);
-        clock.last = Iteration { state, data, size, to: address, count: rcx, ..clock.last };
+        this.last = Iteration { data, size, to: address, count: rcx, ..this.last };
     }
 }
 
@@ -246,8 +281,8 @@ unsafe extern "C" fn repeats_with_state(vcpu: c_uint, data: *mut c_void, state: 
     // SAFETY: no other reference lives while the guest executes; at the beginning of a block all registers are in the state.
     unsafe {
         let Some(clock) = clock() else { return };
-        let last = clock.last;
-        if last.state == state && last.data == data.addr() && clock.debt.is_paid() {
+        let Some(this) = clock.vcpus.get(vcpu as usize) else { return };
+        if this.state == state && this.last.data == data.addr() && this.last.size > 0 && this.debt.is_paid() {
             hurry(clock, vcpu, &mut *state.cast::<Registers>());
         }
     }
@@ -259,8 +294,9 @@ unsafe extern "C" fn repeats_with_state(vcpu: c_uint, data: *mut c_void, state: 
 /// # Safety
 /// The registers must be those of the vCPU that is executing now, at the beginning of a block of a repeated move.
 unsafe fn hurry(clock: &mut Clock, vcpu: c_uint, registers: &mut Registers) {
-    let Clock { meter, tables, last, below, .. } = clock;
-    let Iteration { size, data, state, from, to, count: before } = *last;
+    let Clock { vcpus, tables, below, .. } = clock;
+    let Some(Vcpu { state, meter, last, .. }) = vcpus.get_mut(vcpu as usize) else { return };
+    let (state, Iteration { size, data, from, to, count: before }) = (*state, *last);
     let repeated = Move::from_number(data);
     // The same move goes on, forwards.
     let follows = registers.rcx > 1

@@ -33,6 +33,9 @@ pub enum Event {
     ReadTsc,
     UserAccess,
     SetFlags,
+    /// An instruction of a block that mostly moves memory word by word, as loops that copy or clear it do. Such instructions do not wait for each
+    /// other.
+    Unrolled,
     /// A line of instructions that came from L2, the last level, or memory.
     FetchL2,
     FetchLast,
@@ -58,7 +61,7 @@ pub enum Event {
 }
 
 impl Event {
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 40] = [
         Self::MoveCycles,
         Self::MispredictedBranch,
         Self::MispredictedReturn,
@@ -82,6 +85,7 @@ impl Event {
         Self::ReadTsc,
         Self::UserAccess,
         Self::SetFlags,
+        Self::Unrolled,
         Self::FetchL2,
         Self::FetchLast,
         Self::FetchMemory,
@@ -146,6 +150,7 @@ impl Event {
             Self::ReadTsc => "rdtsc",
             Self::UserAccess => "stac-clac",
             Self::SetFlags => "popf",
+            Self::Unrolled => "unrolled",
             Self::FetchL2 => "fetch-l2",
             Self::FetchLast => "fetch-llc",
             Self::FetchMemory => "fetch-memory",

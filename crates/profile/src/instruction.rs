@@ -30,6 +30,16 @@ pub(crate) enum End {
 pub(crate) struct Seen {
     pub(crate) end: End,
     pub(crate) event: Option<Event>,
+    /// Whether it only moves a word between memory and a register, or a constant to memory.
+    pub(crate) moves_word: bool,
+}
+
+/// Whether an instruction is `cmpxchg8b` or `cmpxchg16b`.
+pub(crate) fn is_wide_exchange(instruction: &[u8]) -> bool {
+    let is_prefix =
+        |b: &u8| matches!(b, 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x40..=0x4f);
+    let prefixes = instruction.iter().take_while(|b| is_prefix(b)).count();
+    matches!(instruction[prefixes..], [0x0f, 0xc7, operands, ..] if operands >> 3 & 7 == 1 && operands >> 6 != 3)
 }
 
 /// Decodes the instruction with these bytes, whose next one begins at `next`.
@@ -99,12 +109,33 @@ pub(crate) fn see(bytes: &[u8], next: u64) -> Seen {
         _ if locked => Some(Event::Locked),
         _ => None,
     };
-    Seen { end, event }
+    let moves_word = in_memory
+        && match opcode {
+            0x88..=0x8b => true,
+            0xc6 | 0xc7 => operation == 0,
+            _ => false,
+        };
+    // Moves of vector registers, and past the caches, have their memory operand in the third byte.
+    let moves_word = moves_word
+        || (opcode == 0x0f
+            && byte(2) < 0xc0
+            && matches!(modrm, 0x10 | 0x11 | 0x28 | 0x29 | 0x2b | 0x6f | 0x7f | 0xc3 | 0xe7));
+    Seen { end, event, moves_word }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_exchanges_are_told_from_other_instructions() {
+        // cmpxchg16b %gs:(%rsi), lock cmpxchg8b (%rdi).
+        assert!(is_wide_exchange(&[0x65, 0x48, 0x0f, 0xc7, 0x0e]) && is_wide_exchange(&[0xf0, 0x0f, 0xc7, 0x0f]));
+        // rdrand %rax, xsavec (%rdi), cmpxchg %rcx,(%rdi), nothing.
+        for other in [&[0x48, 0x0f, 0xc7, 0xf0][..], &[0x0f, 0xc7, 0x27], &[0x48, 0x0f, 0xb1, 0x0f], &[0x48]] {
+            assert!(!is_wide_exchange(other), "{other:x?}");
+        }
+    }
 
     #[test]
     fn ends_of_blocks_are_known() {
@@ -125,6 +156,33 @@ mod tests {
         // mov, inc, push of memory, swapgs, lgdt.
         for other in [&[0x48, 0x89, 0xc8][..], &[0xff, 0xc0], &[0xff, 0x30], &[0x0f, 0x01, 0xf8], &[0x0f, 0x01, 0x10]] {
             assert_eq!(end(other), End::Other, "{other:x?}");
+        }
+    }
+
+    #[test]
+    fn moves_of_words_are_known() {
+        let moves = |bytes: &[u8]| see(bytes, 0).moves_word;
+        // mov to and from memory, a constant to memory, movups, movdqa, movnti.
+        for bytes in [
+            &[0x4c, 0x8b, 0x06][..],
+            &[0x48, 0x89, 0x47, 0x08],
+            &[0x48, 0xc7, 0x07, 0, 0, 0, 0],
+            &[0x0f, 0x11, 0x07],
+            &[0x66, 0x0f, 0x6f, 0x06],
+            &[0x4c, 0x0f, 0xc3, 0x07],
+        ] {
+            assert!(moves(bytes), "{bytes:x?}");
+        }
+        // mov of registers, add to memory, lea, movzx from memory, movaps of registers, a jump.
+        for bytes in [
+            &[0x48, 0x89, 0xc8][..],
+            &[0x48, 0x01, 0x07],
+            &[0x48, 0x8d, 0x76, 0x40],
+            &[0x0f, 0xb6, 0x06],
+            &[0x0f, 0x28, 0xc1],
+            &[0x75, 0x10],
+        ] {
+            assert!(!moves(bytes), "{bytes:x?}");
         }
     }
 

@@ -48,6 +48,8 @@ mod sampler;
 #[cfg(plugin)]
 mod scores;
 #[cfg(any(plugin, test))]
+mod shape;
+#[cfg(any(plugin, test))]
 mod strings;
 #[cfg(any(plugin, test))]
 mod table;

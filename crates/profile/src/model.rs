@@ -13,7 +13,6 @@ use core::ffi::{c_uint, c_void};
 use core::mem::MaybeUninit;
 
 use crate::events::Event;
-use crate::instruction::{End, see};
 use crate::kernel;
 use crate::mapping;
 use crate::memory::{Access, Tables};
@@ -22,6 +21,7 @@ use crate::plugin::{self, Block, Instruction};
 use crate::processor::{Core, Need, Shared, World};
 use crate::rows::{Counted, Rows};
 use crate::sampler::{Mode, Sampler};
+use crate::shape::Shape;
 
 /// Most cores; further vCPUs share the last one.
 const CORES: usize = 64;
@@ -44,20 +44,6 @@ const TRIES: u32 = 1 << 20;
 const HOLE_END: u64 = 4 << 30;
 const BELOW_HOLE: u64 = 3 << 30;
 const WITH_HOLE: u64 = 0xe000_0000;
-
-/// A block as the model sees it.
-struct Shape {
-    start: u64,
-    end: End,
-    /// Where the last instruction begins, and where the next would.
-    at: u64,
-    next: u64,
-    counter: usize,
-    instructions: u64,
-    /// Events of its instructions; what exceeds the room is not counted.
-    events: [u8; 14],
-    n_events: u8,
-}
 
 /// When the model runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -295,19 +281,11 @@ pub(crate) unsafe fn translated(block: *mut Block, counter: usize) {
         }
         let n = plugin::qemu_plugin_tb_n_insns(block);
         let start = plugin::qemu_plugin_insn_vaddr(plugin::qemu_plugin_tb_get_insn(block, 0));
-        let (mut at, mut next, mut end) = (start, start, End::Other);
-        let (mut events, mut n_events) = ([0; 14], 0);
+        let mut shape = Shape::new(start, counter);
         for k in 0..n {
             let instruction: *mut Instruction = plugin::qemu_plugin_tb_get_insn(block, k);
-            at = plugin::qemu_plugin_insn_vaddr(instruction);
             let (bytes, size) = plugin::bytes(instruction);
-            next = at + size as u64;
-            let seen = see(&bytes[..size], next);
-            end = seen.end;
-            if let (Some(event), true) = (seen.event, n_events < events.len()) {
-                events[n_events] = event as u8;
-                n_events += 1;
-            }
+            shape.add(plugin::qemu_plugin_insn_vaddr(instruction), &bytes[..size]);
             let is_move = crate::strings::Move::of(&bytes[..size]).is_some();
             plugin::qemu_plugin_register_vcpu_mem_cb(
                 instruction,
@@ -317,9 +295,6 @@ pub(crate) unsafe fn translated(block: *mut Block, counter: usize) {
                 core::ptr::without_provenance_mut(usize::from(is_move)),
             );
         }
-        let n_events = n_events as u8;
-        let instructions = n as u64;
-        let shape = Shape { start, end, at, next, counter, instructions, events, n_events };
         let place = model.shapes[model.n_shapes].write(shape);
         model.n_shapes += 1;
         let data: *mut Shape = place;
@@ -362,10 +337,16 @@ impl World for View<'_> {
     }
 
     fn count(&mut self, place: usize) {
+        self.add(place, 1);
+    }
+}
+
+impl View<'_> {
+    fn add(&mut self, place: usize, n: u64) {
         if let Some((counter, address)) = self.block
             && let Some(row) = self.rows.of(counter, address)
         {
-            row[place] += 1;
+            row[place] += n;
         }
     }
 }
@@ -416,9 +397,10 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     if mode != Mode::Off {
         core.fetch(shared, &mut view, (shape.start, shape.next - 1));
     }
-    if shape.n_events > 0 && in_window {
+    if in_window && shape.counts() {
         view.block = Some((shape.counter, shape.start));
-        shape.events[..usize::from(shape.n_events)].iter().for_each(|event| view.count(usize::from(*event)));
+        shape.events().iter().for_each(|event| view.count(usize::from(*event)));
+        view.add(Event::Unrolled as usize, shape.unrolled());
     }
 }
 

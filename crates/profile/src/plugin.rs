@@ -7,6 +7,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use crate::instruction::is_wide_exchange;
 use crate::scores::Scores;
 use crate::strings::Move;
 use crate::table::{Counter, Table};
@@ -151,6 +152,9 @@ static COPIED: AtomicBool = AtomicBool::new(false);
 /// Whether the machine has several vCPUs.
 static SEVERAL: AtomicBool = AtomicBool::new(false);
 
+/// Whether several vCPUs share time by turns that may end after any instruction.
+static PARALLEL: AtomicBool = AtomicBool::new(false);
+
 impl Profile {
     /// The number of an instruction's counter, if there is room for it.
     ///
@@ -231,6 +235,13 @@ pub unsafe extern "C" fn qemu_plugin_install(
             return 1;
         }
     }
+    if value(b"parallel=").is_some() {
+        if !clock::flags_fit() {
+            kernel::write(2, b"bigiron-profile: this QEMU computes the guest's flags in another way than 7.2\n");
+            return 1;
+        }
+        PARALLEL.store(true, Ordering::Relaxed);
+    }
     COPIED.store(copies, Ordering::Relaxed);
     SEVERAL.store(vcpus > 1, Ordering::Relaxed);
     let with_data = qemu_plugin_version.load(Ordering::Relaxed) >= DATA;
@@ -267,6 +278,9 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
     // SAFETY: QEMU's own block, for the time of this call.
     unsafe {
         charge(block);
+        if PARALLEL.load(Ordering::Relaxed) {
+            settle_flags(block);
+        }
         count(block);
         let first = qemu_plugin_tb_get_insn(block, 0);
         if let Some(counter) = profile().and_then(|profile| profile.counter(first)) {
@@ -313,6 +327,24 @@ unsafe fn charge(block: *mut Block) {
                 qemu_plugin_register_vcpu_tb_exec_cb(block, clock::repeats, NO_REGISTERS, data);
             }
             qemu_plugin_register_vcpu_mem_cb(last, clock::moved, NO_REGISTERS, READS_AND_WRITES, data);
+        }
+    }
+}
+
+/// Has the block's instructions that compare and exchange 8 or 16 bytes start from defined flags.
+///
+/// # Safety
+/// QEMU must be translating the block now.
+unsafe fn settle_flags(block: *mut Block) {
+    // SAFETY: the caller's word; the callbacks run later.
+    unsafe {
+        for n in 0..qemu_plugin_tb_n_insns(block) {
+            let instruction = qemu_plugin_tb_get_insn(block, n);
+            let (bytes, size) = bytes(instruction);
+            if is_wide_exchange(&bytes[..size]) {
+                let none = core::ptr::null_mut();
+                qemu_plugin_register_vcpu_insn_exec_cb(instruction, clock::exchanges, NO_REGISTERS, none);
+            }
         }
     }
 }

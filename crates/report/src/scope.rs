@@ -115,7 +115,7 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
         "Appropriate for comparing kernels and settings; not for comparing hardware or database products".to_owned(),
     ];
     all.push(match plan.clock {
-        Clock::Exact => "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
+        Clock::Exact | Clock::ExactParallel => "The exact clock counts the path length of kernel and user code, scheduling, and waiting for modelled \
              devices. Only modelled cycles account for caches, TLBs, branch prediction and NUMA; nothing accounts for memory bandwidth or SMT"
             .to_owned(),
         Clock::Exact1 => {
@@ -136,6 +136,11 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
     all.extend(copies(plan.clock, plan.arms.iter().map(|arm| arm.kernel.release.as_str())));
     all.push(match machine.cpus {
         1 => "One CPU: no lock contention between CPUs, no scalability, no load balancing".to_owned(),
+        n if plan.clock == Clock::ExactParallel => {
+            format!(
+                "{n} CPUs at the same virtual time: waiting for locks is counted, moving their cache lines between CPUs is not; no result for more, or for fewer"
+            )
+        }
         n if plan.clock.is_exact() => {
             format!("{n} CPUs take turns on one clock: their instructions are counted, their parallelism is not; no scalability")
         }
@@ -170,13 +175,16 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
 pub(super) fn not_tested_in_short(plan: &Plan) -> String {
     let machine = &plan.machine;
     let mut all = match plan.clock {
-        Clock::Exact => vec!["caches and TLBs except in a model".to_owned(), "memory bandwidth".to_owned()],
+        Clock::Exact | Clock::ExactParallel => {
+            vec!["caches and TLBs except in a model".to_owned(), "memory bandwidth".to_owned()]
+        }
         Clock::Exact1 => vec!["caches, TLBs and memory bandwidth".to_owned()],
         Clock::Wall => vec!["other processors".to_owned()],
         Clock::None => vec!["speed".to_owned()],
     };
     all.push(match machine.cpus {
         1 => "more than one CPU".to_owned(),
+        cpus if plan.clock == Clock::ExactParallel => format!("cache lines shared by {cpus} CPUs"),
         cpus if plan.clock.is_exact() => format!("{cpus} CPUs in parallel"),
         cpus => format!("CPU counts other than {cpus}"),
     });
@@ -274,7 +282,7 @@ pub fn method(plan: &Plan) -> Vec<String> {
             2 * plan.arms.len()
         ));
     }
-    if plan.clock == Clock::Exact {
+    if plan.clock.charges_moves() {
         all.push(
             "The interval is about other seeds and memory layouts of these kernel images. Another build of the same source may differ by more".to_owned(),
         );

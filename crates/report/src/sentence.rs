@@ -13,7 +13,6 @@ use bigiron_judge::family::Family;
 use bigiron_judge::suite::Reason;
 use bigiron_judge::survival::Survival;
 use bigiron_judge::{Comparison, Judgement, State};
-use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Unit};
 use bigiron_model::plan::Plan;
 
@@ -255,7 +254,7 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
             format!("real, but not shown to be beyond the {margin} margin: {verdict}")
         }
         // What is real on the exact clock is a difference of two images, not yet of two sources.
-        (Verdict::Same, _) if line.tiny && plan.clock == Clock::Exact && !has_one_kernel(plan) => {
+        (Verdict::Same, _) if line.tiny && plan.clock.charges_moves() && !has_one_kernel(plan) => {
             format!("within the {margin} margin: same (tiny, but these builds differ: {change})")
         }
         (Verdict::Same, _) if line.tiny => format!("within the {margin} margin: same (tiny but real: {change})"),

@@ -94,26 +94,26 @@ impl ResolvedQuestion {
         Ok(())
     }
 
-    /// Before QEMU 8.1, instruction counting with more than one CPU live-locks in kernels before 6.12.
+    /// Before QEMU 8.1, instruction counting with more than one CPU live-locks in kernels before 6.12, unless the clock divides the turns.
     pub(super) fn check_live_lock(
         &self,
         arm: usize,
         kernel: &Identity,
         qemu: Option<(u32, u32)>,
     ) -> Result<(), Refusal> {
-        let Some(qemu) = qemu.filter(|_| self.machine.host == HostKind::Vm && self.clock.is_exact()) else {
+        let Some(qemu) = qemu.filter(|_| self.machine.host == HostKind::Vm && self.clock == Clock::Exact1) else {
             return Ok(());
         };
         if self.machine.cpus == 1 || qemu >= (8, 1) || major_minor(&kernel.release).is_some_and(|v| v >= (6, 12)) {
             return Ok(());
         }
         let message = format!(
-            "QEMU {}.{} hangs in a kernel as old as {} with {} CPUs under the clock `exact`",
+            "QEMU {}.{} hangs in a kernel as old as {} with {} CPUs under the clock `exact/1`",
             qemu.0, qemu.1, kernel.release, self.machine.cpus
         );
         Err(self
             .places
             .refuse(&format!("arms.{arm}"), message)
-            .hint("Use one CPU or kernels from 6.12 on, or install QEMU 8.1 or newer and use `--qemu system`"))
+            .hint("Use `--clock exact`, one CPU or kernels from 6.12 on, or install QEMU 8.1 or newer and use `--qemu system`"))
     }
 }

@@ -102,8 +102,13 @@ pub(super) fn hints(setting: &Setting, checks: &mut Checks) {
         "{:>5} {:<8} {:>6} {:>8} {:>12} {:>14} {:>8} {:>10}",
         "pairs", "flips", "truth", "margin/s", "median hint", "largest tenth", "settled", "no hint %"
     );
-    for (pairs, flips) in [(8, Flips::Balanced), (8, Flips::Full), (10, Flips::Balanced), (10, Flips::Full)] {
-        for (truth, margin) in [(0.0, 1.0), (0.0, 0.5), (0.5, 1.0), (1.0, 1.0)] {
+    // A smoke test needs only what is checked.
+    let (sizes, cases): (&[usize], &[(f64, f64)]) = match setting.smoke {
+        true => (&[8], &[(0.0, 1.0)]),
+        false => (&[8, 10], &[(0.0, 1.0), (0.0, 0.5), (0.5, 1.0), (1.0, 1.0)]),
+    };
+    for (pairs, flips) in sizes.iter().flat_map(|pairs| [(*pairs, Flips::Balanced), (*pairs, Flips::Full)]) {
+        for &(truth, margin) in cases {
             let designs = Designs::new(flips, 0);
             let verdict_of = |pairs: usize, rng: &mut _| {
                 let mut session = Noise::Normal.session(pairs, rng);

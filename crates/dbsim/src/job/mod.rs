@@ -335,7 +335,7 @@ impl Job {
             (Length::Transactions(n), _) => Some(n),
             (Length::Auto, Clock::Wall) => Some(60_000),
             // Instructions are emulated: a few seconds of the host's time.
-            (Length::Auto, Clock::Exact | Clock::Exact1 | Clock::None) => Some(3_000),
+            (Length::Auto, Clock::Exact | Clock::ExactParallel | Clock::Exact1 | Clock::None) => Some(3_000),
         }
     }
 

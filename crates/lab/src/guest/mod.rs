@@ -212,7 +212,7 @@ fn sleep(seconds: u32) {
 /// Rest of a newly made file system before work starts on it.
 fn rest_after_prepare(clock: Clock) -> u32 {
     match clock {
-        Clock::Exact | Clock::Exact1 => 2,
+        Clock::Exact | Clock::ExactParallel | Clock::Exact1 => 2,
         Clock::Wall => 1,
         Clock::None => 0,
     }

@@ -100,14 +100,14 @@ impl VmHost {
             .collect::<anyhow::Result<_>>()?;
         let lockstep = (plan.clock.is_exact()).then(|| Library::of(&qemu));
         let plugin = match plan.clock {
-            Clock::Exact | Clock::Exact1 => {
+            Clock::Exact | Clock::ExactParallel | Clock::Exact1 => {
                 Some(Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})")))
             }
             Clock::Wall => None,
             Clock::None => Some(Err(format!("the clock `{}` times nothing; `--clock exact` does", plan.clock))),
         };
-        let needs_plugin = plan.clock == Clock::Exact;
-        let models = plan.clock == Clock::Exact;
+        let needs_plugin = plan.clock.charges_moves();
+        let models = plan.clock.charges_moves();
         Ok(Self { qemu, accelerator, cache: cache.to_owned(), arms, lockstep, plugin, needs_plugin, models })
     }
 

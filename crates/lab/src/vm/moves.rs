@@ -62,7 +62,7 @@ fn code() -> Vec<u8> {
 /// Why it does not.
 pub fn try_out(qemu: &Qemu) -> Result<(), String> {
     let plugin = Plugin::new().map_err(|e| format!("the plugin cannot be put into memory ({e})"))?;
-    let times = run(qemu, &code(), &plugin.arguments(Some(&WEIGHTS), None))?;
+    let times = run(qemu, &code(), &plugin.arguments(Some(&WEIGHTS), false, None))?;
     // The move, and the two instructions between the readings of the time.
     let right = SIZES.iter().flat_map(|size| [WEIGHTS.cycles(u64::from(*size)) + 2; 3]);
     if !times.iter().map(|ns| u64::from(*ns)).eq(right) {
@@ -154,7 +154,7 @@ mod tests {
         const PROTECTED: &[u8] = include_bytes!("moves/protected.bin");
         let qemu = Qemu::find().expect("QEMU is installed");
         let plugin = Plugin::new().unwrap();
-        let mut arguments = plugin.arguments(Some(&WEIGHTS), None);
+        let mut arguments = plugin.arguments(Some(&WEIGHTS), false, None);
         let without = run(&qemu, PROTECTED, &[]).unwrap();
         let at_once = run(&qemu, PROTECTED, &arguments).unwrap();
         arguments[1].push(",one-by-one=1");

@@ -32,7 +32,7 @@ impl Process {
         let mut command = qemu.command();
         command.args(arguments(config)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(errors)?);
         if let Some(library) = lockstep {
-            library.preload(&mut command, config.cpus);
+            library.preload(&mut command, config.cpus, config.clock);
         }
         let child = sys::child::die_with_parent(&mut command).spawn()?;
         Ok(Self { child, errors: errors.to_owned(), status: None, is_killed: false })

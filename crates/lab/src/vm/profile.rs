@@ -37,10 +37,14 @@ impl Plugin {
 
     /// QEMU's arguments that load it, have it drive the clock by these weights, and count into a file; none if it has nothing to do. It is read while
     /// this process and the plugin live.
-    pub fn arguments(&self, weights: Option<&Weights>, counts: Option<&Counts<'_>>) -> Vec<OsString> {
+    /// `parallel` prepares it for vCPUs that run in parallel virtual time.
+    pub fn arguments(&self, weights: Option<&Weights>, parallel: bool, counts: Option<&Counts<'_>>) -> Vec<OsString> {
         let mut plugin = format!("file={}", self.file.path());
         if let Some(weights) = weights {
             plugin += &format!(",moves={}", weights.name);
+        }
+        if parallel {
+            plugin += ",parallel=1";
         }
         if let Some((bytes, nodes)) = counts.and_then(|counts| counts.modelled) {
             plugin += &format!(",model={bytes},nodes={nodes}");
@@ -61,12 +65,14 @@ mod tests {
     fn a_path_may_have_commas() {
         let plugin = Plugin::new().unwrap();
         let counts = Counts { out: Path::new("/a,b/profile"), modelled: None };
-        let arguments = plugin.arguments(Some(&Weights::ROME), Some(&counts));
+        let arguments = plugin.arguments(Some(&Weights::ROME), false, Some(&counts));
         assert_eq!(arguments[0], "-plugin");
-        let modelled = plugin.arguments(None, Some(&Counts { modelled: Some((1 << 30, 2)), ..counts }));
+        let modelled = plugin.arguments(None, false, Some(&Counts { modelled: Some((1 << 30, 2)), ..counts }));
         assert!(modelled[1].to_str().unwrap().ends_with(",model=1073741824,nodes=2,out=/a,,b/profile"), "{modelled:?}");
         assert!(arguments[1].to_str().unwrap().ends_with(",moves=rome-like,out=/a,,b/profile"), "{arguments:?}");
-        assert_eq!(plugin.arguments(None, None), [""; 0]);
+        let parallel = plugin.arguments(Some(&Weights::ROME), true, None);
+        assert!(parallel[1].to_str().unwrap().ends_with(",moves=rome-like,parallel=1"), "{parallel:?}");
+        assert_eq!(plugin.arguments(None, false, None), [""; 0]);
     }
 
     /// Every other function of QEMU's is in all versions of its interface.

@@ -32,6 +32,10 @@ pub const FAIR_ROUND_ROBIN: Version = Version(8, 1, 0);
 /// What repeated moves of memory cost on [`Clock::Exact`]. Other weights are another version of that clock.
 pub const WEIGHTS: Weights = Weights::ROME;
 
+/// Nanoseconds by which a vCPU may be ahead of another on [`Clock::ExactParallel`]. Another number is another version of that clock. Locks that are held
+/// for less are not contended as they should be; every turn of a vCPU costs the host a microsecond.
+pub const QUANTUM_NS: u32 = 50;
+
 /// How a guest's instructions are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accelerator {
@@ -117,8 +121,13 @@ pub fn arguments(config: &Config<'_>) -> Vec<OsString> {
     args.extend(disk_arguments(config.disks));
     args.extend(pmem_arguments(config.pmems));
     args.extend(kernel_arguments(config));
-    let weights = (config.clock == Clock::Exact).then_some(&WEIGHTS);
-    args.extend(config.plugin.iter().flat_map(|plugin| plugin.arguments(weights, config.counts.as_ref())));
+    let weights = config.clock.charges_moves().then_some(&WEIGHTS);
+    args.extend(
+        config
+            .plugin
+            .iter()
+            .flat_map(|plugin| plugin.arguments(weights, config.clock == Clock::ExactParallel, config.counts.as_ref())),
+    );
     args
 }
 
@@ -131,8 +140,8 @@ fn clock_arguments(clock: Clock, accelerator: Accelerator, seed: u64) -> Vec<OsS
     let mut args = words(["-accel", accelerator.name(), "-seed", &(seed & 0x7fff_ffff).to_string()]);
     match clock {
         // One instruction is one nanosecond; an idle guest jumps to its next timer.
-        Clock::Exact | Clock::Exact1 => {
-            let cpu = if clock == Clock::Exact { EXACT_CPU } else { CPU_WITHOUT_REP };
+        Clock::Exact | Clock::ExactParallel | Clock::Exact1 => {
+            let cpu = if clock.charges_moves() { EXACT_CPU } else { CPU_WITHOUT_REP };
             args.extend(words(["-icount", "shift=0,sleep=off", "-rtc", "base=2024-01-01T00:00:00,clock=vm"]));
             args.extend(words(["-cpu", cpu]));
         }

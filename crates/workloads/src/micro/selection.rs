@@ -23,7 +23,7 @@ impl Selection {
     /// Operations of `test`. Without a clock nothing is timed, so the smaller counts do.
     pub fn ops(&self, test: &Test, clock: Clock) -> u64 {
         let count = match clock {
-            Clock::Exact | Clock::Exact1 | Clock::None => test.exact,
+            Clock::Exact | Clock::ExactParallel | Clock::Exact1 | Clock::None => test.exact,
             Clock::Wall => test.wall,
         };
         ((count as f64 * self.scale).round() as u64).max(1)

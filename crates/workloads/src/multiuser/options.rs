@@ -126,7 +126,7 @@ impl Settings {
         self.scale.unwrap_or(match clock {
             Clock::Wall => 1,
             // Instructions are emulated: some seconds of the host's time for all load points.
-            Clock::Exact | Clock::Exact1 | Clock::None => 50,
+            Clock::Exact | Clock::ExactParallel | Clock::Exact1 | Clock::None => 50,
         })
     }
 
@@ -158,7 +158,7 @@ impl Settings {
     pub fn period(&self, clock: Clock) -> Duration {
         self.period.unwrap_or(match clock {
             Clock::Wall => Duration::from_secs(10),
-            Clock::Exact | Clock::Exact1 | Clock::None => Duration::from_millis(20),
+            Clock::Exact | Clock::ExactParallel | Clock::Exact1 | Clock::None => Duration::from_millis(20),
         })
     }
 

@@ -1,0 +1,100 @@
+//! A block of instructions as the model sees it.
+
+use crate::instruction::{End, see};
+
+/// A block with as many moves of words as this is unrolled: what a loop that copies or clears a line of memory has at least.
+const UNROLLED: u8 = 8;
+
+/// A translated block.
+pub(crate) struct Shape {
+    pub(crate) start: u64,
+    pub(crate) end: End,
+    /// Where the last instruction begins, and where the next would.
+    pub(crate) at: u64,
+    pub(crate) next: u64,
+    pub(crate) counter: usize,
+    pub(crate) instructions: u64,
+    /// Events of its instructions; what exceeds the room is not counted.
+    events: [u8; 13],
+    n_events: u8,
+    /// Instructions that only move a word.
+    moves: u8,
+}
+
+impl Shape {
+    /// A block without instructions, whose counter is that of its first.
+    pub(crate) fn new(start: u64, counter: usize) -> Self {
+        Self {
+            start,
+            end: End::Other,
+            at: start,
+            next: start,
+            counter,
+            instructions: 0,
+            events: [0; 13],
+            n_events: 0,
+            moves: 0,
+        }
+    }
+
+    /// The block's next instruction, at that address.
+    pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) {
+        self.at = at;
+        self.next = at + bytes.len() as u64;
+        self.instructions += 1;
+        let seen = see(bytes, self.next);
+        self.end = seen.end;
+        self.moves = self.moves.saturating_add(u8::from(seen.moves_word));
+        if let (Some(event), Some(place)) = (seen.event, self.events.get_mut(usize::from(self.n_events))) {
+            *place = event as u8;
+            self.n_events += 1;
+        }
+    }
+
+    /// Whether its execution is counted, whatever the caches hold.
+    pub(crate) fn counts(&self) -> bool {
+        self.n_events > 0 || self.moves >= UNROLLED
+    }
+
+    /// Its instructions' own events, by number.
+    pub(crate) fn events(&self) -> &[u8] {
+        &self.events[..usize::from(self.n_events)]
+    }
+
+    /// Its instructions, if it is unrolled.
+    pub(crate) fn unrolled(&self) -> u64 {
+        if self.moves >= UNROLLED { self.instructions } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Event;
+
+    #[test]
+    fn a_block_has_the_end_and_the_events_of_its_instructions() {
+        let mut shape = Shape::new(0x1000, 7);
+        shape.add(0x1000, &[0xf0, 0xff, 0x07]);
+        shape.add(0x1003, &[0xc3]);
+        assert_eq!((shape.start, shape.counter), (0x1000, 7));
+        assert_eq!((shape.end, shape.at, shape.next, shape.instructions), (End::Return, 0x1003, 0x1004, 2));
+        assert_eq!((shape.events(), shape.unrolled()), (&[Event::Locked as u8][..], 0));
+        for _ in 0..20 {
+            shape.add(0x1004, &[0x0f, 0x30]);
+        }
+        assert_eq!(shape.events().len(), 13);
+    }
+
+    #[test]
+    fn a_block_of_many_moves_is_unrolled() {
+        let mut shape = Shape::new(0, 0);
+        for n in 1..8 {
+            shape.add(0, &[0x4c, 0x8b, 0x06]);
+            assert_eq!((shape.unrolled(), shape.counts()), (0, false), "{n} moves");
+        }
+        shape.add(0, &[0x48, 0x89, 0x47, 0x08]);
+        shape.add(0, &[0x75, 0xf0]);
+        assert_eq!((shape.unrolled(), shape.counts()), (9, true));
+    }
+}
