@@ -26,7 +26,9 @@ const PAGES: &[Page] = pages! {
         "micro", "dbsim", "oltp", "multiuser", "fs-clients", "net-clients", "tio", "raw-io", "chat", "scripts",
         "build", "command";
     "lever" in "levers": "boot", "fault", "sysctl", "file", "block", "mm", "memory", "cpu", "fs", "net", "vm";
-    "concept" in "concepts": "clocks", "counters", "kernels", "modelled-cycles", "several-cpus", "statistics", "why", "words";
+    "concept" in "concepts":
+        "clock-validation", "clocks", "counters", "kernels", "modelled-cycles", "several-cpus", "statistics", "why",
+        "words";
     "guide" in "guide":
         "bisect", "bisect-source", "ci", "comparison", "examples", "faq", "first-steps", "gate", "upgrade", "nightly",
         "site";
