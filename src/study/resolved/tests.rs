@@ -222,8 +222,15 @@ fn the_words_of_a_question_are_kept_and_ask_nothing() {
 
 #[test]
 fn old_qemu_with_an_old_kernel_and_two_cpus_is_refused() {
-    let resolved = resolve(&Question { cpus: Some(2), ..two() }, &OLD).unwrap();
-    let plan = |releases: [&str; 2], qemu| resolved.plan(releases.map(kernel).to_vec(), 1, String::new(), Some(qemu));
+    let with = |clock| resolve(&Question { cpus: Some(2), clock: Some(clock), ..two() }, &OLD).unwrap();
+    let plan_of = |resolved: &ResolvedQuestion, releases: [&str; 2], qemu| {
+        resolved.plan(releases.map(kernel).to_vec(), 1, String::new(), Some(qemu))
+    };
+    // Turns of 50 ns end a CPU's wait for another, so only turns of 100 ms hang.
+    let parallel = plan_of(&with(Clock::Exact), ["6.1.0-49-amd64", "6.12.1"], (7, 2)).unwrap();
+    assert_eq!(parallel.clock, Clock::ExactParallel);
+    let first = with(Clock::Exact1);
+    let plan = |releases, qemu| plan_of(&first, releases, qemu);
     assert!(plan(["6.1.0-49-amd64", "6.12.1"], (7, 2)).unwrap_err().message.contains("QEMU 7.2 hangs"));
     plan(["6.1.0-49-amd64", "6.12.1"], (8, 1)).unwrap();
     plan(["6.12.0", "7.2.12"], (7, 2)).unwrap();
