@@ -47,15 +47,15 @@ pub(super) fn run(args: UpgradeCheck) -> anyhow::Result<u8> {
     if to == upgrade.from {
         return Err(Refusal::new(format!("--to: `{to}` is the kernel to compare with; name another one")).into());
     }
-    // What an archive has is known only when it is fetched; a file is read now.
-    let spec = KernelSpec::parse(&to).map_err(refuse)?;
-    if matches!(spec, KernelSpec::Deb(_) | KernelSpec::Image { .. } | KernelSpec::BuildTree(_)) {
-        store.resolve(&spec, &output::note).map_err(refuse)?;
-    }
     let words = command(&upgrade, &to, &args);
     let text = words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let found = introduction(&upgrade, &to, &args);
     if args.dry_run {
+        // What an archive has is known only when it is fetched; a file is read now, as the comparison would.
+        let spec = KernelSpec::parse(&to).map_err(refuse)?;
+        if matches!(spec, KernelSpec::Deb(_) | KernelSpec::Image { .. } | KernelSpec::BuildTree(_)) {
+            store.resolve(&spec, &output::note).map_err(refuse)?;
+        }
         output::data(&format!("{found}\n\nWithout --dry-run, bigiron runs this command and adds advice:\n  {text}"))?;
         return Ok(0);
     }

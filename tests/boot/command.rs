@@ -35,10 +35,7 @@ fn the_users_own_tools_run_in_a_guest_and_take_the_same_time_twice() {
     assert!((0.5e9..5e9).contains(&wall), "{wall} ns of virtual time");
     assert_eq!(trials[0], trials[1]);
     // Beside an image, which QEMU maps too: the guest's memory is told from it.
-    let modelled = super::evidence(&test, "again", 0);
-    let place = modelled["places"].as_array().unwrap().iter().position(|name| name == "tlb-walk").expect("an event");
-    let counts = modelled["windows"][0]["modelled"].as_array().unwrap().iter().flat_map(|of| of[1].as_array().unwrap());
-    let walks: u64 = counts.filter(|count| count[0] == place).map(|count| count[1].as_u64().unwrap()).sum();
+    let walks = super::modelled(&super::evidence(&test, "again", 0), "tlb-walk");
     assert!(walks > 1000, "{walks} walks of page tables");
 }
 

@@ -79,3 +79,11 @@ fn evidence(test: &Test, study: &str, slot: u32) -> Value {
     let path = test.dir().join(format!("{study}/evidence/{slot:04}.json"));
     serde_json::from_slice(&std::fs::read(path).expect("the trial was profiled")).unwrap()
 }
+
+/// How often the model counted an event in the first window of what a trial executed.
+fn modelled(evidence: &Value, event: &str) -> u64 {
+    let place = evidence["places"].as_array().unwrap().iter().position(|name| name == event).expect("an event");
+    let functions = evidence["windows"][0]["modelled"].as_array().unwrap().iter();
+    let counts = functions.flat_map(|of| of[1].as_array().unwrap()).filter(|count| count[0] == place);
+    counts.map(|count| count[1].as_u64().unwrap()).sum()
+}

@@ -145,9 +145,7 @@ fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     let profiled = evidence(&test, "control", 0);
     let window = &profiled["windows"][0];
     for (event, each) in [("syscall", 1.0), ("sysret", 1.0), ("swapgs", 2.0)] {
-        let place = profiled["places"].as_array().unwrap().iter().position(|name| name == event).unwrap();
-        let counts = window["modelled"].as_array().unwrap().iter().flat_map(|of| of[1].as_array().unwrap());
-        let n: u64 = counts.filter(|count| count[0] == place).map(|count| count[1].as_u64().unwrap()).sum();
+        let n = super::modelled(&profiled, event);
         let each_has = n as f64 / window["operations"].as_f64().unwrap();
         assert!((each_has - each).abs() < 0.01, "{event}: {each_has}");
     }

@@ -215,7 +215,8 @@ mod tests {
             unsafe { self.quanta.now() }
         }
 
-        /// QEMU's round robin: a turn of the vCPU, which executes at most so many instructions, then halts or not. Returns how many it executed.
+        /// Gives the vCPU a turn, as QEMU's round-robin loop does. It executes at most `most` instructions and then halts if `halts`. Returns the number of
+        /// instructions executed.
         fn turn(&mut self, n: usize, most: i64, halts: bool) -> i64 {
             let (vcpu, budget) = (self.at(n), self.timer - self.now());
             // SAFETY: this memory is theirs.

@@ -74,6 +74,7 @@ pub fn html(report: &Report<'_>) -> String {
             Section::new("answer", "Answer", html! { (answer::answer(report)) (record::summary(report)) }),
             Section::new("metrics", "Metrics", metrics),
             Section::new("why", "Why", causes::section(report)),
+            Section::new("cycles", "Cycles", cycles::section(report)),
             Section::new("counters", "Counters", counters::section(report)),
             Section::new("trouble", "Trouble", list("What did not go as planned", &trouble_lines(report))),
             Section::new("scope", "Not tested", list("What was not tested", &scope::not_tested(plan))),

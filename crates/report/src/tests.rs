@@ -184,6 +184,18 @@ pub(super) fn every_study() -> Vec<(&'static str, Plan, Vec<Record>)> {
 }
 
 #[test]
+fn modelled_cycles_are_told_where_no_line_differs() {
+    let (plan, records) = study(1.0);
+    let judgement = judge(&plan, &records);
+    let why = Why { modelled: super::tests::why().modelled, ..Why::default() };
+    let report = Report::new(&plan, &records, &judgement, &Extras { why, ..Extras::default() });
+    let (text, page) = (crate::text(&report), crate::html(&report));
+    assert!(text.contains("\nModelled cycles\n") && text.contains("micro pipe-rtt   +0.1 %"), "{text}");
+    assert!(!text.contains("\nWhy\n"), "{text}");
+    assert!(page.contains("<h2>Modelled cycles</h2>") && page.contains("<td>micro pipe-rtt</td>"), "{page}");
+}
+
+#[test]
 fn the_text_of_a_clean_study() {
     let (plan, records) = study(1.05);
     let text = print(&plan, &records, &configs()).text;

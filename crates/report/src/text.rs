@@ -36,6 +36,8 @@ pub fn text(report: &Report<'_>) -> String {
         legend(&mut out, report);
     }
     causes::why(&mut out, report);
+    causes::modelled_cycles(&mut out, report);
+    causes::waits(&mut out, report);
     counters(&mut out, report);
     trouble(&mut out, report);
     features(&mut out, report);

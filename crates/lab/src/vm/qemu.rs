@@ -33,7 +33,7 @@ pub const FAIR_ROUND_ROBIN: Version = Version(8, 1, 0);
 pub const WEIGHTS: Weights = Weights::ROME;
 
 /// Nanoseconds by which a vCPU may be ahead of another on [`Clock::ExactParallel`]. Another number is another version of that clock. Locks that are held
-/// for less are not contended as they should be; every turn of a vCPU costs the host a microsecond.
+/// for less are not contended as they should be; a smaller quantum has more turns, each of which costs the host time.
 pub const QUANTUM_NS: u32 = 50;
 
 /// How a guest's instructions are executed.

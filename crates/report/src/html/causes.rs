@@ -27,7 +27,6 @@ pub(super) fn section(report: &Report<'_>) -> Markup {
             (behind(report, index))
         }
         @if let Some(method) = why::method(found) { p class="note" { (prose(&method)) } }
-        (super::cycles::section(report))
         (super::locks::section(report))
     }
 }

@@ -5,11 +5,11 @@ use maud::{Markup, html};
 use super::super::{Report, modelled};
 use super::{minus, prose};
 
-/// The cycles that each modelled window would take on a processor.
+/// The cycles that each modelled window would take on a processor, also where no line differs.
 pub(super) fn section(report: &Report<'_>) -> Markup {
     let Some(legend) = modelled::legend(report) else { return html! {} };
     html! {
-        h3 { "Modelled cycles" }
+        h2 { "Modelled cycles" }
         @for (index, comparison) in report.judgement.comparisons.iter().enumerate() {
             @let all = modelled::windows(report, index, comparison);
             @if !all.is_empty() {

@@ -1,4 +1,4 @@
-//! The text report's section on why lines differ, and what they waited for.
+//! The text report's sections on why lines differ, on modelled cycles, and on what lines waited for.
 
 use std::fmt::Write;
 
@@ -43,15 +43,13 @@ pub(super) fn why(out: &mut String, report: &Report<'_>) {
     if let Some(method) = why::method(found) {
         out.push_str(&wrap(&method, "  ", "  "));
     }
-    modelled_cycles(out, report);
-    waits(out, report);
 }
 
 /// Windows shown of the table of modelled cycles besides those of primaries.
 const WINDOWS: usize = 8;
 
-/// The cycles that the windows would take on a processor.
-fn modelled_cycles(out: &mut String, report: &Report<'_>) {
+/// The cycles that the windows would take on a processor, also where no line differs.
+pub(super) fn modelled_cycles(out: &mut String, report: &Report<'_>) {
     let Some(legend) = modelled::legend(report) else { return };
     out.push_str("\nModelled cycles\n");
     let cells = |texts: [&str; 6]| Line::Cells(texts.iter().map(|t| (*t).to_owned()).collect());
@@ -103,7 +101,7 @@ fn line_causes(out: &mut String, report: &Report<'_>, comparison: &Comparison, c
 }
 
 /// What these lines waited for.
-fn waits(out: &mut String, report: &Report<'_>) {
+pub(super) fn waits(out: &mut String, report: &Report<'_>) {
     let (plan, found) = (report.plan, &report.why.locks);
     if found.traced.is_none() {
         return;
