@@ -1,5 +1,9 @@
 //! Tests that really boot Debian kernels in QEMU. Kernels are fetched once and kept below `target/`.
+//!
+//! Tests start in the order of their names. The longest are in the modules that sort first, so that none runs alone at the end.
 
+mod again;
+mod causes;
 mod clock;
 mod command;
 mod crash;
@@ -86,4 +90,26 @@ fn modelled(evidence: &Value, event: &str) -> u64 {
     let functions = evidence["windows"][0]["modelled"].as_array().unwrap().iter();
     let counts = functions.flat_map(|of| of[1].as_array().unwrap()).filter(|count| count[0] == place);
     counts.map(|count| count[1].as_u64().unwrap()).sum()
+}
+
+fn report(test: &Test, study: &str) -> Value {
+    serde_json::from_str(&test.run(&["report", study, "--format", "json"]).status(0).stdout).unwrap()
+}
+
+fn line<'a>(report: &'a Value, metric: &str) -> &'a Value {
+    let lines = report["comparisons"][0]["lines"].as_array().expect("a finished study has lines");
+    lines.iter().find(|l| l["metric"]["name"] == metric).unwrap_or_else(|| panic!("no line `{metric}`"))
+}
+
+/// Both ends of the 95 % interval of the change, in percent.
+#[track_caller]
+fn interval(report: &Value, metric: &str) -> (f64, f64) {
+    let ci = &line(report, metric)["ci95"];
+    (ci[0]["value"].as_f64().expect("an interval"), ci[1]["value"].as_f64().unwrap())
+}
+
+/// Why a metric differs.
+fn causes<'a>(report: &'a Value, metric: &str) -> &'a Value {
+    let lines = report["causes"]["lines"].as_array().expect("a line that differs was looked into");
+    lines.iter().find(|l| l["metric"] == metric).unwrap_or_else(|| panic!("no causes of `{metric}`"))
 }
