@@ -40,11 +40,15 @@ pub enum Event {
     FetchL2,
     FetchLast,
     FetchMemory,
-    /// A line of data, read or written, from there.
+    /// A line of data from there, and not for a store.
     DataL2,
     DataLast,
     DataMemory,
-    /// The same, next to a line that had been missed just before, so that a prefetcher would have asked for it.
+    /// The same, for a store.
+    StoreL2,
+    StoreLast,
+    StoreMemory,
+    /// A line for a load or a store, next to a line that had been missed just before, so that a prefetcher would have asked for it.
     StreamL2,
     StreamLast,
     StreamMemory,
@@ -61,7 +65,7 @@ pub enum Event {
 }
 
 impl Event {
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 43] = [
         Self::MoveCycles,
         Self::MispredictedBranch,
         Self::MispredictedReturn,
@@ -92,6 +96,9 @@ impl Event {
         Self::DataL2,
         Self::DataLast,
         Self::DataMemory,
+        Self::StoreL2,
+        Self::StoreLast,
+        Self::StoreMemory,
         Self::StreamL2,
         Self::StreamLast,
         Self::StreamMemory,
@@ -157,6 +164,9 @@ impl Event {
             Self::DataL2 => "data-l2",
             Self::DataLast => "data-llc",
             Self::DataMemory => "data-memory",
+            Self::StoreL2 => "store-l2",
+            Self::StoreLast => "store-llc",
+            Self::StoreMemory => "store-memory",
             Self::StreamL2 => "stream-l2",
             Self::StreamLast => "stream-llc",
             Self::StreamMemory => "stream-memory",

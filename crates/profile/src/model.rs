@@ -416,7 +416,11 @@ unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mu
             Cr3::Searched { .. } => return search(model, access, address),
             Cr3::Nowhere => return,
         }
-        let need = if data.is_null() { Need::Data } else { Need::Move };
+        let need = match () {
+            () if !data.is_null() => Need::Move,
+            () if plugin::qemu_plugin_mem_is_store(access) => Need::Store,
+            () => Need::Data,
+        };
         model.access(vcpu, address, 1 << plugin::qemu_plugin_mem_size_shift(access), need);
     }
 }

@@ -81,6 +81,7 @@ impl Shared {
 pub(crate) enum Need {
     Instructions,
     Data,
+    Store,
     /// Data that a repeated move reads or writes.
     Move,
     PageTable,
@@ -135,8 +136,9 @@ impl Core {
         }
         let [l2, last, memory] = match need {
             Need::Instructions => [Event::FetchL2, Event::FetchLast, Event::FetchMemory],
-            Need::Data if self.follows(line) => [Event::StreamL2, Event::StreamLast, Event::StreamMemory],
+            Need::Data | Need::Store if self.follows(line) => [Event::StreamL2, Event::StreamLast, Event::StreamMemory],
             Need::Data => [Event::DataL2, Event::DataLast, Event::DataMemory],
+            Need::Store => [Event::StoreL2, Event::StoreLast, Event::StoreMemory],
             Need::Move => [Event::MoveL2, Event::MoveLast, Event::MoveMemory],
             Need::PageTable => [Event::WalkL2, Event::WalkLast, Event::WalkMemory],
         };
@@ -363,6 +365,8 @@ mod tests {
         assert_eq!(random, 128, "the first line of each page");
         machine.access(1 << 31, 4096, Need::Move);
         assert_eq!(machine.world.1[Event::MoveMemory.at(1)], 64);
+        machine.access(1 << 33, 8, Need::Store);
+        assert_eq!((machine.world.1[Event::StoreMemory.at(0)], machine.world.1[Event::DataMemory.at(0)]), (1, random));
         // Two lines, two pages.
         machine.world.1.fill(0);
         machine.access((1 << 32) - 4, 8, Need::Data);
