@@ -47,8 +47,8 @@ fn robustness(causes: &Causes, of: &Modelled) -> String {
         }
         Agreement::TooSmall => {
             return format!(
-                "Too small for the models: neither path length nor any of {n} processor models changes by more than 1 %, \
-                 and they do not agree on the sign."
+                "Too small for the models: neither path length nor any of {n} processor models changes by more than boots of one kernel \
+                 may differ, and they do not agree on the sign."
             );
         }
         Agreement::Depends => {}
@@ -162,7 +162,7 @@ pub(crate) fn legend(report: &Report<'_>) -> Option<String> {
     let (name, n) = (first.first()?.processor, first.len());
     Some(format!(
         "Cycles of an operation on the processor model {name}, as means over the modelled pairs, and their change. Clock: the change of \
-         its time on the clock. Robust: path length and all {n} models agree on its sign; too small: none changes by more than 1 %. \
+         its time on the clock. Robust: path length and all {n} models agree on its sign; too small: no more than boots of one kernel may differ. \
          Modelled cycles do not predict your hardware (`bigiron doc modelled-cycles`)"
     ))
 }
