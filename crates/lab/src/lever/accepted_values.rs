@@ -9,8 +9,8 @@ use bigiron_model::suggest;
 pub enum AcceptedValues {
     /// One of these words, if the kernel lists it in the file itself, the chosen one in brackets.
     Offered(&'static [&'static str]),
-    /// A word that the kernel lists in another file of the same folder.
-    OfferedBeside(&'static str),
+    /// One of these words, if the kernel lists it in that other file of the same folder.
+    OfferedBeside(&'static str, &'static [&'static str]),
     /// A whole number.
     Number { least: i64, most: i64 },
     /// An amount of memory; the file has KiB.
@@ -37,11 +37,10 @@ impl AcceptedValues {
     /// The text written for `value`, or an error that says what would be right.
     pub fn written(self, value: &str) -> Result<String, String> {
         match self {
-            AcceptedValues::OfferedBeside(_) if value.contains(char::is_whitespace) => Err("write one word".to_owned()),
-            AcceptedValues::Offered(words) if !words.contains(&value) => {
+            AcceptedValues::Offered(words) | AcceptedValues::OfferedBeside(_, words) if !words.contains(&value) => {
                 Err(format!("it must be {}", suggest::list(words)))
             }
-            AcceptedValues::Offered(_) | AcceptedValues::OfferedBeside(_) | AcceptedValues::Text => {
+            AcceptedValues::Offered(_) | AcceptedValues::OfferedBeside(..) | AcceptedValues::Text => {
                 Ok(value.to_owned())
             }
             AcceptedValues::Number { least, most } => {
@@ -86,7 +85,7 @@ impl AcceptedValues {
     /// All values, if they form a closed list of words that is known without a kernel.
     pub fn words(self) -> Vec<&'static str> {
         match self {
-            AcceptedValues::Offered(words) => words.to_vec(),
+            AcceptedValues::Offered(words) | AcceptedValues::OfferedBeside(_, words) => words.to_vec(),
             AcceptedValues::Switch { .. } => vec!["on", "off"],
             AcceptedValues::Words(words) => words.iter().map(|(word, _)| *word).collect(),
             _ => Vec::new(),
@@ -97,7 +96,9 @@ impl AcceptedValues {
     pub fn describe(self) -> String {
         match self {
             AcceptedValues::Offered(words) => format!("{}, as far as the kernel offers them", suggest::list(words)),
-            AcceptedValues::OfferedBeside(file) => format!("one of those in the neighbouring file `{file}`"),
+            AcceptedValues::OfferedBeside(file, words) => {
+                format!("{}, as far as the neighbouring file `{file}` lists them", suggest::list(words))
+            }
             AcceptedValues::Number { least, most } if most == i64::MAX => format!("a number, {least} or more"),
             AcceptedValues::Number { least, most } => format!("{least} to {most}"),
             AcceptedValues::Kib => "an amount such as `128K`".to_owned(),
@@ -139,6 +140,8 @@ mod tests {
         let offered = AcceptedValues::Offered(&["always", "never"]);
         assert_eq!(offered.written("never").unwrap(), "never");
         assert_eq!(offered.written("sometimes").unwrap_err(), "it must be `always` or `never`");
+        let beside = AcceptedValues::OfferedBeside("there", &["performance", "powersave"]);
+        assert_eq!(beside.written("turbo").unwrap_err(), "it must be `performance` or `powersave`");
         assert_eq!(AcceptedValues::Bytes { least: 1 }.written("1M").unwrap(), "1048576");
         assert_eq!(AcceptedValues::Number { least: 0, most: 9 }.written("09").unwrap(), "9");
     }

@@ -7,6 +7,12 @@ const fn file(name: &'static str, path: &'static str, takes: AcceptedValues, sum
     Lever { name, place: LeverTarget::File(path), takes, touches: SideEffects::Nothing, since: None, summary }
 }
 
+/// Those of the kernel's Documentation/admin-guide/pm/cpufreq.rst.
+const GOVERNORS: &[&str] = &["performance", "powersave", "userspace", "ondemand", "conservative", "schedutil"];
+
+/// Those of intel_pstate and amd-pstate (Documentation/admin-guide/pm).
+const PREFERENCES: &[&str] = &["default", "performance", "balance_performance", "balance_power", "power"];
+
 pub const LEVERS: &[Lever] = &[
     Lever {
         name: "cpu.pin",
@@ -31,14 +37,14 @@ pub const LEVERS: &[Lever] = &[
     file(
         "cpu.governor",
         "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-        AcceptedValues::OfferedBeside("scaling_available_governors"),
-        "the frequency governor: performance, powersave, schedutil …",
+        AcceptedValues::OfferedBeside("scaling_available_governors", GOVERNORS),
+        "the frequency governor",
     ),
     file(
         "cpu.energy-preference",
         "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
-        AcceptedValues::OfferedBeside("energy_performance_available_preferences"),
-        "the hardware's energy preference: performance, balance_performance, power …",
+        AcceptedValues::OfferedBeside("energy_performance_available_preferences", PREFERENCES),
+        "the hardware's energy preference",
     ),
     file(
         "cpu.boost",

@@ -185,12 +185,12 @@ impl Site<'_> {
     /// Refuses a word that the kernel does not list.
     fn offered(&self, lever: &Lever, path: &Path, text: &str) -> Result<(), String> {
         let list = match lever.takes {
-            AcceptedValues::OfferedBeside(file) => path.with_file_name(file),
+            AcceptedValues::OfferedBeside(file, _) => path.with_file_name(file),
             _ => path.to_owned(),
         };
         let shown = read(&below(self.root, &list)).map_err(|e| format!("`{}` cannot be read: {e}", list.display()))?;
         let offered = match lever.takes {
-            AcceptedValues::OfferedBeside(_) => shown.split_whitespace().map(str::to_owned).collect(),
+            AcceptedValues::OfferedBeside(..) => shown.split_whitespace().map(str::to_owned).collect(),
             AcceptedValues::Offered(_) => words(&shown),
             _ => match brackets(&shown) {
                 true => words(&shown),
