@@ -1,0 +1,12 @@
+# Sourced by benches that run studies, with their first argument: sets `bigiron`, the executable that it names or the one that
+# `make` built; `here`, this folder; and `dir`, the folder for all files: KEEP, or a temporary one that is removed at the end.
+# shellcheck shell=sh disable=SC2034
+bigiron=$(realpath "$(command -v "${1:-target/x86_64-unknown-linux-musl/release/bigiron}")")
+here=$(realpath "$(dirname "$0")")
+dir=${KEEP:-}
+if [ -z "$dir" ]; then
+	dir=$(mktemp -d)
+	trap 'rm -rf "$dir"' EXIT
+fi
+mkdir -p "$dir"
+dir=$(realpath "$dir")
