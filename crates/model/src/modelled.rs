@@ -163,8 +163,8 @@ fn privileged(event: Event) -> f64 {
     }
 }
 
-/// Cycles of a store that misses. Measured on an AMD EPYC: stores to random lines of 256 KiB, 4 MiB and 256 MiB in large pages, single ones and four at
-/// a time, before chains of 16 to 400 dependent additions, made these 0 to 0.7, 0 to 0.7, and 0.1 to 6.2 cycles a store slower, best of 15.
+/// Cycles of a store that misses. Measured on an AMD EPYC by benches/store-misses: stores to random lines of 256 KiB, 4 MiB and 256 MiB in large pages,
+/// single ones and four at a time, before chains of 16 to 400 dependent additions, made these 0 to 0.7, 0 to 0.7, and 0.1 to 6.2 cycles a store slower.
 const STORE: [f64; 3] = [0.5, 0.5, 3.0];
 
 /// AMD EPYC "Rome" at 3.3 GHz. L2 13 cycles, last level 34 (7-cpu.com, Zen 2; a hit in L1 takes 4), memory 113 ns (AnandTech 14694). A misprediction
