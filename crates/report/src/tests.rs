@@ -1,3 +1,4 @@
+mod cycles;
 mod layout;
 mod page;
 
@@ -181,18 +182,6 @@ pub(super) fn every_study() -> Vec<(&'static str, Plan, Vec<Record>)> {
     let records = bigiron_judge::fixture::records(&five, 0.004, |arm, _, _| 1.0 + 0.05 * arm as f64);
     all.push(("five arms", five, records));
     all
-}
-
-#[test]
-fn modelled_cycles_are_told_where_no_line_differs() {
-    let (plan, records) = study(1.0);
-    let judgement = judge(&plan, &records);
-    let why = Why { modelled: super::tests::why().modelled, ..Why::default() };
-    let report = Report::new(&plan, &records, &judgement, &Extras { why, ..Extras::default() });
-    let (text, page) = (crate::text(&report), crate::html(&report));
-    assert!(text.contains("\nModelled cycles\n") && text.contains("micro pipe-rtt   +0.1 %"), "{text}");
-    assert!(!text.contains("\nWhy\n"), "{text}");
-    assert!(page.contains("<h2>Modelled cycles</h2>") && page.contains("<td>micro pipe-rtt</td>"), "{page}");
 }
 
 #[test]
