@@ -37,7 +37,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_model::store::{Folder, SlotTally};
 use bigiron_report as report;
-use bigiron_report::sentence;
+use bigiron_report::sentence::{self, About, Sentence};
 use bigiron_report::why::Why;
 use bigiron_report::{Extras, Report};
 
@@ -213,6 +213,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     }
     let judged = judged(&folder, &cancel, observer)?;
     let wanted = reruns::wanted(&folder, &judged.1, request);
+    if !wanted.is_empty() {
+        observer.note(&verdict_so_far(folder.plan(), &judged, wanted.len()));
+    }
     let mut missing =
         reruns::unless_interrupted(reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer))?;
     // If the user asked for causes that this host cannot find, say so whether or not anything differs.
@@ -276,6 +279,15 @@ fn warn_of_equal_arms(resolved: &ResolvedQuestion, environment: &Environment<'_>
             baseline.name, arm.name
         ));
     }
+}
+
+/// The answer, for a user who need not wait until trials are rerun for its causes.
+fn verdict_so_far(plan: &Plan, (records, judgement): &(Vec<Record>, Judgement), reruns: usize) -> String {
+    let report = Report::new(plan, records, judgement, &Extras::default());
+    let survival = report.sentences.iter().filter(|sentence| sentence.about == About::Survival);
+    let answer: Vec<String> = survival.chain(report.lead()).map(Sentence::full).collect();
+    let trials = if reruns == 1 { "1 rerun" } else { &format!("{reruns} reruns") };
+    format!("Verdict: {}. It stands; {trials} will look for causes", answer.join(". "))
 }
 
 /// Writes a judged study's HTML page to its folder; `missing` lists the causes that could not be found.

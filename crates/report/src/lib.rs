@@ -60,7 +60,7 @@ pub use trials::{trial, trials};
 
 use kconfig::Difference;
 use row::Row;
-use sentence::Sentence;
+use sentence::{About, Sentence};
 use why::Why;
 
 /// Information from the caller besides plan and records.
@@ -131,6 +131,14 @@ impl<'a> Report<'a> {
             why: extras.why.clone(),
             counters: extras.counters.clone(),
             all_counters: extras.all_counters,
+        }
+    }
+
+    /// The sentence that answers the question.
+    pub fn lead(&self) -> Option<&Sentence> {
+        match self.judgement.state {
+            State::Unfinished => self.sentences.iter().find(|s| s.about == About::Progress),
+            State::Finished | State::Spoilt => self.sentences.iter().rev().find(|s| s.about == About::Suite),
         }
     }
 

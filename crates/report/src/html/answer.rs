@@ -9,17 +9,9 @@ use super::super::sentence::{About, Sentence};
 use super::{chip, figure, prose, symbol};
 use bigiron_judge::State;
 
-/// The sentence that answers the question.
-fn lead<'a>(report: &'a Report<'_>) -> Option<&'a Sentence> {
-    match report.judgement.state {
-        State::Unfinished => report.sentences.iter().find(|s| s.about == About::Progress),
-        State::Finished | State::Spoilt => report.sentences.iter().rev().find(|s| s.about == About::Suite),
-    }
-}
-
 /// Its text without the verdict, which stands beside it.
 pub fn lead_text<'a>(report: &'a Report<'_>) -> &'a str {
-    lead(report).map_or("", |lead| {
+    report.lead().map_or("", |lead| {
         let tail = lead.verdict.map(|v| format!(": {v}")).unwrap_or_default();
         lead.text.strip_suffix(&tail).unwrap_or(&lead.text)
     })
@@ -28,7 +20,7 @@ pub fn lead_text<'a>(report: &'a Report<'_>) -> &'a str {
 /// The answer at the top: the suite's verdict, then every sentence.
 pub(super) fn answer(report: &Report<'_>) -> Markup {
     let judgement = report.judgement;
-    let lead = lead(report);
+    let lead = report.lead();
     let class = judgement.verdict.map_or("unfinished", Verdict::name);
     let word = judgement.verdict.map_or_else(|| "unfinished".to_owned(), |v| format!("{} {v}", symbol(v)));
     let why = lead_text(report);
