@@ -203,7 +203,8 @@ pub struct ResultOptions {
     #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N")]
     pub jobs: Option<usize>,
     /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, `--on local`
-    /// samples functions [default: 1, or 2 with sampling]
+    /// samples functions. If you give a number, the exact clock reruns and models arms that are the same, too [default: 1,
+    /// or 2 with sampling]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]
     pub why: Option<u32>,
     /// Model processors' caches, TLBs and branch prediction in every judged trial, on the exact clock only; trials take two to

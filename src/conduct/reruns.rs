@@ -42,12 +42,18 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequ
     let (locks, functions) = usual(plan);
     // Modelled trials already have evidence; those without are rerun and modelled now.
     let all = request.model.then_some(plan.design.pairs);
-    let into = if functions == 0 { 0 } else { request.why.or(all).unwrap_or(functions) };
+    let asked = request.why.or(all);
+    let into = if functions == 0 { 0 } else { asked.unwrap_or(functions) };
+    // A model may tell arms apart that the exact clock calls the same; samples would only be compared where a line differs.
+    let of_all_arms = asked.is_some() && plan.clock.is_exact();
     // `--why` without `--locks` sets both.
     let at = request.locks.unwrap_or(if locks == 0 { 0 } else { request.why.unwrap_or(locks) });
-    let slots = |pairs| causes::slots(plan, judgement, pairs).into_iter();
-    let functions = slots(into).filter(|slot| folder.evidence_of(*slot).is_none()).map(|slot| (slot, Purpose::Profile));
-    let locks = slots(at).filter(|slot| folder.waiting_of(*slot).is_none()).map(|slot| (slot, Purpose::Locks));
+    let profiled =
+        if of_all_arms { causes::slots_of_all_arms(plan, into) } else { causes::slots(plan, judgement, into) };
+    let functions =
+        profiled.into_iter().filter(|slot| folder.evidence_of(*slot).is_none()).map(|slot| (slot, Purpose::Profile));
+    let traced = causes::slots(plan, judgement, at).into_iter();
+    let locks = traced.filter(|slot| folder.waiting_of(*slot).is_none()).map(|slot| (slot, Purpose::Locks));
     functions.chain(locks).collect()
 }
 
@@ -112,9 +118,14 @@ mod tests {
 
     /// The pairs of a study on `host` whose primary is worse that are rerun for what executes and for locks; `why` is what the user asked for.
     fn pairs(host: HostKind, clock: Clock, cpus: u32, why: Option<u32>) -> [usize; 2] {
+        pairs_where(1.2, host, clock, cpus, why)
+    }
+
+    /// The same where each metric of the second arm is `factor` times that of the first.
+    fn pairs_where(factor: f64, host: HostKind, clock: Clock, cpus: u32, why: Option<u32>) -> [usize; 2] {
         let mut plan = fixture::plan(&["debian:6.1", "debian:6.12"], 8, vec![fixture::micro()]);
         (plan.machine.host, plan.machine.cpus, plan.clock) = (host, cpus, clock);
-        let records = fixture::records(&plan, 1e-3, |_, _, _| 1.2);
+        let records = fixture::records(&plan, 1e-3, |_, _, _| factor);
         let judgement = judge(&plan, &records);
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::create(&dir.path().join("study"), &plan).unwrap();
@@ -146,5 +157,14 @@ mod tests {
         assert_eq!(pairs(HostKind::Vm, Clock::Wall, 2, Some(0)), [0, 0]);
         assert_eq!(pairs(HostKind::Vm, Clock::None, 2, None), [0, 0]);
         assert_eq!(pairs(HostKind::Sim, Clock::Exact, 1, None), [0, 0]);
+    }
+
+    #[test]
+    fn arms_that_are_the_same_are_modelled_only_if_the_user_asks() {
+        assert_eq!(pairs_where(1.0, HostKind::Vm, Clock::Exact, 1, None), [0, 0]);
+        assert_eq!(pairs_where(1.0, HostKind::Vm, Clock::Exact, 1, Some(2)), [2, 0]);
+        assert_eq!(pairs_where(1.0, HostKind::Vm, Clock::ExactParallel, 2, Some(2)), [2, 0]);
+        assert_eq!(pairs_where(1.0, HostKind::Vm, Clock::Wall, 1, Some(2)), [0, 0]);
+        assert_eq!(pairs_where(1.0, HostKind::Local, Clock::Wall, 2, Some(2)), [0, 0]);
     }
 }

@@ -39,9 +39,14 @@ fn test() -> Test {
 
 /// Starts a study and lets it get as far as `records` boots.
 fn underway(test: &Test, args: &[&str], records: usize) -> Child {
+    underway_until(test, args, || boots(test, args.last().unwrap()) >= records)
+}
+
+/// Starts a study and lets it get as far as `there`.
+fn underway_until(test: &Test, args: &[&str], there: impl Fn() -> bool) -> Child {
     let mut child = test.start(args);
     let begun = Instant::now();
-    while boots(test, args.last().unwrap()) < records {
+    while !there() {
         assert!(child.try_wait().unwrap().is_none(), "ended before it was stopped");
         assert!(begun.elapsed() < Duration::from_secs(600), "no records");
         std::thread::sleep(Duration::from_millis(50));

@@ -156,6 +156,11 @@ pub fn slots(plan: &Plan, judgement: &Judgement, pairs: u32) -> Vec<u32> {
     plan.slots.iter().filter(|s| s.pair < pairs && arms.contains(&s.arm)).map(|s| s.slot).collect()
 }
 
+/// The slots of the first `pairs` pairs.
+pub fn slots_of_all_arms(plan: &Plan, pairs: u32) -> Vec<u32> {
+    plan.slots.iter().filter(|s| s.pair < pairs).map(|s| s.slot).collect()
+}
+
 /// The causes of every line that differs and was profiled: by comparison, in the order of its lines.
 pub fn causes(plan: &Plan, judgement: &Judgement, evidence: &[Evidence]) -> Vec<Causes> {
     let mut all = Vec::new();

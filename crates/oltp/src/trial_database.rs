@@ -14,13 +14,13 @@ use super::job::Job;
 use super::pg::{Connection, PgError, Url};
 use super::rendezvous::Rendezvous;
 use super::scale::Scale;
-use super::server::{Cluster, Listen, OwnFolder, Programs, RECIPE, Settings, Sizing, cluster, tpcc};
+use super::server::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster, tpcc};
 use super::{abilities, load, sql, trial};
 use bigiron_archive::Store;
 use bigiron_service::error::ServerError;
-use bigiron_service::own_folder::short_path;
 use bigiron_service::postgres::{self, SOCKET};
 use bigiron_service::root;
+use bigiron_service::server_folder::short_path;
 use bigiron_workload::{Context, Progress};
 
 /// The names of the images in a guest.
@@ -51,7 +51,7 @@ pub struct TrialDatabase {
     /// Reserved space for the recovery of a database whose disk is full; freed when needed.
     ballast: PathBuf,
     /// A short path to the cluster's folder: a socket's path is limited to 107 bytes.
-    _way: Option<OwnFolder>,
+    _way: Option<OwnedFolder>,
 }
 
 enum DatabaseKind {
@@ -178,7 +178,7 @@ impl TrialDatabase {
         settings: &Settings,
         listen: Listen,
         transport: Transport,
-        way: Option<OwnFolder>,
+        way: Option<OwnedFolder>,
     ) -> Result<Self> {
         let (cluster, url) = started(server, folder, settings, listen, transport)?;
         let ballast = ballast(&folder.join("data"));

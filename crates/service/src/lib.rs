@@ -6,13 +6,13 @@ pub mod elf;
 pub mod error;
 pub mod image;
 pub mod instance;
-pub mod own_folder;
 pub mod postgres;
 mod processes;
 pub mod program;
 pub mod programs;
 pub mod recipe;
 pub mod root;
+pub mod server_folder;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tree;

@@ -17,9 +17,9 @@ use rustix::process::Signal;
 
 use super::error::{ServerError, doing};
 use super::instance::{self, DATA, Instance, Server};
-use super::own_folder::check_socket;
 use super::programs::Programs;
 use super::recipe::Recipe;
+use super::server_folder::check_socket;
 
 /// PostgreSQL in Debian's archive.
 pub const RECIPE: Recipe = Recipe {

@@ -27,6 +27,7 @@ pub mod nbd;
 pub mod net;
 pub mod netns;
 pub mod network;
+pub mod owned_folder;
 pub mod partition;
 pub mod perf;
 pub mod port;

@@ -5,7 +5,6 @@
 
 mod descendants;
 mod outcome;
-mod work_folder;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -52,10 +51,10 @@ use bigiron_probe::sampled::spans::Spans;
 use bigiron_probe::symbols::Symbols;
 use bigiron_sys::mount;
 use bigiron_sys::network::{TrialLink, VethPair};
+use bigiron_sys::owned_folder::OwnedFolder;
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
 use bigiron_workload::shortage;
-use work_folder::WorkFolder;
 
 use outcome::failure;
 use worker::{Limit, work};
@@ -423,11 +422,10 @@ fn fatal(e: anyhow::Error) -> HostError {
 }
 
 /// A folder for one trial, gone when it is dropped. Others may pass through it: a server's user is not ours.
-fn folder(below: &Path) -> Result<WorkFolder, HostError> {
+fn folder(below: &Path) -> Result<OwnedFolder, HostError> {
     let make = || {
         let below = std::path::absolute(below)?;
-        WorkFolder::clear(&below);
-        let dir = WorkFolder::make(&below)?;
+        let dir = OwnedFolder::make(&below, "bigiron-work-")?;
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o711))?;
         Ok::<_, std::io::Error>(dir)
     };

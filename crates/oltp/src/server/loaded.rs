@@ -13,15 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use super::cluster;
 use super::settings::{Settings, Sizing};
-use super::{Listen, OwnFolder, Programs};
+use super::{Listen, Programs};
 use crate::config::Transport;
 use crate::database::Database;
 use crate::pg::{Connection, Url};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
 use bigiron_service::image::ImageSpec;
-use bigiron_service::own_folder::short_path;
 use bigiron_service::postgres::{self, SOCKET};
+use bigiron_service::server_folder::{server_folder, short_path};
 use bigiron_service::tree::UID;
 
 /// Part of every key: raised when the way of making images changes.
@@ -109,15 +109,15 @@ pub fn ensure(
     }
     // The database, its WAL and the image at the same time.
     store.needs(wanted.sizing.data_bytes.saturating_mul(2).saturating_add(1 << 30))?;
-    let place = OwnFolder::below(&postgres)?;
+    let place = server_folder(&postgres)?;
     note(&format!("Loading {} into {}", wanted.name, server.version()?));
-    let cluster_folder = place.dir().join("c");
+    let cluster_folder = place.path().join("c");
     fs::create_dir(&cluster_folder)?;
     let (_way, short) = short_path(&cluster_folder, SOCKET)?;
     let (data_bytes, checked) = fill(server, &short, wanted, load)?;
     fs::remove_file(cluster_folder.join("log")).context("Cannot remove the server's log")?;
     note(&format!("Making an {} image of it", wanted.filesystem));
-    let staged = place.dir().join("image");
+    let staged = place.path().join("image");
     fs::create_dir(&staged)?;
     let path = staged.join("image");
     let shape = ImageSpec { filesystem: wanted.filesystem, room: wanted.room, writable: true, owner: UID };
@@ -220,14 +220,14 @@ mod tests {
         // Extracted from the image again, and started from there: nothing to recover, all rows present.
         let copy = cache.path().join("copy");
         bigiron_image::restore(&loaded.image, &copy).unwrap();
-        let place = OwnFolder::below(cache.path()).unwrap();
+        let place = server_folder(cache.path()).unwrap();
         let debugfs = find_tool("debugfs").expect("apt-get install e2fsprogs");
         for folder in ["data", "run", "password"] {
-            let request = format!("rdump {folder} {}", place.dir().display());
+            let request = format!("rdump {folder} {}", place.path().display());
             assert!(Command::new(&debugfs).args(["-R", &request]).arg(&copy).output().unwrap().status.success());
         }
         let settings = Settings::new(&testing::sizing(), &[]).unwrap();
-        let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
+        let cluster = cluster::start(&server, place.path(), &settings, Listen::Socket).unwrap();
         let mut connection = Connection::connect(&cluster::url(&cluster, Transport::Unix).unwrap()).unwrap();
         let rows = connection.rows("SELECT count(*), sum(a)::bigint FROM t").unwrap();
         assert_eq!(format!("{rows:?}"), "[[Integer(1000), Integer(500500)]]");

@@ -2,13 +2,14 @@
 
 pub use bigiron_service::testing::{MAJOR, tree};
 
-use super::{Cluster, Listen, OwnFolder, Programs, RECIPE, Settings, Sizing, cluster};
+use super::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
 use bigiron_service::postgres;
+use bigiron_service::server_folder::server_folder;
 
 /// A running cluster and its folder, in drop order.
 pub struct Running {
     pub cluster: Cluster,
-    pub place: OwnFolder,
+    pub place: OwnedFolder,
     pub server: Programs,
 }
 
@@ -19,10 +20,10 @@ pub fn sizing() -> Sizing {
 /// Starts a server with bigiron's settings, and `user`'s over them.
 pub fn start(listen: Listen, user: &[(&str, &str)]) -> Running {
     let server = Programs::of(&RECIPE, &tree()).unwrap();
-    let place = OwnFolder::temporary().unwrap();
-    postgres::init(&server, place.dir(), false).unwrap();
+    let place = server_folder(&std::env::temp_dir()).unwrap();
+    postgres::init(&server, place.path(), false).unwrap();
     let user: Vec<_> = user.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let settings = Settings::new(&sizing(), &user).unwrap();
-    let cluster = cluster::start(&server, place.dir(), &settings, listen).unwrap();
+    let cluster = cluster::start(&server, place.path(), &settings, listen).unwrap();
     Running { cluster, place, server }
 }

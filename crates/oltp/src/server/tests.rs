@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::settings::deviations;
-use super::{Listen, OwnFolder, Programs, RECIPE, Settings, cluster};
+use super::{Listen, Programs, RECIPE, Settings, cluster};
 use crate::config::Transport;
 use crate::database::{Database, SqlValue};
 use crate::pg::Connection;
 use crate::server::testing::{Running, sizing, start, tree};
 use bigiron_archive::Store;
+use bigiron_service::server_folder::server_folder;
 use bigiron_service::{postgres, root};
 
 /// Set for a test that runs itself as another user, or to be killed.
@@ -82,7 +83,7 @@ fn whole_life() {
     assert!(pids.len() > 4, "{pids:?}");
     cluster.kill();
     assert_eq!(alive(&pids), [0; 0]);
-    let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
+    let cluster = cluster::start(&server, place.path(), &settings, Listen::Socket).unwrap();
     let mut unix = Connection::connect(&cluster::url(&cluster, Transport::Unix).unwrap()).unwrap();
     assert_eq!(one(&mut unix, "SELECT count(*) FROM t"), SqlValue::Integer(1000));
     assert!(cluster::url(&cluster, Transport::Tcp).is_none());
@@ -91,15 +92,15 @@ fn whole_life() {
     assert_eq!(alive(&pids), [0; 0]);
     // The server's refusal is reported with its own message.
     let bad = Settings::new(&sizing(), &[("no_such_setting".into(), "1".into())]).unwrap();
-    let said = cluster::start(&server, place.dir(), &bad, Listen::Socket).unwrap_err().to_string();
+    let said = cluster::start(&server, place.path(), &bad, Listen::Socket).unwrap_err().to_string();
     assert!(said.contains("no_such_setting"), "{said}");
     // Dropped while it is running.
-    let cluster = cluster::start(&server, place.dir(), &settings, Listen::Socket).unwrap();
+    let cluster = cluster::start(&server, place.path(), &settings, Listen::Socket).unwrap();
     let pids = family(cluster.pid());
     drop(cluster);
     assert_eq!(alive(&pids), [0; 0]);
-    assert_eq!(fs::read_dir(place.dir().join("run")).unwrap().count(), 0);
-    let dir = place.dir().to_owned();
+    assert_eq!(fs::read_dir(place.path().join("run")).unwrap().count(), 0);
+    let dir = place.path().to_owned();
     drop(place);
     assert!(!dir.exists());
     assert_eq!(processes_in(&dir.display().to_string()), [""; 0]);
@@ -165,7 +166,7 @@ fn an_ordinary_user_has_one_too() {
 fn a_killed_bigiron_leaves_no_server() {
     if let Some(told) = std::env::var_os(AGAIN) {
         let running = start(Listen::Socket, &[]);
-        let text = format!("{} {}", running.cluster.pid(), running.place.dir().display());
+        let text = format!("{} {}", running.cluster.pid(), running.place.path().display());
         fs::write(&told, text).unwrap();
         std::thread::sleep(Duration::from_secs(600));
         return;
@@ -208,7 +209,7 @@ fn an_unknown_version_is_refused_with_those_that_there_are() {
 fn a_tree_that_is_not_there_is_no_server() {
     let dir = tempfile::tempdir().unwrap();
     let server = Programs::in_tree(&RECIPE, dir.path(), 15);
-    let place = OwnFolder::below(dir.path()).unwrap();
+    let place = server_folder(dir.path()).unwrap();
     assert!(server.version().is_err());
-    assert!(postgres::init(&server, place.dir(), false).is_err());
+    assert!(postgres::init(&server, place.path(), false).is_err());
 }

@@ -8,11 +8,12 @@ use bigiron_service::postgres;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use super::testing::{sizing, tree};
-use super::{Listen, OwnFolder, Programs, RECIPE, Settings, cluster};
+use super::{Listen, Programs, RECIPE, Settings, cluster};
 use crate::config::Transport;
 use crate::database::{Database as _, SqlValue};
 use crate::pg::url::{Host, SslMode};
 use crate::pg::{Connection, Url};
+use bigiron_service::server_folder::server_folder;
 
 /// An authority, whose certificate is in a file.
 struct Authority {
@@ -60,8 +61,8 @@ fn a_real_server_with_a_wrong_certificate_is_refused_in_words() {
     let (ours, other) = (Authority::new(keys.path(), "ours"), Authority::new(keys.path(), "other"));
     let own = keys.path().join("own.pem");
     let programs = Programs::of(&RECIPE, &tree()).unwrap();
-    let place = OwnFolder::temporary().unwrap();
-    postgres::init(&programs, place.dir(), false).unwrap();
+    let place = server_folder(&std::env::temp_dir()).unwrap();
+    postgres::init(&programs, place.path(), false).unwrap();
     // bigiron's own servers never encrypt: these lines cannot be had by the user's settings.
     let settings = Settings::new(&sizing(), &[]).unwrap().text()
         + "ssl = on\nssl_cert_file = 'server.crt'\nssl_key_file = 'server.key'\nlog_connections = on\n";
@@ -121,7 +122,7 @@ fn a_real_server_with_a_wrong_certificate_is_refused_in_words() {
         ),
     ];
     for (what, (certificate, key), attempts) in certificates {
-        let data = place.dir().join("data");
+        let data = place.path().join("data");
         let owner = fs::metadata(&data).unwrap();
         for (name, text) in [("server.crt", &certificate), ("server.key", &key)] {
             fs::write(data.join(name), text).unwrap();
@@ -129,7 +130,7 @@ fn a_real_server_with_a_wrong_certificate_is_refused_in_words() {
             chown(data.join(name), Some(owner.uid()), Some(owner.gid())).unwrap();
         }
         fs::write(&own, &certificate).unwrap();
-        let cluster = postgres::start(&programs, place.dir(), settings.clone(), Listen::Tcp).unwrap();
+        let cluster = postgres::start(&programs, place.path(), settings.clone(), Listen::Tcp).unwrap();
         let log_in = |sslmode: SslMode, root: Option<&PathBuf>| {
             let url = cluster::url(&cluster, Transport::Tcp).unwrap();
             Connection::connect(&Url {
