@@ -44,9 +44,10 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     let mut killed = underway(&test, &modelled, 1);
     killed.kill().unwrap();
     killed.wait().unwrap();
-    let pair = [0, 1];
-    let interrupted =
-        underway_until(&test, &modelled, || pair.iter().all(|slot| test.records("loaded").contains_key(slot)));
+    let pair = [0u32, 1];
+    let interrupted = underway_until(&test, &modelled, || {
+        pair.iter().all(|slot| test.records("loaded").contains_key(&u64::from(*slot)))
+    });
     kill_process(Pid::from_child(&interrupted), Signal::INT).unwrap();
     let said = String::from_utf8(interrupted.wait_with_output().unwrap().stderr).unwrap();
     assert!(said.contains("Resuming"), "{said}");

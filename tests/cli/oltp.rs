@@ -11,7 +11,8 @@ use bigiron_oltp::config::Transport;
 use bigiron_oltp::database::Database;
 use bigiron_oltp::pg::url::Password;
 use bigiron_oltp::pg::{Connection, Url};
-use bigiron_oltp::server::{Cluster, Listen, OwnFolder, Programs, RECIPE, Settings, Sizing, cluster};
+use bigiron_oltp::server::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
+use bigiron_service::server_folder::server_folder;
 use bigiron_service::{postgres, root};
 
 use crate::builder::{Ran, Test, skipped};
@@ -68,17 +69,17 @@ fn fails(more: &[&str], reason: &str) -> Ran {
 struct Somebody {
     url: Url,
     _cluster: Cluster,
-    place: OwnFolder,
+    place: OwnedFolder,
 }
 
 impl Somebody {
     fn start() -> Self {
         let root = root::ensure(&Store::open().unwrap(), &RECIPE, 15, &|_| {}).unwrap();
-        let (server, place) = (Programs::of(&RECIPE, &root).unwrap(), OwnFolder::temporary().unwrap());
-        postgres::init(&server, place.dir(), false).unwrap();
+        let (server, place) = (Programs::of(&RECIPE, &root).unwrap(), server_folder(&std::env::temp_dir()).unwrap());
+        postgres::init(&server, place.path(), false).unwrap();
         let sizing = Sizing { memory_bytes: 512 << 20, data_bytes: 64 << 20, connections: 8 };
         let settings = Settings::new(&sizing, &[("fsync".to_owned(), "off".to_owned())]).unwrap();
-        let cluster = cluster::start(&server, place.dir(), &settings, Listen::Tcp).unwrap();
+        let cluster = cluster::start(&server, place.path(), &settings, Listen::Tcp).unwrap();
         Self { url: cluster::url(&cluster, Transport::Tcp).unwrap(), _cluster: cluster, place }
     }
 
@@ -91,7 +92,7 @@ impl Somebody {
     fn with(&self, database: &str, more: &str) -> String {
         use std::os::unix::fs::PermissionsExt as _;
         let password = self.url.password.as_ref().map_or("", Password::reveal);
-        let path = self.place.dir().join(format!("passfile{more}"));
+        let path = self.place.path().join(format!("passfile{more}"));
         fs::write(&path, format!("127.0.0.1:{}:*:postgres:{password}{more}\n", self.url.port)).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         format!("postgresql://postgres@127.0.0.1:{}/{database}?passfile={}", self.url.port, path.display())
