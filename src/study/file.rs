@@ -79,8 +79,9 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         command::read(table, &mut q)?;
     }
     if let Some(design) = root.table("design")? {
-        design.only(&["pairs", "seed", "clock", "hang-limit", "idle-gap"])?;
+        design.only(&["pairs", "rebuilds", "seed", "clock", "hang-limit", "idle-gap"])?;
         q.pairs = noted(design, "pairs", &mut q.places, |v| v.integer())?;
+        q.rebuilds = noted(design, "rebuilds", &mut q.places, |v| v.integer())?;
         q.seed = noted(design, "seed", &mut q.places, |v| v.integer())?;
         q.hang_limit = noted(design, "hang-limit", &mut q.places, |v| v.integer())?;
         q.idle_gap = noted(design, "idle-gap", &mut q.places, |v| v.integer())?;

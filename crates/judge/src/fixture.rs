@@ -94,7 +94,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
         rule: Rule::LATEST,
         provenance: None,
         begun: Some("2026-11-22T13:05:09Z".into()),
-        design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
+        design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0, rebuilds: None },
         machine: Machine {
             host: HostKind::Vm,
             cpus: 1,
@@ -109,6 +109,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
                 kernel: identity(name),
                 settings: Vec::new(),
                 foundation: BTreeMap::new(),
+                builds: Vec::new(),
             })
             .collect(),
         workloads,
