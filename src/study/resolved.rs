@@ -15,7 +15,6 @@ use sha2::{Digest, Sha256};
 
 use bigiron_lab::lever;
 use bigiron_lab::lever::LeverError;
-use bigiron_model::build::Build;
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
@@ -372,15 +371,13 @@ impl ResolvedQuestion {
         slug::of_question(&arms, &self.sha256())
     }
 
-    /// Draws the plan. `kernels` are those of the arms, in order, and `builds` the images linked from them, none without rebuilds; `qemu` is the version
-    /// that will boot them.
+    /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them. The arms have no builds yet.
     ///
     /// # Errors
     /// If a kernel cannot run on the requested machine.
     pub fn plan(
         &self,
         kernels: Vec<Identity>,
-        builds: Vec<Vec<Build>>,
         seed: u64,
         repeat: String,
         qemu: Option<(u32, u32)>,
@@ -389,13 +386,12 @@ impl ResolvedQuestion {
         for (i, kernel) in kernels.iter().enumerate() {
             self.check_live_lock(i, kernel, qemu)?;
         }
-        let mut builds = builds.into_iter();
         let arms = self.arms.iter().zip(kernels).map(|(arm, kernel)| plan::Arm {
             name: arm.name.clone(),
             kernel,
             settings: arm.settings.clone(),
             foundation: BTreeMap::new(),
-            builds: builds.next().unwrap_or_default(),
+            builds: Vec::new(),
         });
         Ok(Plan {
             schema: plan::SCHEMA,

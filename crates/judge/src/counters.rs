@@ -149,10 +149,8 @@ fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool)
         }
     }
     for place in places(plan, &read) {
-        let numbers: Vec<(Place, [WindowNumbers<'_>; 2])> = read
-            .iter()
-            .filter_map(|(at, [a, b])| Some((*at, [numbers(a, &place)?, numbers(b, &place)?])))
-            .collect();
+        let numbers: Vec<(Place, [WindowNumbers<'_>; 2])> =
+            read.iter().filter_map(|(at, [a, b])| Some((*at, [numbers(a, &place)?, numbers(b, &place)?]))).collect();
         let names: BTreeSet<&str> = numbers.iter().flat_map(|(_, [a, _])| a.by_name.keys().copied()).collect();
         let names: Vec<&str> = names.into_iter().collect();
         let counters = workers::each(&names, stop, |name| counter(plan, designs, &place, name, &numbers))?;

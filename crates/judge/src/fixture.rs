@@ -5,6 +5,7 @@
 use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
 
+use bigiron_model::build::Build;
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::{Evidence, Executed};
 use bigiron_model::identity::Identity;
@@ -127,6 +128,16 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
     }
 }
 
+/// The plan with `builds` images of each arm.
+pub fn rebuilt(mut plan: Plan, builds: u32) -> Plan {
+    plan.design.rebuilds = Some(builds);
+    for arm in &mut plan.arms {
+        let image = |layout: u32| format!("{:064x}", hash(&[&arm.name, &layout.to_string()]));
+        arm.builds = (0..builds).map(|n| Build { layout: n.into(), image_sha256: image(n) }).collect();
+    }
+    plan
+}
+
 /// FNV-1a.
 pub fn hash(parts: &[&str]) -> u64 {
     parts
@@ -170,7 +181,7 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
             memory_bytes: plan.machine.memory_bytes,
             clocksource: "tsc".into(),
         }),
-        image_sha256: arm.kernel.image_sha256.clone(),
+        image_sha256: plan.image_of(slot).to_owned(),
         config_sha256: arm.kernel.config_sha256.clone(),
         metrics: values(plan, effect),
         facts: BTreeMap::from([

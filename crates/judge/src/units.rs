@@ -32,7 +32,8 @@ impl<const K: usize> Units<K> {
         for pairs in units.into_values() {
             let ba = pairs.iter().filter(|(order, _)| *order == Order::Ba).count();
             let is_ba = !design.has_balanced_builds() && 2 * ba > pairs.len();
-            let mean = std::array::from_fn(|k| pairs.iter().map(|(_, value)| value[k]).sum::<f64>() / pairs.len() as f64);
+            let mean =
+                std::array::from_fn(|k| pairs.iter().map(|(_, value)| value[k]).sum::<f64>() / pairs.len() as f64);
             if is_ba { &mut found.ba } else { &mut found.ab }.push(mean);
         }
         found

@@ -24,7 +24,9 @@ pub(super) fn check(q: &Question, host: HostKind) -> Result<(), Refusal> {
         return refuse("With `--on local` nothing is booted that could be rebuilt; leave `--rebuilds` out".to_owned());
     }
     if q.screening {
-        return refuse("A screening (`--quick`) has too few boots to tell builds apart; leave `--rebuilds` out".to_owned());
+        return refuse(
+            "A screening (`--quick`) has too few boots to tell builds apart; leave `--rebuilds` out".to_owned(),
+        );
     }
     if builds > LIMIT {
         return refuse(format!("{builds} builds of each source are too many; the maximum is {LIMIT}"));
@@ -32,7 +34,8 @@ pub(super) fn check(q: &Question, host: HostKind) -> Result<(), Refusal> {
     let arms = if host == HostKind::Vm { &q.arms[..] } else { &[] };
     for (i, arm) in arms.iter().enumerate() {
         if !matches!(KernelSpec::parse(&arm.kernel), Ok(KernelSpec::BuildTree(_))) {
-            let message = format!("The arm `{}` cannot be rebuilt: `{}` is {}", arm.short_name(), arm.kernel, what(&arm.kernel));
+            let message =
+                format!("The arm `{}` cannot be rebuilt: `{}` is {}", arm.short_name(), arm.kernel, what(&arm.kernel));
             return Err(q.places.refuse(&format!("arms.{i}"), message).hint(
                 "`--rebuilds` links kernels again from their objects: name the folder in which `make` built the kernel",
             ));
@@ -44,7 +47,9 @@ pub(super) fn check(q: &Question, host: HostKind) -> Result<(), Refusal> {
 /// What a kernel that is no build tree is instead.
 fn what(kernel: &str) -> &'static str {
     match KernelSpec::parse(kernel) {
-        Ok(KernelSpec::Archive { .. } | KernelSpec::Latest | KernelSpec::Previous) => "a finished image from an archive",
+        Ok(KernelSpec::Archive { .. } | KernelSpec::Latest | KernelSpec::Previous) => {
+            "a finished image from an archive"
+        }
         Ok(KernelSpec::Deb(_)) => "a package with a finished image",
         Ok(KernelSpec::Named(_)) => "the name of an image in the cache",
         Ok(KernelSpec::Running) => "this machine's image",

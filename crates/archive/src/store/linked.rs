@@ -104,7 +104,10 @@ mod tests {
         assert!(store.linked(&of.identity, "1").unwrap().is_none());
         let kernel = store.add_linked(&of, "1", &linked, None, &|_| {}).unwrap();
         assert_ne!(kernel.identity.image_sha256, of.identity.image_sha256);
-        assert_eq!(kernel.identity, Identity { image_sha256: kernel.identity.image_sha256.clone(), ..of.identity.clone() });
+        assert_eq!(
+            kernel.identity,
+            Identity { image_sha256: kernel.identity.image_sha256.clone(), ..of.identity.clone() }
+        );
         let modules = kernel.modules.clone().unwrap();
         assert!(modules.join("fs/a.ko").is_file() && modules.join("modules.builtin").is_file());
         assert_eq!(fs::read(kernel.config.as_ref().unwrap()).unwrap(), b"CONFIG_A=y\n");
