@@ -42,7 +42,8 @@ const PAGES: &[Page] = pages! {
         "history", "local", "undo", "security", "sim", "architecture", "adding-a-server";
     "measurement" in "measurements":
         "bisect-measurements", "dbsim-measurements", "multiuser-in-a-guest", "multiuser-measurements",
-        "nightly-measurements", "oltp-measurements", "statistics-measurements", "why-measurements";
+        "nightly-measurements", "oltp-measurements", "rebuild-measurements", "statistics-measurements",
+        "why-measurements";
 };
 
 /// Every page, in the order of lists.

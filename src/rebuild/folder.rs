@@ -6,8 +6,8 @@
 //! CACHE/relink/KEY/log       make's output
 //! CACHE/relink/KEY/lock      held by the process that links here, and by its children
 //! ```
-//! Invariant: make writes to no file of the user's. Everything it may write to (the top of the tree, `init/`, `include/generated/`,
-//! `arch/x86/boot/`) is a copy, and each run begins with new ones.
+//! Invariant: make writes to no file of the user's. Everything it may write to (the top of the tree and the folders in [`WRITTEN`]) is a copy, and
+//! each run begins with new ones.
 
 use std::fs::{self, File};
 use std::io;
@@ -27,8 +27,8 @@ use bigiron_sys as sys;
 
 /// Folders of a tree of which parts are copied; everything beside them is linked to.
 const PARTLY: [&str; 4] = ["arch", "arch/x86", "arch/x86/kernel", "include"];
-/// Folders that are copied whole.
-const WRITTEN: [&str; 3] = ["init", "arch/x86/boot", "include/generated"];
+/// Folders that are copied whole: the link's, and those of Kconfig, which make runs first if it thinks that the configuration may have changed.
+const WRITTEN: [&str; 5] = ["init", "arch/x86/boot", "include/generated", "include/config", "scripts"];
 
 /// Files beyond this are only read: images and archives of objects.
 const MOST_COPIED: u64 = 16 << 20;
@@ -36,11 +36,12 @@ const MOST_COPIED: u64 = 16 << 20;
 /// Characters of a folder's name.
 const SHORT: usize = 12;
 
-/// The goal: the kernel's own rules for the link and for the boot image, without those that compile.
+/// The goal: the kernel's own rules for the link and for the boot image, without those that compile. The flags are those that the goal `vmlinux` alone
+/// passes on.
 const RULE: &str = "\
 .PHONY: bigiron-link\n\
 bigiron-link:\n\
-\t$(MAKE) -f $(srctree)/scripts/Makefile.vmlinux\n\
+\tLDFLAGS_vmlinux='$(LDFLAGS_vmlinux)' $(MAKE) -f $(srctree)/scripts/Makefile.vmlinux\n\
 \t$(MAKE) -f $(srctree)/scripts/Makefile.build obj=arch/x86/boot arch/x86/boot/bzImage\n";
 const GOAL: &str = "bigiron-link";
 
@@ -216,6 +217,8 @@ mod tests {
             "kernel/fork.o",
             "include/linux/a.h",
             "include/generated/utsrelease.h",
+            "include/config/auto.conf",
+            "scripts/basic/fixdep",
             "arch/arm/a.c",
             "arch/x86/lib/lib.a",
             "arch/x86/boot/compressed/misc.o",
@@ -242,6 +245,8 @@ mod tests {
             "vmlinux.a",
             "init/main.o",
             "include/generated/utsrelease.h",
+            "include/config/auto.conf",
+            "scripts/basic/fixdep",
             "arch/x86/boot/compressed/misc.o",
             "arch/x86/kernel/vmlinux.lds",
             "arch/x86/kernel/.vmlinux.lds.cmd",

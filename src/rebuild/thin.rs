@@ -34,6 +34,8 @@ fn parse(bytes: &[u8]) -> Option<Vec<String>> {
             }
             rest = if size.is_multiple_of(2) { after } else { after.strip_prefix(b"\n")? };
         } else if let Some(at) = name.strip_prefix('/') {
+            // Where ar has moved a member, its number may be followed by another `/`.
+            let at = at.split([' ', '/']).next()?;
             let name = long.get(at.parse::<usize>().ok()?..)?;
             let end = name.windows(2).position(|w| w == b"/\n")?;
             members.push(std::str::from_utf8(&name[..end]).ok()?.to_owned());
@@ -93,5 +95,14 @@ mod tests {
         let made = std::process::Command::new(ar).arg("cDPrST").arg("x.a").args(names).current_dir(dir.path()).status();
         assert!(made.unwrap().success());
         assert_eq!(members(&dir.path().join("x.a")).unwrap(), names);
+        // As the kernel moves what has to be linked first; the name in the moved header then ends differently.
+        let moved = std::process::Command::new("ar")
+            .args(["mPiT", names[0], "x.a", "c.o", names[1]])
+            .current_dir(dir.path())
+            .status();
+        assert!(moved.unwrap().success());
+        assert_eq!(members(&dir.path().join("x.a")).unwrap().len(), 3);
+        let padded = String::from_utf8(fixture(&names)).unwrap().replace("/0              ", "/0             /");
+        assert_eq!(parse(padded.as_bytes()).unwrap(), names);
     }
 }

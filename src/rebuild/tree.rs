@@ -165,9 +165,13 @@ fn tools(dir: &Path) -> Result<Vec<String>, String> {
     if cc.is_empty() || ld.is_empty() {
         return Err("make's notes name no compiler or no linker".to_owned());
     }
+    // Make runs Kconfig again if it gets another name of the architecture than the first time.
+    let notes = fs::read_to_string(dir.join("include/config/auto.conf.cmd")).unwrap_or_default();
+    let arch = notes.lines().find_map(|line| line.strip_prefix("ifneq \"$(ARCH)\" \"")?.strip_suffix('"'));
+    let arch = arch.filter(|name| ["x86", "x86_64", "i386"].contains(name)).map(|name| format!("ARCH={name}"));
     // One variable names all tools of LLVM, with their version.
     let version = |tool: &str, name: &str| tool.rsplit_once(name).map(|(_, version)| version.to_owned());
-    Ok(match (version(cc, "clang"), version(ld, "ld.lld")) {
+    let tools = match (version(cc, "clang"), version(ld, "ld.lld")) {
         (Some(of_cc), Some(of_ld)) if of_cc == of_ld => {
             vec![
                 format!("LLVM={}", if of_cc.is_empty() { "1" } else { &of_cc }),
@@ -176,7 +180,8 @@ fn tools(dir: &Path) -> Result<Vec<String>, String> {
             ]
         }
         _ => vec![format!("CC={cc}"), format!("LD={ld}")],
-    })
+    };
+    Ok(tools.into_iter().chain(arch).collect())
 }
 
 #[cfg(test)]
@@ -239,6 +244,9 @@ pub(super) mod tests {
         fs::write(build.join(".vmlinux.cmd"), "cmd_vmlinux := sh link \"ld.lld-15\" \"\"").unwrap();
         fs::write(build.join("init/.main.o.cmd"), RULES.replace("gcc-12", "ccache clang-15")).unwrap();
         assert_eq!(BuildTree::open(&build).unwrap().tools, ["LLVM=-15", "CC=ccache clang-15", "LD=ld.lld-15"]);
+        let notes = "ifneq \"$(ARCH)\" \"x86_64\"\ninclude/config/auto.conf: FORCE\nendif\n";
+        fs::write(build.join("include/config/auto.conf.cmd"), notes).unwrap();
+        assert_eq!(BuildTree::open(&build).unwrap().tools.last().unwrap(), "ARCH=x86_64");
         fs::write(build.join(".vmlinux.cmd"), "").unwrap();
         assert!(why(&build).contains("`.vmlinux.cmd` have no command"), "{}", why(&build));
     }

@@ -23,7 +23,7 @@ fn json(ran: &Ran) -> Value {
 fn differs(test: &Test) -> bool {
     let found = json(&test.run(&["run", "s.toml", "--format", "json"]).status(0));
     let line = &found["comparisons"][0]["lines"][0];
-    assert_eq!(line["primary"], true, "{line}");
+    assert_eq!(line["metric"]["primary"], true, "{line}");
     let [low, high] = [0, 1].map(|end| line["ci95"][end]["value"].as_f64().unwrap());
     low > 0.0 || high < 0.0
 }
@@ -57,9 +57,9 @@ fn a_report_speaks_of_sources_and_a_trial_of_its_build() {
     test.run(&["show", "o", "3"]).status(0).stdout_has(", build 2 of 6, layout ");
     test.run(&["run", "s.toml", "--out", "o"]).status(0).stderr_has("nothing to boot");
     // Without rebuilds it is another question, and says so.
-    let test =
-        test.file("s.toml", fs::read_to_string(test.dir().join("s.toml")).unwrap().replace("rebuilds = 6\n", ""));
-    test.run(&["run", "s.toml", "--out", "o"]).refused("rebuilds 6 → none");
+    let text = fs::read_to_string(test.dir().join("s.toml")).unwrap();
+    let test = test.file("s.toml", text.replace("rebuilds = 6\n", ""));
+    test.run(&["run", "s.toml", "--out", "o"]).refused("rebuilds: 6 → none");
 }
 
 #[test]
@@ -85,9 +85,4 @@ fn a_study_is_resumed_with_the_builds_of_its_plan() {
         hashes
     };
     assert_eq!(sorted("cut"), sorted("whole"));
-    // A record of another build is no record of this plan.
-    let other = records.lines().nth(2).unwrap();
-    let hash = &other[other.find("\"image_sha256\"").unwrap()..][16..80];
-    fs::write(&path, records.replace(hash, &"0".repeat(64))).unwrap();
-    test.run(&["report", "cut"]).stderr_has("it booted a kernel image other than that of the plan's arm");
 }

@@ -34,8 +34,7 @@ pub(super) fn check(q: &Question, host: HostKind) -> Result<(), Refusal> {
     let arms = if host == HostKind::Vm { &q.arms[..] } else { &[] };
     for (i, arm) in arms.iter().enumerate() {
         if !matches!(KernelSpec::parse(&arm.kernel), Ok(KernelSpec::BuildTree(_))) {
-            let message =
-                format!("The arm `{}` cannot be rebuilt: `{}` is {}", arm.short_name(), arm.kernel, what(&arm.kernel));
+            let message = format!("The kernel `{}` cannot be rebuilt: it is {}", arm.kernel, what(&arm.kernel));
             return Err(q.places.refuse(&format!("arms.{i}"), message).hint(
                 "`--rebuilds` links kernels again from their objects: name the folder in which `make` built the kernel",
             ));
