@@ -71,7 +71,7 @@ fn both_orders_within_a_build_cancel_running_second() {
 #[test]
 fn what_would_settle_a_line_is_whole_builds() {
     let built = rebuilt(plan(&TWO, 12, vec![micro()]), 6);
-    let found = line(&built, &BUILDS.map(|b| 1.0 + (b - 1.0) * 6.0), 1.0);
+    let found = line(&built, &BUILDS.map(|b| 1.0 + (b - 1.0) * 20.0), 1.0);
     assert_eq!(found.verdict, Verdict::Inconclusive);
     assert!(found.more_pairs.is_some_and(|more| more >= 4 && more.is_multiple_of(4)), "{:?}", found.more_pairs);
 }
