@@ -110,6 +110,10 @@ pub struct Compare {
     /// Screen for large changes: four pairs of boots; decides nothing
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
+    /// Images to link anew from the objects of each arm, which must be a build tree: other layouts of the same code, so that the
+    /// verdict is about the sources. Pairs take turns with them; at least 6 [default: boot the image that `make` linked]
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]
+    pub rebuilds: Option<u32>,
     #[command(flatten)]
     pub outcome: ResultOptions,
     /// A metric that the program after `--` prints: NAME,unit=UNIT,better=higher|lower,json=POINTER or …,regex=PATTERN; may be repeated

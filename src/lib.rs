@@ -11,6 +11,7 @@ pub mod complete;
 pub mod conduct;
 pub mod night;
 pub mod pages;
+pub mod rebuild;
 pub mod registry;
 pub mod session;
 pub mod study;

@@ -27,8 +27,8 @@ const PAGES: &[Page] = pages! {
         "build", "command";
     "lever" in "levers": "boot", "fault", "sysctl", "file", "block", "mm", "memory", "cpu", "fs", "net", "vm";
     "concept" in "concepts":
-        "clock-validation", "clocks", "counters", "kernels", "modelled-cycles", "several-cpus", "statistics", "why",
-        "words";
+        "clock-validation", "clocks", "counters", "kernels", "modelled-cycles", "rebuilds", "several-cpus", "statistics",
+        "why", "words";
     "guide" in "guide":
         "bisect", "bisect-source", "ci", "comparison", "examples", "faq", "first-steps", "gate", "upgrade", "nightly",
         "site";
@@ -42,7 +42,8 @@ const PAGES: &[Page] = pages! {
         "history", "local", "undo", "security", "sim", "architecture", "adding-a-server";
     "measurement" in "measurements":
         "bisect-measurements", "dbsim-measurements", "multiuser-in-a-guest", "multiuser-measurements",
-        "nightly-measurements", "oltp-measurements", "statistics-measurements", "why-measurements";
+        "nightly-measurements", "oltp-measurements", "rebuild-measurements", "statistics-measurements",
+        "why-measurements";
 };
 
 /// Every page, in the order of lists.

@@ -42,6 +42,7 @@ pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
     check_program(args.program.as_slice(), &args.metric, &question)?;
     command::ask(&mut question, &args.program, &args.metric)?;
     question.gates = !args.outcome.fail_on.is_empty();
+    question.rebuilds = args.rebuilds;
     if args.quick {
         super::check_gate(true, &args.outcome.fail_on)?;
         // The same work in fewer boots: a short form of the workloads would be other work, with other verdicts.

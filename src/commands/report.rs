@@ -112,6 +112,13 @@ pub(super) fn settle(plan: &Plan, judgement: &Judgement) -> Option<String> {
     let old = format!("--pairs {} ", plan.design.pairs);
     plan.repeat.contains(&old).then(|| {
         let command = plan.repeat.replacen(&old, &format!("--pairs {pairs} "), 1);
+        let command = match plan.design.rebuilds {
+            Some(builds) => {
+                let more = pairs / plan.design.pairs_per_build().max(1);
+                command.replacen(&format!("--rebuilds {builds} "), &format!("--rebuilds {more} "), 1)
+            }
+            None => command,
+        };
         let command = command.replacen(&format!(" --seed {}", plan.design.seed), "", 1);
         format!("To settle it: {command}")
     })

@@ -5,6 +5,7 @@
 
 use bigiron_archive::spec::KernelSpec;
 use bigiron_lab::host::{foundation, local};
+use bigiron_model::build::Build;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::refusal::Refusal;
@@ -78,6 +79,17 @@ fn difference(then: &Identity, now: &Identity) -> Option<String> {
         parts.push(format!("configuration {} → {}", optional(&then.config_sha256), optional(&now.config_sha256)));
     }
     (!parts.is_empty()).then(|| format!("`{}`: {}", then.spec, parts.join(", ")))
+}
+
+/// Refuses an image that was linked again and is not that of the plan.
+pub(super) fn check_build(kernel: &Identity, build: &Build, now: &Identity) -> Result<(), Refusal> {
+    let then = Identity { image_sha256: build.image_sha256.clone(), ..kernel.clone() };
+    difference(&then, &Identity { spec: then.spec.clone(), ..now.clone() }).map_or(Ok(()), |change| {
+        Err(Refusal::new(format!(
+            "An image that is no longer in the cache was linked again, and has changed: {change}"
+        ))
+        .hint("The linker or the compiler is another one than when the study began; `--fresh` begins a new study"))
+    })
 }
 
 fn changed(folder: &Folder, changes: &str) -> Refusal {

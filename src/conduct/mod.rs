@@ -1,5 +1,6 @@
 //! Conducting a study: from a question to its report. Finished work of an earlier run is not repeated.
 
+mod builds;
 mod doubtful;
 pub mod environment;
 mod estimate;
@@ -126,6 +127,12 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         observer.note(&format!("Using the exact clock, because guests do not run under KVM here: {why}"));
     }
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
+    // Until something needs an orderly end, a signal simply ends the process.
+    let orderly = || match request.part {
+        Some(part) => Ok(Arc::clone(part.cancel)),
+        None => signals::cancelled_by_signals(),
+    };
+    let mut cancel = if resolved.rebuilds.is_some() { Some(orderly()?) } else { None };
     if request.model {
         modelled::check(resolved.machine.host, resolved.clock)?;
     }
@@ -134,9 +141,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     })? {
         StudyFolder::Finished(folder) => {
             inputs::check(&folder, &resolved, &environment, request.part.as_ref())?;
-            // A study alone has not yet started anything that needs an orderly end: a signal simply ends the process.
-            let never = Arc::default();
-            let stop = request.part.map_or(&never, |part| part.cancel);
+            let stop = &request.part.map_or_else(|| cancel.clone().unwrap_or_default(), |part| Arc::clone(part.cancel));
             let judged = judged(&folder, stop, observer)?;
             let wanted = reruns::wanted(&folder, &judged.1, request);
             let here = folder.dir().display();
@@ -145,10 +150,10 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
                 return finish(folder, judged, Vec::new(), stop, observer);
             }
             observer.note(&format!("`{here}` already answers this question; rerunning pairs in which the arms differ"));
-            let looked = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)
+            let looked = builds::kept(&resolved, folder.plan(), &environment, stop)
                 .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| {
-                    let cancel = signals::cancelled_by_signals()?;
+                    let cancel = cancel.take().map_or_else(signals::cancelled_by_signals, Ok)?;
                     reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer)
                 });
             return finish(folder, judged, reruns::unless_interrupted(looked)?, stop, observer);
@@ -158,10 +163,12 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             // Another bigiron may be at work in it: said before anything else.
             folder.check_idle()?;
             observer.note(&format!("Resuming the study in `{}`", folder.dir().display()));
-            let kernels = hosts::kept(&resolved, &hosts::identities(folder.plan()), &environment)?;
+            let stop = cancel.clone().unwrap_or_default();
+            let kernels = builds::kept(&resolved, folder.plan(), &environment, &stop)?;
             (folder, kernels)
         }
         StudyFolder::New(prepared) => {
+            builds::check(&resolved)?;
             let (identities, kernels) = match request.part {
                 Some(part) => (part.kernels.to_vec(), hosts::kept(&resolved, part.kernels, &environment)?),
                 None => hosts::kernels(&resolved, &environment)?,
@@ -175,6 +182,12 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             let qemu =
                 if resolved.machine.host == HostKind::Vm { Some(Capabilities::qemu(&environment)?) } else { None };
             let mut plan = resolved.plan(identities, seed, again, qemu)?;
+            let kernels = match plan.design.rebuilds {
+                Some(_) => {
+                    builds::link(&resolved, &mut plan, &kernels, &environment, &cancel.clone().unwrap_or_default())?
+                }
+                None => kernels,
+            };
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             plan.begun = Some(date::now());
             if plan.machine.host != HostKind::Sim {
@@ -201,10 +214,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     if folder.plan().machine.host != HostKind::Sim && request.part.is_none() {
         announce(&folder, session::width(folder.plan(), host.as_ref(), jobs), &environment)?;
     }
-    let cancel = match request.part {
-        Some(part) => Arc::clone(part.cancel),
-        None => signals::cancelled_by_signals()?,
-    };
+    let cancel = cancel.map_or_else(orderly, Ok)?;
     let modelled = modelled::ModelledHost { host: host.as_ref(), folder: &folder };
     let judging: &dyn Host = if request.model { &modelled } else { host.as_ref() };
     session::run(folder.plan(), &folder, judging, jobs, &cancel, &*observer.session())?;

@@ -30,6 +30,8 @@ pub(super) fn differences(plan: &Plan, asked: &ResolvedQuestion) -> Vec<String> 
         found.options(&format!("{}.", then.name), &then.options, &now.options);
     }
     found.compare("pairs", &plan.design.pairs.to_string(), &asked.pairs.to_string());
+    let builds = |n: Option<u32>| n.map_or_else(|| "none".to_owned(), |n| n.to_string());
+    found.compare("rebuilds", &builds(plan.design.rebuilds), &builds(asked.rebuilds));
     if let Some(seed) = asked.seed {
         found.compare("seed", &plan.design.seed.to_string(), &seed.to_string());
     }

@@ -314,7 +314,8 @@ impl Session<'_> {
         outcome: Outcome,
         result: TrialResult,
     ) -> Result<(), SessionError> {
-        let kernel = &self.plan.arms[self.plan.slots[id.slot as usize].arm].kernel;
+        let slot = &self.plan.slots[id.slot as usize];
+        let kernel = &self.plan.arms[slot.arm].kernel;
         let record = Record {
             schema: SCHEMA,
             slot: id.slot,
@@ -324,7 +325,7 @@ impl Session<'_> {
             attempt: id.attempt,
             outcome,
             guest: result.guest,
-            image_sha256: kernel.image_sha256.clone(),
+            image_sha256: self.plan.image_of(slot).to_owned(),
             config_sha256: kernel.config_sha256.clone(),
             metrics: result.metrics,
             facts: result.facts,

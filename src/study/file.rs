@@ -79,8 +79,9 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         command::read(table, &mut q)?;
     }
     if let Some(design) = root.table("design")? {
-        design.only(&["pairs", "seed", "clock", "hang-limit", "idle-gap"])?;
+        design.only(&["pairs", "rebuilds", "seed", "clock", "hang-limit", "idle-gap"])?;
         q.pairs = noted(design, "pairs", &mut q.places, |v| v.integer())?;
+        q.rebuilds = noted(design, "rebuilds", &mut q.places, |v| v.integer())?;
         q.seed = noted(design, "seed", &mut q.places, |v| v.integer())?;
         q.hang_limit = noted(design, "hang-limit", &mut q.places, |v| v.integer())?;
         q.idle_gap = noted(design, "idle-gap", &mut q.places, |v| v.integer())?;
@@ -214,6 +215,7 @@ set = { boot.mitigations = "off", "boot.nosmt" = true }
 
 [design]
 pairs = 8
+rebuilds = 8
 seed = 7
 clock = "exact"
 hang-limit = 90
@@ -240,6 +242,7 @@ boot.hugepages = 64
         assert_eq!(q.arms[1].to_string(), "debian:6.12,boot.mitigations=off,boot.nosmt");
         assert_eq!(q.settings, [("boot.hugepages".to_owned(), "64".to_owned())]);
         assert_eq!((q.pairs, q.seed, q.clock, q.hang_limit), (Some(8), Some(7), Some(Clock::Exact), Some(90)));
+        assert_eq!(q.rebuilds, Some(8));
         assert_eq!((q.cpus, q.memory_bytes, q.idle_gap), (Some(1), Some(2 << 30), Some(0)));
         assert_eq!(q.qemu, Some(QemuSource::System));
         assert_eq!(q.text.as_deref(), Some("Do the mitigations cost us anything?"));
@@ -253,7 +256,7 @@ boot.hugepages = 64
             ("arms = []\n\n[design]\npars = 8", "s.toml:4: Unknown key `pars`; did you mean `pairs`?"),
             (
                 "[design]\nzzzzzz = 8",
-                "s.toml:2: Unknown key `zzzzzz`; `[design]` has `pairs`, `seed`, `clock`, `hang-limit` or `idle-gap`",
+                "s.toml:2: Unknown key `zzzzzz`; `[design]` has `pairs`, `rebuilds`, `seed`, `clock`, `hang-limit` or `idle-gap`",
             ),
             ("[design]\npairs = \"8\"", "s.toml:2: `pairs` must be a whole number of 0 or more, not a string"),
             ("[design]\npairs = -8", "s.toml:2: `pairs` cannot be -8; it must be a whole number of 0 or more"),

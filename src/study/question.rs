@@ -22,6 +22,8 @@ pub struct Question {
     pub settings: Vec<Setting>,
     pub clock: Option<Clock>,
     pub pairs: Option<u32>,
+    /// Images linked from the objects of each arm's build tree.
+    pub rebuilds: Option<u32>,
     /// The question asks for fewer pairs than a verdict usually takes; see [`bigiron_model::plan::Plan::is_screening`].
     pub screening: bool,
     /// A gate relies on the verdict (`--fail-on`): by default as many pairs as on the wall clock, which meet rarer modes of boots.

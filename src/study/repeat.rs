@@ -22,6 +22,9 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     }
     option("clock", resolved.clock.word().to_owned());
     option("pairs", resolved.pairs.to_string());
+    if let Some(builds) = resolved.rebuilds {
+        option("rebuilds", builds.to_string());
+    }
     if resolved.machine.host == HostKind::Local {
         option("on", resolved.machine.host.to_string());
     } else {

@@ -5,6 +5,7 @@
 mod capacity;
 mod local;
 mod parsed;
+mod rebuilds;
 mod shape;
 
 use std::collections::BTreeMap;
@@ -92,6 +93,9 @@ pub struct ResolvedQuestion {
     pub workloads: Vec<PlannedWorkload>,
     pub clock: Clock,
     pub pairs: u32,
+    /// Images of each source; absent from the hash if kernels are not rebuilt, so that such folders keep theirs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rebuilds: Option<u32>,
     /// Only if given.
     pub seed: Option<u64>,
     pub hang_limit: u32,
@@ -171,15 +175,22 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
     }
     let primaries = planned.len() * (arms.len() - 1);
     let flips = Rule::LATEST.flips(clock);
+    rebuilds::check(q, host)?;
+    let usual = if clock == Clock::Wall || q.gates { PAIRS_GATE } else { PAIRS_EXACT };
+    let pairs = |given: Option<u32>| given.unwrap_or(usual.max(power::smallest_pairs(flips, primaries)));
     let warning = check_pairs(q, flips, primaries)?;
+    let (pairs, warning) = match q.rebuilds {
+        Some(builds) => rebuilds::pairs(q, builds, usual, clock, primaries)?,
+        None => (pairs(q.pairs), warning),
+    };
     let storage = if host == HostKind::Local { storage::LOCAL } else { storage(q, clock)?.name };
     let filesystem = if host == HostKind::Local { here.filesystem() } else { filesystem.to_owned() };
     let idle_gap = idle_gap(q, host, clock)?;
-    let usual = if clock == Clock::Wall || q.gates { PAIRS_GATE } else { PAIRS_EXACT };
     let memory_bytes =
         if host == HostKind::Local { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
     let mut resolved = ResolvedQuestion {
-        pairs: q.pairs.unwrap_or(usual.max(power::smallest_pairs(flips, primaries))),
+        pairs,
+        rebuilds: q.rebuilds,
         machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
         qemu: q.qemu.unwrap_or_default(),
         workloads: planned,
@@ -284,6 +295,10 @@ fn check_arms(q: &Question) -> Result<(), Refusal> {
 fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<String>, Refusal> {
     let Some(pairs) = q.pairs else { return Ok(None) };
     let refuse = |message| Err(q.places.refuse("design.pairs", message));
+    // Builds are counted instead.
+    if q.rebuilds.is_some() && pairs <= PAIRS_LIMIT {
+        return Ok(None);
+    }
     let (least, enough) = match (q.step, q.screening) {
         (true, _) => (STEP_PAIRS, STEP_PAIRS),
         (false, true) => (SCREENING_PAIRS, SCREENING_PAIRS),
@@ -356,7 +371,7 @@ impl ResolvedQuestion {
         slug::of_question(&arms, &self.sha256())
     }
 
-    /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them.
+    /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them. The arms have no builds yet.
     ///
     /// # Errors
     /// If a kernel cannot run on the requested machine.
@@ -376,6 +391,7 @@ impl ResolvedQuestion {
             kernel,
             settings: arm.settings.clone(),
             foundation: BTreeMap::new(),
+            builds: Vec::new(),
         });
         Ok(Plan {
             schema: plan::SCHEMA,
@@ -392,6 +408,7 @@ impl ResolvedQuestion {
                 seed,
                 hang_cpu_seconds: self.hang_limit,
                 idle_gap_seconds: self.idle_gap,
+                rebuilds: self.rebuilds,
             },
             machine: self.machine.clone(),
             arms: arms.collect(),
@@ -399,7 +416,7 @@ impl ResolvedQuestion {
             margins: self.margins.clone(),
             wider_margins: BTreeMap::new(),
             failed_check: None,
-            slots: schedule::draw(seed, self.pairs, self.arms.len(), self.workloads.len()),
+            slots: schedule::draw(seed, self.pairs, self.rebuilds, self.arms.len(), self.workloads.len()),
         })
     }
 }

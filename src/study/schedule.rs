@@ -4,6 +4,7 @@
 //! the same seed gives the same schedule on every machine.
 
 use anyhow::Context as _;
+use sha2::{Digest as _, Sha256};
 
 use bigiron_model::plan::Slot;
 use bigiron_stats::order::{Rng, balanced_orders, rng, shuffle};
@@ -16,12 +17,17 @@ pub const SEED_LIMIT: u64 = 1 << 53;
 /// occur.
 const JITTER_LIMIT: u32 = 10_000_000;
 
-/// Draws `pairs × arms` slots in order of execution. `pairs` must be even.
-pub fn draw(seed: u64, pairs: u32, arms: usize, workloads: usize) -> Vec<Slot> {
+/// Draws `pairs × arms` slots in order of execution. `pairs` must be even, and if the pairs go round `rebuilds` images of each arm, a multiple of
+/// these.
+pub fn draw(seed: u64, pairs: u32, rebuilds: Option<u32>, arms: usize, workloads: usize) -> Vec<Slot> {
     let rng = &mut rng(seed);
     let mut slots = Vec::with_capacity(pairs as usize * arms);
     let mut boot_seeds = std::collections::HashSet::new();
-    for (pair, arms) in (0..).zip(balanced_orders(pairs, arms, rng)) {
+    let orders = match rebuilds {
+        Some(builds) => orders_of_builds(pairs, builds, arms, rng),
+        None => balanced_orders(pairs, arms, rng),
+    };
+    for (pair, arms) in (0..).zip(orders) {
         let workload_seed = rng.next_u64() % SEED_LIMIT;
         let mut order: Vec<usize> = (0..workloads).collect();
         shuffle(&mut order, rng);
@@ -47,6 +53,27 @@ pub fn draw(seed: u64, pairs: u32, arms: usize, workloads: usize) -> Vec<Slot> {
     slots
 }
 
+/// The orders of pairs that go round `builds` images: balanced over all, and within each build as far as the number of its pairs allows.
+fn orders_of_builds(pairs: u32, builds: u32, arms: usize, rng: &mut impl Rng) -> Vec<Vec<usize>> {
+    let each = pairs / builds;
+    let mut of_build: Vec<_> = (0..builds).map(|_| balanced_orders(each / 2 * 2, arms, rng)).collect();
+    if !each.is_multiple_of(2) {
+        let rest = balanced_orders(builds, arms, rng);
+        of_build.iter_mut().zip(rest).for_each(|(orders, rest)| orders.push(rest));
+    }
+    (0..each as usize).flat_map(|round| of_build.iter().map(move |orders| orders[round].clone())).collect()
+}
+
+/// The seeds of the layouts of `builds` images of each of `arms` arms: those of two arms have nothing to do with each other, so that either may as well
+/// belong to the other arm.
+pub fn layouts(seed: u64, builds: u32, arms: usize) -> Vec<Vec<u64>> {
+    let of = |arm: usize, build: u32| {
+        let hash = Sha256::digest(format!("layout {seed} {arm} {build}"));
+        u64::from_le_bytes(hash[..8].try_into().expect("a hash has 32 bytes")) % SEED_LIMIT
+    };
+    (0..arms).map(|arm| (0..builds).map(|build| of(arm, build)).collect()).collect()
+}
+
 /// A seed from the system's randomness.
 pub fn draw_seed() -> anyhow::Result<u64> {
     let mut bytes = [0; 8];
@@ -66,7 +93,7 @@ mod tests {
         #[test]
         fn slots_are_balanced_and_paired(seed in 0..SEED_LIMIT, half in 1u32..12, arms in 2usize..6, workloads in 1usize..5) {
             let pairs = half * 2;
-            let slots = draw(seed, pairs, arms, workloads);
+            let slots = draw(seed, pairs, None, arms, workloads);
             prop_assert_eq!(slots.len(), pairs as usize * arms);
             prop_assert!(slots.iter().zip(0..).all(|(s, i)| s.slot == i));
             for a in 0..arms {
@@ -89,7 +116,31 @@ mod tests {
             prop_assert_eq!(boots.len(), slots.len());
             let works: HashSet<u64> = slots.iter().map(|s| s.workload_seed).collect();
             prop_assert_eq!(works.len(), pairs as usize);
-            prop_assert_eq!(draw(seed, pairs, arms, workloads), slots);
+            prop_assert_eq!(draw(seed, pairs, None, arms, workloads), slots);
+        }
+
+        #[test]
+        fn every_build_has_its_pairs_in_both_orders(seed in 0..SEED_LIMIT, builds in 1u32..12, rounds in 1u32..6) {
+            let each = if builds.is_multiple_of(2) { rounds } else { 2 * rounds };
+            let slots = draw(seed, builds * each, Some(builds), 2, 1);
+            prop_assert_eq!(slots.len() as u32, 2 * builds * each);
+            let mut a_first = vec![0; builds as usize];
+            for pair in slots.chunks(2) {
+                prop_assert!(pair[0].pair == pair[1].pair && pair[0].arm != pair[1].arm);
+                a_first[(pair[0].pair % builds) as usize] += u32::from(pair[0].arm == 0);
+            }
+            prop_assert_eq!(2 * a_first.iter().sum::<u32>(), builds * each);
+            prop_assert!(a_first.iter().all(|n| n.abs_diff(each - n) == each % 2), "{:?}", a_first);
+        }
+
+        #[test]
+        fn layouts_are_drawn_apart_and_repeat(seed in 0..SEED_LIMIT) {
+            let drawn = layouts(seed, 8, 3);
+            let all: HashSet<u64> = drawn.iter().flatten().copied().collect();
+            prop_assert!(all.len() == 24 && all.iter().all(|layout| *layout < SEED_LIMIT));
+            prop_assert_eq!(&layouts(seed, 8, 3), &drawn);
+            prop_assert_eq!(&layouts(seed, 6, 2)[1], &drawn[1][..6]);
+            prop_assert_ne!(layouts(seed ^ 1, 8, 3), drawn);
         }
     }
 }

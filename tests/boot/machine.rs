@@ -56,7 +56,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         rule: Rule::LATEST,
         provenance: None,
         begun: None,
-        design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
+        design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0, rebuilds: None },
         machine: Machine {
             host: bigiron_model::host::HostKind::Vm,
             cpus: machines.cpus,
@@ -69,6 +69,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
             kernel: kernel.identity.clone(),
             settings: machines.settings.iter().map(|text| setting::parse(text).unwrap()).collect(),
             foundation: Default::default(),
+            builds: Vec::new(),
         }],
         workloads: vec![PlannedWorkload { name: "micro".to_owned(), metrics: configured.metrics(), options }],
         margins: Default::default(),

@@ -22,6 +22,7 @@ mod multiuser;
 mod nightly;
 mod oltp;
 mod packages;
+mod rebuilds;
 mod refusals;
 mod security;
 mod site;

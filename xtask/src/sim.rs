@@ -12,6 +12,7 @@ mod design;
 mod grid;
 mod many;
 mod noise;
+mod rebuilds;
 mod reference;
 mod replicate;
 mod screening;
@@ -62,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let setting = Setting { replicates, seed: args.seed, smoke: args.smoke };
     let mut checks = Checks::new(args.smoke);
     println!("{replicates} replicates, seed {}; noise of a pair s = 1, margin m = 1 unless said otherwise", args.seed);
-    let parts: [(&str, Part); 18] = [
+    let parts: [(&str, Part); 19] = [
         ("Shift effects: coverage, type I error, wrong `same`", grid::shifts),
         ("Shift effects on the exact clock: full flips", grid::exact_shifts),
         ("B changes the shape of the distribution", grid::shapes),
@@ -78,6 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("Several arms and effects of the place", arms::places),
         ("Failed boots of both arms", survival::survival),
         ("Screenings", screening::screening),
+        ("Builds of equal sources", rebuilds::rebuilds),
         ("Methods at 10 pairs", reference::methods),
         ("Designs that bigiron refuses", reference::refused),
         ("Stopping when significant", reference::peeking),

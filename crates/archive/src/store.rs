@@ -7,10 +7,13 @@
 //! CACHE/qemu/             the QEMU that runs guests, kept by `lab::vm::pinned`
 //! CACHE/apt/              apt's private state
 //! CACHE/git/              where commits of a source tree are built, by `bisect::git::workspace`
+//! CACHE/relink/           where the objects of a build tree are linked anew, by `rebuild::folder`
 //! CACHE/tmp/              what is being fetched
 //! CACHE/lock              held by the process that changes any of this
 //! ```
 //! Invariant: an entry appears whole (by a rename) or not at all; files that a killed process left in `tmp` are removed with the next change.
+
+mod linked;
 
 use std::env;
 use std::fs::{self, File, TryLockError};

@@ -13,8 +13,9 @@ use bigiron_stats::{Designs, multiplicity};
 use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
-use super::line::{self, Order, Pair};
+use super::line::{self, Pair};
 use super::standing::{self, SlotStanding};
+use super::units::{Place, Units};
 use super::workers::{self, Stopped};
 use super::{ALPHA, Judgement, State};
 use bigiron_model::counter_words as words;
@@ -135,7 +136,8 @@ pub fn counters(
 }
 
 fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool) -> Result<ComparedCounters, Stopped> {
-    let read: Vec<(Order, [&TrialCounters; 2])> = pairs.iter().filter_map(|p| Some((p.order, both(p)?))).collect();
+    let read: Vec<(Place, [&TrialCounters; 2])> =
+        pairs.iter().filter_map(|p| Some(((p.pair, p.order), both(p)?))).collect();
     let (mut found, mut never) = (ComparedCounters::default(), BTreeSet::new());
     let has = |arm: usize, name: &String| read.iter().any(|(_, of)| of[arm].names.binary_search(name).is_ok());
     let names: BTreeSet<&String> = read.iter().flat_map(|(_, of)| of.iter().flat_map(|c| &c.names)).collect();
@@ -147,10 +149,8 @@ fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool)
         }
     }
     for place in places(plan, &read) {
-        let numbers: Vec<(Order, [WindowNumbers<'_>; 2])> = read
-            .iter()
-            .filter_map(|(order, [a, b])| Some((*order, [numbers(a, &place)?, numbers(b, &place)?])))
-            .collect();
+        let numbers: Vec<(Place, [WindowNumbers<'_>; 2])> =
+            read.iter().filter_map(|(at, [a, b])| Some((*at, [numbers(a, &place)?, numbers(b, &place)?]))).collect();
         let names: BTreeSet<&str> = numbers.iter().flat_map(|(_, [a, _])| a.by_name.keys().copied()).collect();
         let names: Vec<&str> = names.into_iter().collect();
         let counters = workers::each(&names, stop, |name| counter(plan, designs, &place, name, &numbers))?;
@@ -187,7 +187,7 @@ fn both<'a>(pair: &Pair<'a>) -> Option<[&'a TrialCounters; 2]> {
 }
 
 /// All windows of the plan's workloads in which counters were read, in the order of the metrics; each workload's amounts follow its windows.
-fn places(plan: &Plan, read: &[(Order, [&TrialCounters; 2])]) -> Vec<CounterScope> {
+fn places(plan: &Plan, read: &[(Place, [&TrialCounters; 2])]) -> Vec<CounterScope> {
     let mut places: Vec<CounterScope> = Vec::new();
     let trials = || read.iter().flat_map(|(_, of)| of.iter());
     for workload in &plan.workloads {
@@ -246,28 +246,26 @@ fn counter(
     designs: &Designs,
     place: &CounterScope,
     name: &str,
-    numbers: &[(Order, [WindowNumbers<'_>; 2])],
+    numbers: &[(Place, [WindowNumbers<'_>; 2])],
 ) -> Option<ComparedCounter> {
     let unit = words::unit(name);
-    let pairs: Vec<(Order, f64, f64, f64)> = numbers
+    let pairs: Vec<(Place, f64, f64, f64)> = numbers
         .iter()
-        .filter_map(|(order, [a, b])| {
+        .filter_map(|(at, [a, b])| {
             // Both arms have the same floor, although they may have done unequal numbers of operations.
             let floor = words::floor(unit) / if words::is_amount(name) { 1.0 } else { a.per.min(b.per) };
-            Some((*order, known(a, name)? / a.per, known(b, name)? / b.per, floor))
+            Some((*at, known(a, name)? / a.per, known(b, name)? / b.per, floor))
         })
         .collect();
     if pairs.iter().all(|(_, a, b, _)| *a == 0.0 && *b == 0.0) {
         return None;
     }
-    let of = |wanted| -> Vec<f64> {
-        let of_order = pairs.iter().filter(|(order, ..)| *order == wanted);
-        of_order.map(|(_, a, b, floor)| (b.max(*floor) / a.max(*floor)).ln()).collect()
-    };
-    let (ab, ba) = (of(Order::Ab), of(Order::Ba));
+    let d = |a: f64, b: f64, floor: f64| (b.max(floor) / a.max(floor)).ln();
+    let units = Units::new(&plan.design, pairs.iter().map(|(at, a, b, floor)| (*at, [d(*a, *b, *floor)])));
+    let (ab, ba) = units.split(0, 1.0);
     let is_same = ab.iter().chain(&ba).all(|d| *d == 0.0);
     let inference = Inference::new(plan, designs, &ab, &ba);
-    let mean = |of: fn(&(Order, f64, f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
+    let mean = |of: fn(&(Place, f64, f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
     let p = if is_same { 1.0 } else { inference.p(0.0) };
     Some(ComparedCounter {
         workload: place.0.clone(),

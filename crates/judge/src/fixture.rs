@@ -5,6 +5,7 @@
 use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
 
+use bigiron_model::build::Build;
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::{Evidence, Executed};
 use bigiron_model::identity::Identity;
@@ -94,7 +95,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
         rule: Rule::LATEST,
         provenance: None,
         begun: Some("2026-11-22T13:05:09Z".into()),
-        design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0 },
+        design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0, rebuilds: None },
         machine: Machine {
             host: HostKind::Vm,
             cpus: 1,
@@ -109,6 +110,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
                 kernel: identity(name),
                 settings: Vec::new(),
                 foundation: BTreeMap::new(),
+                builds: Vec::new(),
             })
             .collect(),
         workloads,
@@ -124,6 +126,16 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
         failed_check: None,
         slots,
     }
+}
+
+/// The plan with `builds` images of each arm.
+pub fn rebuilt(mut plan: Plan, builds: u32) -> Plan {
+    plan.design.rebuilds = Some(builds);
+    for arm in &mut plan.arms {
+        let image = |layout: u32| format!("{:064x}", hash(&[&arm.name, &layout.to_string()]));
+        arm.builds = (0..builds).map(|n| Build { layout: n.into(), image_sha256: image(n) }).collect();
+    }
+    plan
 }
 
 /// FNV-1a.
@@ -169,7 +181,7 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
             memory_bytes: plan.machine.memory_bytes,
             clocksource: "tsc".into(),
         }),
-        image_sha256: arm.kernel.image_sha256.clone(),
+        image_sha256: plan.image_of(slot).to_owned(),
         config_sha256: arm.kernel.config_sha256.clone(),
         metrics: values(plan, effect),
         facts: BTreeMap::from([

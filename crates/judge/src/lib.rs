@@ -21,6 +21,7 @@ pub mod suite;
 pub mod survival;
 #[cfg(test)]
 mod tests;
+mod units;
 pub mod window;
 pub mod workers;
 

@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
 use super::standing::SlotStanding;
+use super::units::Units;
 use super::{ALPHA, Comparison};
 use bigiron_model::metric::{Better, MetricDef};
 use bigiron_model::plan::Plan;
@@ -114,7 +115,8 @@ pub struct Line {
     pub claim_p: f64,
     /// p of the claim that the verdict makes after adjustment, adjusted: nested Holm over all primaries, Benjamini–Hochberg over all exploratory lines.
     pub adjusted_p: f64,
-    /// About how many more pairs would settle an inconclusive line, if the effect and its spread stay the same.
+    /// About how many more pairs would settle an inconclusive line, if the effect and its spread stay the same; with rebuilds, each build has the same
+    /// number of them.
     pub more_pairs: Option<u32>,
 }
 
@@ -155,11 +157,10 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         Better::Higher => 1.0,
         Better::Lower => -1.0,
     };
-    let oriented = |order| -> Vec<f64> { deltas.iter().filter(|d| d.order == order).map(|d| sign * d.d).collect() };
-    let logs = |order| -> Vec<(f64, f64)> {
-        deltas.iter().filter(|d| d.order == order).map(|d| (d.a.ln(), d.b.ln())).collect()
-    };
-    let inference = Inference::new(plan, designs, &oriented(Order::Ab), &oriented(Order::Ba));
+    let units = Units::new(&plan.design, deltas.iter().map(|d| ((d.pair, d.order), [d.d, d.a.ln(), d.b.ln()])));
+    let (ab, ba) = units.split(0, sign);
+    let logs = |units: &[[f64; 3]]| -> Vec<(f64, f64)> { units.iter().map(|[_, a, b]| (*a, *b)).collect() };
+    let inference = Inference::new(plan, designs, &ab, &ba);
     let (ci95, ci90) = (inference.interval(0.05), inference.interval(0.10));
     let usable = !suite::too_many_void(missing.absent, pairs.len() as u32);
     let word = match () {
@@ -173,9 +174,9 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         ci95: ci95.map(|ci| mirror_interval(sign, ci)),
         ci90: ci90.map(|ci| mirror_interval(sign, ci)),
         p: inference.p(0.0),
-        mde: Some(inference.mde(deltas.len())).filter(|m| m.is_finite()),
+        mde: Some(inference.mde(units.len())).filter(|m| m.is_finite()),
         uneven: !plan.is_screening()
-            && shape::flagged(&logs(Order::Ab), &logs(Order::Ba), |ab, ba| designs.flip(ab, ba)),
+            && shape::flagged(&logs(&units.ab), &logs(&units.ba), |ab, ba| designs.flip(ab, ba)),
     });
     let claim = Claim::of(&inference, word, log_margin);
     let claim_p = if def.primary { claim.p() } else { claim.no_change };
@@ -284,10 +285,11 @@ impl Line {
 /// The largest number of further pairs worth suggesting; above it, reduce the noise or widen the margin.
 const MOST_MORE_PAIRS: u32 = 1_000;
 
-/// About how many more pairs would settle an inconclusive line. A claim that the correction withdrew must survive it among `family` primaries.
+/// About how many more pairs would settle an inconclusive line; of rebuilt kernels, the pairs of so many more builds. A claim that the correction withdrew must survive it among `family` primaries.
 fn more_pairs(plan: &Plan, line: &Line, family: usize) -> Option<u32> {
     let estimate = line.estimate.filter(|_| line.verdict == Verdict::Inconclusive)?;
-    let pairs = line.deltas.len() as u32;
+    let each = plan.design.pairs_per_build().max(1);
+    let pairs = (line.deltas.len() as u32).div_ceil(each);
     let alone = Unsettled { mean: estimate.mean, pairs, sd: estimate.sd, margin: line.log_margin, level: ALPHA };
     let unsettled = match line.unadjusted {
         // No margin has to contain the interval here; only the distance from no change can settle the claim.
@@ -296,5 +298,5 @@ fn more_pairs(plan: &Plan, line: &Line, family: usize) -> Option<u32> {
     };
     let needed = unsettled.pairs_to_settle(plan.flips())?;
     let more = needed.saturating_sub(pairs).max(2).next_multiple_of(2);
-    (more <= MOST_MORE_PAIRS).then_some(more)
+    (more <= MOST_MORE_PAIRS).then_some(more * each)
 }

@@ -143,7 +143,7 @@ fn misfit(plan: &Plan, record: &Record) -> Option<String> {
         return None;
     }
     let kernel = &plan.arms[arm].kernel;
-    if record.image_sha256 != kernel.image_sha256 {
+    if record.image_sha256 != plan.image_of(slot) {
         return Some("It booted a kernel image other than the plan's".to_owned());
     }
     match &record.guest {

@@ -12,6 +12,7 @@ use bigiron_model::plan::{FailedCheck, Plan};
 use bigiron_model::record::{Failure, Outcome, Record};
 use bigiron_model::rule::Rule;
 
+mod builds;
 mod survival;
 
 const TWO: [&str; 2] = ["debian:6.1", "debian:6.12"];

@@ -90,8 +90,8 @@ impl Folder {
         let bytes = folder_files::read(self.dir(), Path::new(EVIDENCE).join(name(slot))).ok()?;
         let evidence: Evidence = serde_json::from_slice(&bytes).ok()?;
         let planned = self.plan().slots.get(slot as usize)?;
-        let image = &self.plan().arms[planned.arm].kernel.image_sha256;
-        ((OLDEST..=SCHEMA).contains(&evidence.schema) && evidence.slot == slot && evidence.image_sha256 == *image)
+        let image = self.plan().image_of(planned);
+        ((OLDEST..=SCHEMA).contains(&evidence.schema) && evidence.slot == slot && evidence.image_sha256 == image)
             .then_some(evidence)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here runs a workload, changes a machine or judges a result.
 
+pub mod build;
 pub mod clock;
 pub mod counter_words;
 pub mod counters;

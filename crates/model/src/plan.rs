@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use bigiron_stats::{Flips, power};
 use serde::{Deserialize, Serialize};
 
+use crate::build::Build;
 use crate::clock::Clock;
 use crate::identity::Identity;
 use crate::metric::{Kind, MetricDef};
@@ -65,9 +66,12 @@ impl Plan {
         if self.machine.host == HostKind::Local { "trials" } else { "boots" }
     }
 
-    /// Which pairs the judge's re-randomisations may exchange.
+    /// Which pairs, or builds, the judge's re-randomisations may exchange.
     pub fn flips(&self) -> Flips {
-        self.rule.flips(self.clock)
+        match self.design.has_balanced_builds() {
+            true => Flips::Full,
+            false => self.rule.flips(self.clock),
+        }
     }
 
     /// The margin of a metric on the ratio. A plan has one for every kind of its time; an old plan may lack a new kind, and without a margin every
@@ -84,7 +88,7 @@ impl Plan {
 
     /// Whether it has too few pairs for the flip interval, so that Student's is used: the quick budget of a night.
     pub fn is_screening(&self) -> bool {
-        self.design.pairs < power::SMALLEST_DESIGN
+        self.design.rebuilds.is_none() && self.design.pairs < power::SMALLEST_DESIGN
     }
 
     /// The options of the workload `name` in a boot of `arm`: the plan's, overridden by the arm's own.
@@ -98,7 +102,8 @@ impl Plan {
 
     /// Whether all arms are the same, so that the study itself is an A/A check.
     pub fn is_aa(&self) -> bool {
-        self.arms.iter().all(|arm| arm.kernel == self.arms[0].kernel && arm.settings == self.arms[0].settings)
+        let same = |arm: &Arm| arm.kernel == self.arms[0].kernel && arm.settings == self.arms[0].settings;
+        self.design.rebuilds.is_none() && self.arms.iter().all(same)
     }
 
     /// The singular of [`Plan::trials`].
@@ -129,6 +134,9 @@ pub struct Design {
     /// Idle seconds before each boot, the same for all boots; only used on the wall clock.
     #[serde(default)]
     pub idle_gap_seconds: u32,
+    /// Number of images linked from each arm's source, of which pair `i` boots number `i mod rebuilds` of every arm; absent if each arm is one image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuilds: Option<u32>,
 }
 
 /// The machine that each arm boots on.
@@ -158,6 +166,9 @@ pub struct Arm {
     /// every later trial must find the same.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub foundation: BTreeMap<String, String>,
+    /// The images linked from its kernel's objects, one for each of [`Design::rebuilds`]; `kernel` is then the tree's own image, which does not boot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub builds: Vec<Build>,
 }
 
 /// A workload with its options and declared metrics.

@@ -57,7 +57,8 @@ pub fn page(title: &str, style: &str, kicker: &Markup, body: &Markup) -> String 
 /// The whole report as one page.
 pub fn html(report: &Report<'_>) -> String {
     let plan = report.plan;
-    let kicker = html! { (plan.clock) " clock, " (plan.design.pairs) " pairs of " (plan.trials()) };
+    let builds = plan.design.rebuilds.map_or_else(String::new, |n| format!(", {n} builds of each source"));
+    let kicker = html! { (plan.clock) " clock, " (plan.design.pairs) " pairs of " (plan.trials()) (builds) };
     let metrics = html! {
         @if report.has_numbers() {
             (answer::matrix(report))

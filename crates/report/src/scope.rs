@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::quantity::Quantity;
 use bigiron_judge::standing::{SlotStanding, standings};
+use bigiron_model::build::Build;
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::Unit;
 use bigiron_model::plan::Plan;
@@ -29,7 +30,11 @@ pub struct Booted {
     /// `uname -v`, as the guests reported it; empty if none did.
     pub version: String,
     pub package: Option<String>,
+    /// Of a study of rebuilt kernels, the image whose objects were linked again.
     pub image_sha256: String,
+    /// The images that booted, if kernels were rebuilt.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub builds: Vec<Build>,
     pub config_sha256: Option<String>,
     /// Lever settings of the arm, `lever=value`.
     pub settings: Vec<String>,
@@ -215,6 +220,7 @@ pub fn booted(plan: &Plan, records: &[Record]) -> Vec<Booted> {
                 version: guest.map(|g| g.version.clone()).unwrap_or_default(),
                 package: arm.kernel.package.clone(),
                 image_sha256: arm.kernel.image_sha256.clone(),
+                builds: arm.builds.clone(),
                 config_sha256: arm.kernel.config_sha256.clone(),
                 settings: arm
                     .settings
@@ -249,10 +255,21 @@ pub fn method(plan: &Plan) -> Vec<String> {
     let (pairs, trial) = (plan.design.pairs, plan.trial());
     let mut all = vec![format!(
         "{pairs} pairs of {}, each arm once per pair, in random balanced order drawn from seed {} before the first {trial}; the number \
-         of pairs was fixed in advance. The unit of replication is one {trial}",
+         of pairs was fixed in advance. The unit of replication is one {}",
         plan.trials(),
-        plan.design.seed
+        plan.design.seed,
+        if plan.design.rebuilds.is_some() { "build of each source" } else { trial }
     )];
+    if let Some(builds) = plan.design.rebuilds {
+        let each = match plan.design.pairs_per_build() {
+            1 => "each boots in one pair".to_owned(),
+            each => format!("each boots in {each} pairs, whose differences are averaged"),
+        };
+        all.push(format!(
+            "{builds} builds of each source: images linked again from the same objects, with gaps and an order of code and data drawn from the seed; \
+             {each}"
+        ));
+    }
     if plan.clock == Clock::None {
         return all;
     }
@@ -266,6 +283,9 @@ pub fn method(plan: &Plan) -> Vec<String> {
              the arms' spreads are not compared"
         }
         (false, Flips::Balanced) => "the exact balanced-flip interval",
+        (false, Flips::Full) if plan.design.rebuilds.is_some() => {
+            "the exact full-flip interval over builds: two builds, whose layouts were drawn alike, may as well belong to either arm"
+        }
         (false, Flips::Full) => {
             "the exact full-flip interval: the boots of a pair, whose seeds were drawn at random, may as well belong to either arm"
         }
@@ -282,7 +302,9 @@ pub fn method(plan: &Plan) -> Vec<String> {
             2 * plan.arms.len()
         ));
     }
-    if plan.clock.charges_moves() {
+    if plan.design.rebuilds.is_some() {
+        all.push("The interval is about the sources as this compiler compiled them: it includes how much their builds differ".to_owned());
+    } else if plan.clock.charges_moves() {
         all.push(
             "The interval is about other seeds and memory layouts of these kernel images. Another build of the same source may differ by more".to_owned(),
         );

@@ -237,14 +237,18 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
             format!("95 % CI {} … {}", low.number(), high)
         }
     };
-    let inside = format!("({}{interval}, {}, {clock})", statement.lead, row.pairs());
+    let units = match plan.design.rebuilds {
+        Some(builds) => format!("{}, {builds} builds of each source", row.pairs()),
+        None => row.pairs(),
+    };
+    let inside = format!("({}{interval}, {units}, {clock})", statement.lead);
     let (margin, verdict) = (&row.margin, line.verdict);
     let tail = match (verdict, line.unadjusted) {
         (Verdict::SlightlyBetter | Verdict::SlightlyWorse, Some(unadjusted)) => format!(
             "real, but that it is beyond the {margin} margin does not survive the correction for {primaries} primaries: {verdict} (unadjusted: {unadjusted})"
         ),
         (_, Some(unadjusted)) => {
-            let more = more(row);
+            let more = more(plan, row);
             format!(
                 "that does not survive the correction for {primaries} primaries: {verdict} (unadjusted: {unadjusted}){more}"
             )
@@ -253,13 +257,16 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
         (Verdict::SlightlyBetter | Verdict::SlightlyWorse, _) => {
             format!("real, but not shown to be beyond the {margin} margin: {verdict}")
         }
+        (Verdict::Same, _) if line.tiny && plan.design.rebuilds.is_some() => {
+            format!("within the {margin} margin: same (tiny, but the sources differ: {change})")
+        }
         // What is real on the exact clock is a difference of two images, not yet of two sources.
         (Verdict::Same, _) if line.tiny && plan.clock.charges_moves() && !has_one_kernel(plan) => {
             format!("within the {margin} margin: same (tiny, but these builds differ: {change})")
         }
         (Verdict::Same, _) if line.tiny => format!("within the {margin} margin: same (tiny but real: {change})"),
         (Verdict::Same, _) => format!("within the {margin} margin: same"),
-        _ => format!("neither a difference nor its absence (margin {margin}) is shown: {verdict}{}", more(row)),
+        _ => format!("neither a difference nor its absence (margin {margin}) is shown: {verdict}{}", more(plan, row)),
     };
     format!("{} {inside}; {tail}", statement.text)
 }
@@ -268,8 +275,13 @@ fn has_one_kernel(plan: &Plan) -> bool {
     plan.arms.iter().all(|arm| arm.kernel == plan.arms[0].kernel)
 }
 
-fn more(row: &Row<'_>) -> String {
-    row.line.more_pairs.map_or_else(String::new, |n| format!("; about {n} more pairs would settle it"))
+fn more(plan: &Plan, row: &Row<'_>) -> String {
+    row.line.more_pairs.map_or_else(String::new, |n| match plan.design.rebuilds {
+        Some(_) => {
+            format!("; about {} more builds of each source would settle it", n / plan.design.pairs_per_build().max(1))
+        }
+        None => format!("; about {n} more pairs would settle it"),
+    })
 }
 
 /// The statement of a sentence, and the beginning of its parenthesis.

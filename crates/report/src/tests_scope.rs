@@ -2,7 +2,7 @@
 
 use super::Extras;
 use super::tests::{print, study};
-use bigiron_judge::fixture::fail;
+use bigiron_judge::fixture::{fail, rebuilt, records};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{Failure, Record};
@@ -72,4 +72,29 @@ fn what_file_systems_can_do_is_a_table_of_its_own() {
     assert!(printed.text.contains(&format!("{table}  reflink        no          yes\n")), "{}", printed.text);
     assert_eq!(printed.text.matches("8 EiB").count(), 1);
     assert!(printed.html.contains("file-system.largest-file"));
+}
+
+#[test]
+fn a_study_of_builds_speaks_of_sources() {
+    let plan = rebuilt(study(1.0).0, 10);
+    let printed = print(&plan, &records(&plan, 0.0005, |_, _, _| 1.006), &Extras::default());
+    let text = printed.text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "10 pairs, 10 builds of each source, exact/2 clock); within the 2 % margin: same (tiny, but the sources differ: +0.6",
+        "The unit of replication is one build of each source",
+        "each boots in one pair",
+        "the exact full-flip interval over builds",
+        "The interval is about the sources as this compiler compiled them",
+        ", 10 builds from the objects of image ",
+    ] {
+        assert!(text.contains(said), "`{said}` is not in {text}");
+    }
+    assert!(!text.contains("these builds differ") && !text.contains("of these kernel images"), "{text}");
+    assert!(printed.html.contains("10 builds of each source"));
+    // What would settle a line is counted in builds, of which each has two pairs.
+    let mut plan = rebuilt(study(1.0).0, 5);
+    plan.design.pairs = 10;
+    let text = print(&plan, &records(&plan, 0.05, |_, _, _| 1.0), &Extras::default()).text;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("more builds of each source would settle it"), "{text}");
 }

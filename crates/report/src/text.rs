@@ -105,8 +105,12 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
     let plan = report.plan;
     let comparison = &report.judgement.comparisons[index];
     let head = format!(
-        "A = {}, B = {}, {} clock, {} pairs",
-        plan.arms[0].name, plan.arms[comparison.arm].name, plan.clock, comparison.pairs
+        "A = {}, B = {}, {} clock, {} pairs{}",
+        plan.arms[0].name,
+        plan.arms[comparison.arm].name,
+        plan.clock,
+        comparison.pairs,
+        plan.design.rebuilds.map_or_else(String::new, |n| format!(", {n} builds of each source"))
     );
     out.push('\n');
     out.push_str(&wrap(&head, "", "  "));
@@ -394,7 +398,10 @@ fn kernels(out: &mut String, report: &Report<'_>) {
         for part in [Some(booted.release.as_str()), booted.package.as_deref()].into_iter().flatten() {
             let _ = write!(text, ", {part}");
         }
-        let _ = write!(text, ", image {}", short(&booted.image_sha256));
+        let _ = match booted.builds.len() {
+            0 => write!(text, ", image {}", short(&booted.image_sha256)),
+            builds => write!(text, ", {builds} builds from the objects of image {}", short(&booted.image_sha256)),
+        };
         if let Some(config) = &booted.config_sha256 {
             let _ = write!(text, ", config {}", short(config));
         }

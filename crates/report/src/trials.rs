@@ -84,7 +84,7 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
             }
         }
     }
-    let _ = writeln!(out, "  image {}", short(&record.image_sha256));
+    let _ = writeln!(out, "  image {}{}", short(&record.image_sha256), build(plan, record));
     metrics(&mut out, plan, record);
     if !record.facts.is_empty() {
         out.push_str("\nFacts\n");
@@ -129,6 +129,16 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
         }
     }
     out
+}
+
+/// Which of the arm's builds booted.
+fn build(plan: &Plan, record: &Record) -> String {
+    let Some(slot) = plan.slots.get(record.slot as usize) else { return String::new() };
+    let builds = &plan.arms[slot.arm].builds;
+    let number = plan.design.build_of(slot.pair).map(|build| build as usize);
+    number.and_then(|n| Some((n, builds.get(n)?))).map_or_else(String::new, |(n, build)| {
+        format!(", build {} of {}, layout {}", n + 1, builds.len(), build.layout)
+    })
 }
 
 fn metrics(out: &mut String, plan: &Plan, record: &Record) {

@@ -87,6 +87,29 @@ const SMALL_FULL: [(f64, f64); 9] = [
     (0.751, 0.768),
 ];
 
+/// Fewest builds of each source for an interval at 95 %: 2/2^6.
+pub const FEWEST_BUILDS: u32 = 6;
+
+/// [`mde`] with full flips at 6 and 7 builds, from 400,000 normal samples each.
+const FEW_BUILDS: [f64; 2] = [1.793, 1.332];
+
+/// [`mde`] for builds as units, of which 6 and 7 have an interval too if flips are full.
+pub fn mde_of_builds(flips: Flips, builds: usize, sd: f64) -> f64 {
+    let few = builds.checked_sub(FEWEST_BUILDS as usize).and_then(|n| FEW_BUILDS.get(n));
+    match (flips, few) {
+        (Flips::Full, Some(factor)) => factor * sd,
+        _ => mde(flips, builds, sd),
+    }
+}
+
+/// The fewest builds of each source with which one of `primaries` primary metrics can pass the adjustment at 5 %.
+pub fn smallest_builds(flips: Flips, primaries: usize) -> u32 {
+    let level = 0.05 / primaries.max(1) as f64;
+    let (first, step) = if flips == Flips::Full { (FEWEST_BUILDS, 1) } else { (SMALLEST_DESIGN, 2) };
+    let mut sizes = (first..).step_by(step);
+    sizes.find(|&n| smallest_attainable_p(flips, n) <= level).expect("The alternatives grow without bound")
+}
+
 fn small_design(flips: Flips, pairs: u32) -> Option<(f64, f64)> {
     let table = match flips {
         Flips::Balanced => &SMALL_BALANCED,
@@ -233,6 +256,19 @@ mod tests {
         assert_eq!(smallest_attainable_p(Flips::Balanced, 9), 2.0 / 126.0);
         assert_eq!(smallest_attainable_p(Flips::Full, 9), 2.0 / 512.0);
         assert_eq!(smallest_attainable_p(Flips::Balanced, 0), 1.0);
+    }
+
+    #[test]
+    fn fewest_builds() {
+        for (primaries, balanced, full) in [(1, 8, 6), (2, 10, 7), (3, 10, 7), (6, 10, 8), (11, 12, 9)] {
+            assert_eq!(BOTH.map(|flips| smallest_builds(flips, primaries)), [balanced, full], "{primaries} primaries");
+        }
+        let factors: Vec<f64> = (5..=9).map(|builds| mde_of_builds(Flips::Full, builds, 1.0)).collect();
+        assert!(factors[0].is_infinite() && factors[1..].is_sorted_by(|x, y| x > y), "{factors:?}");
+        assert_eq!((factors[3], factors[4]), (mde(Flips::Full, 8, 1.0), mde(Flips::Full, 9, 1.0)));
+        assert!(mde_of_builds(Flips::Balanced, 6, 1.0).is_infinite());
+        // All six on one side: the effect of which that has a probability of 80 %.
+        assert!((factors[1] - 1.7926).abs() < 2e-3);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const OURS: [&str; 3] = ["O", "ARCH", "KBUILD_OUTPUT"];
 
 /// Fixes everything that would make builds differ: time, place, user and number of the build.
-const SAME: [&str; 5] = [
+pub(crate) const SAME: [&str; 5] = [
     "KBUILD_BUILD_TIMESTAMP=Mon Jan  1 00:00:00 UTC 2024",
     "KBUILD_BUILD_VERSION=1",
     "KBUILD_BUILD_USER=bigiron",
@@ -193,34 +193,35 @@ impl Make<'_> {
         command.arg(format!("-j{jobs}")).args(&self.arguments.0).args(targets);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
         let child = sys::child::end_with_parent(&mut command).spawn()?;
-        self.wait(child)
+        wait(child, self.cancel)
     }
+}
 
-    fn wait(&self, mut child: Child) -> io::Result<MakeEnd> {
-        let pid = Pid::from_child(&child);
-        let mut told: Option<Instant> = None;
-        loop {
-            if let Some(status) = child.try_wait()? {
-                // Only an interruption sends make a signal, so a signal is not a failure of the build.
-                let interrupted = told.is_some() || status.signal().is_some();
-                return Ok(match (interrupted, status.success()) {
-                    (true, _) => MakeEnd::Interrupted,
-                    (false, true) => MakeEnd::Done,
-                    (false, false) => MakeEnd::Failed,
-                });
-            }
-            match told {
-                None if self.cancel.load(Ordering::Relaxed) => {
-                    let _ = kill_process(pid, Signal::TERM);
-                    told = Some(Instant::now());
-                }
-                Some(since) if since.elapsed() > PATIENCE => {
-                    let _ = kill_process_group(pid, Signal::KILL);
-                }
-                _ => {}
-            }
-            thread::sleep(LOOK);
+/// Waits for a make that was started as [`sys::child::end_with_parent`] does; ends it if `cancel` is set.
+pub(crate) fn wait(mut child: Child, cancel: &AtomicBool) -> io::Result<MakeEnd> {
+    let pid = Pid::from_child(&child);
+    let mut told: Option<Instant> = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            // Only an interruption sends make a signal, so a signal is not a failure of the build.
+            let interrupted = told.is_some() || status.signal().is_some();
+            return Ok(match (interrupted, status.success()) {
+                (true, _) => MakeEnd::Interrupted,
+                (false, true) => MakeEnd::Done,
+                (false, false) => MakeEnd::Failed,
+            });
         }
+        match told {
+            None if cancel.load(Ordering::Relaxed) => {
+                let _ = kill_process(pid, Signal::TERM);
+                told = Some(Instant::now());
+            }
+            Some(since) if since.elapsed() > PATIENCE => {
+                let _ = kill_process_group(pid, Signal::KILL);
+            }
+            _ => {}
+        }
+        thread::sleep(LOOK);
     }
 }
 

@@ -7,7 +7,7 @@ pub mod config;
 pub mod history;
 pub mod make;
 pub mod recipe;
-mod step;
+pub(crate) mod step;
 pub mod touched;
 pub mod workspace;
 
@@ -43,7 +43,7 @@ fn git<S: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = S>) -> Result
 }
 
 /// A command without environment variables of another repository or another make.
-fn command(program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     let foreign = |name: &str| {
         name.starts_with("GIT_") && !name.starts_with("GIT_CONFIG")

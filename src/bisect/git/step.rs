@@ -89,7 +89,7 @@ fn is_option(tree: &Path, option: &str) -> bool {
 }
 
 /// The first error in the log of a failed build, in one line.
-pub(super) fn reason(log: &Path) -> anyhow::Result<String> {
+pub(crate) fn reason(log: &Path) -> anyhow::Result<String> {
     let bytes = fs::read(log)?;
     let text = String::from_utf8_lossy(&bytes);
     if text.contains("No space left on device") {

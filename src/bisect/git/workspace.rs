@@ -77,7 +77,7 @@ impl Workspace {
         let objects = tree.objects()?;
         let key = &hash::of_bytes(objects.as_os_str().as_encoded_bytes())[..SHORT_KEY];
         let dir = store.dir().join("git").join(key);
-        let lock = take(&dir, tree, note)?;
+        let lock = take(&dir, tree.dir(), note)?;
         let workspace = Workspace { dir, lock, checked_out: RefCell::default() };
         workspace.prepare(tree, &objects)?;
         Ok(workspace)
@@ -278,8 +278,8 @@ fn cached(store: &Store, name: &str) -> Result<Option<Kernel>, KernelError> {
     }
 }
 
-/// Takes the lock of a workspace.
-fn take(dir: &Path, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<File> {
+/// Takes the lock of a workspace in which `tree` is built.
+pub(crate) fn take(dir: &Path, tree: &Path, note: &dyn Fn(&str)) -> anyhow::Result<File> {
     let path = dir.join("lock");
     let patience = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -294,11 +294,11 @@ fn take(dir: &Path, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<Fi
             Err(TryLockError::WouldBlock) => {
                 let holder = fs::read_to_string(&path).unwrap_or_default().trim().to_owned();
                 if Path::new("/proc").join(&holder).exists() {
-                    let shown = tree.dir().display();
+                    let shown = tree.display();
                     return Err(Refusal::new(format!(
                         "`{shown}` is being built by another bigiron (process {holder})"
                     ))
-                    .hint("One search at a time builds from a repository")
+                    .hint("One bigiron at a time builds from a tree")
                     .into());
                 }
                 note("Waiting for a killed build to end");
@@ -317,7 +317,7 @@ fn take(dir: &Path, tree: &SourceTree, note: &dyn Fn(&str)) -> anyhow::Result<Fi
 }
 
 /// Removes a folder or a file that may not be there.
-fn discard(path: &Path) -> io::Result<()> {
+pub(crate) fn discard(path: &Path) -> io::Result<()> {
     let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -367,3 +367,46 @@ fn a_trial_here_may_be_silent_for_as_long_as_its_options_say() {
     assert_eq!(limit(&["running,dbsim.run.time=20m", "running"], HostKind::Local, "dbsim"), 2 * (120 + 1200));
     assert_eq!(limit(&["running,build.limit=2h", "running"], HostKind::Local, "build"), 2 * (120 + 7200));
 }
+
+#[test]
+fn builds_have_equally_many_pairs_and_are_enough_for_a_verdict() {
+    let with = |builds, pairs, clock| Question {
+        rebuilds: Some(builds),
+        pairs,
+        clock: Some(clock),
+        host: Some(HostKind::Sim),
+        workloads: vec!["micro".into()],
+        ..two()
+    };
+    for (builds, pairs, clock, want) in [
+        (10, None, Clock::Exact, 10),
+        (6, None, Clock::Exact, 12),
+        (7, None, Clock::Exact, 14),
+        (8, None, Clock::Wall, 16),
+        (6, Some(6), Clock::Exact, 6),
+        (6, Some(12), Clock::Wall, 12),
+    ] {
+        let resolved = resolve(&with(builds, pairs, clock), &OLD).unwrap();
+        assert_eq!(
+            (resolved.pairs, resolved.rebuilds, &resolved.warning),
+            (want, Some(builds), &None),
+            "{builds} builds"
+        );
+    }
+    // On the wall clock a pair alone has an order; balanced orders of 6 pairs have no verdict.
+    refused(
+        &with(6, Some(6), Clock::Wall),
+        &OLD,
+        "6 builds of each source with 1 pair each are too few for any verdict on the clock `wall`; use 8 or more, or 12 pairs",
+    );
+    refused(&with(5, None, Clock::Exact), &OLD, "5 builds of each source are too few for any verdict; use 6 or more");
+    let many = Question { workloads: vec![], ..with(6, Some(6), Clock::Exact) };
+    assert!(resolve(&many, &OLD).unwrap().warning.unwrap().contains("cannot carry 2 verdicts at once"));
+    // A question without rebuilds has the hash that it always had.
+    let plain = resolve(&Question { rebuilds: None, ..with(6, Some(8), Clock::Exact) }, &OLD).unwrap();
+    assert!(!serde_json::to_string(&plain).unwrap().contains("rebuilds"));
+    assert_ne!(plain.sha256(), resolve(&with(8, Some(8), Clock::Exact), &OLD).unwrap().sha256());
+    // The command that repeats it names them.
+    let q = with(6, Some(12), Clock::Exact);
+    assert!(crate::study::repeat::command(&q, &resolve(&q, &OLD).unwrap(), 1).contains("--pairs 12 --rebuilds 6 "));
+}

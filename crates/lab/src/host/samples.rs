@@ -39,7 +39,7 @@ pub(super) fn evidence(
     Ok(Evidence {
         schema: SCHEMA,
         slot: trial.slot.slot,
-        image_sha256: trial.arm.kernel.image_sha256.clone(),
+        image_sha256: trial.plan.image_of(trial.slot).to_owned(),
         metrics,
         cpu_s,
         windows: sums.executed(),

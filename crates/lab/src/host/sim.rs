@@ -33,6 +33,8 @@ pub struct Script {
     pub noise: f64,
     /// The same for the noise that all boots of a pair share.
     pub pair_noise: f64,
+    /// The same for the noise that all boots of an image share: of a build of an arm, or of the arm if it is not rebuilt.
+    pub build_noise: f64,
     /// Added to the log of a metric from one slot to the next: a machine that warms up.
     pub drift: f64,
     /// Added to the log of a metric from one position in a pair to the next.
@@ -51,6 +53,7 @@ impl Default for Script {
             parallel: 4,
             noise: 0.005,
             pair_noise: 0.0,
+            build_noise: 0.0,
             drift: 0.0,
             position_effect: 0.0,
             effects: BTreeMap::new(),
@@ -105,6 +108,14 @@ impl What {
     }
 }
 
+/// What all boots of an image share.
+fn image_seed(trial: &Trial<'_>) -> u64 {
+    let build = trial.plan.design.build_of(trial.slot.pair).and_then(|build| trial.arm.builds.get(build as usize));
+    let of_arm =
+        || trial.arm.name.bytes().fold(trial.plan.design.seed, |hash, byte| hash.rotate_left(5) ^ u64::from(byte));
+    build.map_or_else(of_arm, |build| build.layout)
+}
+
 /// The simulated host.
 #[derive(Clone, Debug, Default)]
 pub struct SimHost {
@@ -143,6 +154,7 @@ impl SimHost {
                 let name = format!("{}.{}", workload.name, def.name);
                 let log = self.script.noise * normal(trial.slot.boot_seed, &name)
                     + self.script.pair_noise * normal(trial.slot.workload_seed, &name)
+                    + self.script.build_noise * normal(image_seed(trial), &name)
                     + self.script.drift * f64::from(trial.slot.slot)
                     + self.script.position_effect * f64::from(trial.slot.position);
                 let value = base(def.unit) * self.factor(&trial.arm.name, &workload.name, &name) * log.exp();

@@ -75,8 +75,8 @@ struct FinishedGuest {
 }
 
 impl VmHost {
-    /// Prepares all arms of `plan`; `kernels` are theirs, in the same order, and `agent` is the executable that each guest gets as its PID 1.
-    /// Nothing boots yet.
+    /// Prepares all arms of `plan`; `kernels` are theirs, in the same order (of a plan with rebuilds, all builds of each), and `agent` is the executable
+    /// that each guest gets as its PID 1. Nothing boots yet.
     ///
     /// # Errors
     /// A module that the kernel does not have, a file system that cannot be made.
@@ -92,7 +92,7 @@ impl VmHost {
         let arms = plan
             .arms
             .iter()
-            .zip(kernels.iter().zip(kernel::forms(kernels, plan.clock)?))
+            .zip(kernel::images(kernels, plan)?)
             .map(|(arm, kernel)| {
                 let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
                 arm::prepare(&workloads, plan, arm, kernel, cache, agent).with_context(|| format!("Arm `{}`", arm.name))

@@ -30,7 +30,7 @@ pub(super) fn evidence(
     Ok(TrialWaits {
         schema: SCHEMA,
         slot: trial.slot.slot,
-        image_sha256: trial.arm.kernel.image_sha256.clone(),
+        image_sha256: trial.plan.image_of(trial.slot).to_owned(),
         metrics,
         cpus,
         traced,

@@ -212,6 +212,10 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
     if names.len() != plan.arms.len() {
         return Err("two arms have the same name".to_owned());
     }
+    let builds = plan.design.rebuilds.unwrap_or(0) as usize;
+    if plan.design.rebuilds == Some(0) || plan.arms.iter().any(|arm| arm.builds.len() != builds) {
+        return Err(format!("its design has {builds} builds of each arm, and not every arm has that many"));
+    }
     // Readers go through all pairs of the design.
     if plan.design.pairs as usize > plan.slots.len() {
         return Err(format!("its design has {} pairs, and its schedule {} slots", plan.design.pairs, plan.slots.len()));
@@ -273,7 +277,7 @@ fn belongs(plan: &Plan, r: &Record) -> Result<(), String> {
             r.slot, slot.pair, slot.position, arm.name, r.pair, r.position, r.arm
         ));
     }
-    if r.image_sha256 != arm.kernel.image_sha256 {
+    if r.image_sha256 != plan.image_of(slot) {
         return Err(format!("it booted a kernel image other than that of the plan's arm `{}`", arm.name));
     }
     Ok(())

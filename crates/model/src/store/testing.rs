@@ -58,6 +58,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
         },
         settings: vec![("boot.quiet".to_owned(), "on".to_owned())],
         foundation: Default::default(),
+        builds: Vec::new(),
     };
     Plan {
         schema: crate::plan::SCHEMA,
@@ -69,7 +70,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
         rule: Rule::LATEST,
         provenance: None,
         begun: None,
-        design: Design { pairs, seed, hang_cpu_seconds: 30, idle_gap_seconds: 0 },
+        design: Design { pairs, seed, hang_cpu_seconds: 30, idle_gap_seconds: 0, rebuilds: None },
         machine: Machine {
             host: HostKind::Sim,
             cpus: 1,

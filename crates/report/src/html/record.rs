@@ -22,6 +22,7 @@ pub(super) fn summary(report: &Report<'_>) -> Markup {
             dt { "Measured" }
             dd {
                 (plan.clock) " clock, " (plan.design.pairs) " pairs of " (plan.trials()) ", "
+                @if let Some(builds) = plan.design.rebuilds { (builds) " builds of each source, " }
                 (prose(&scope::machine(plan, report.records)))
             }
             dt { "Raw records" }

@@ -28,6 +28,7 @@ pub(super) fn kernels(report: &Report<'_>) -> Markup {
         ("settings", of(&|k| k.settings.join(" "))),
         ("own command line", of(&|k| k.cmdline.join(" "))),
         ("image, sha256", of(&|k| text(&k.image_sha256))),
+        ("builds", of(&|k| if k.builds.is_empty() { String::new() } else { k.builds.len().to_string() })),
         ("config, sha256", of(&|k| k.config_sha256.clone().unwrap_or_default())),
         (trials, (0..booted.len()).map(survived).collect()),
     ];

@@ -1,10 +1,14 @@
 //! What is the same for every boot of an arm: its kernel, and an initramfs with the agent, modules and empty file systems.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(test)]
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 
 use super::images::ArmImages;
+use super::kernel::BootImage;
+#[cfg(test)]
 use super::kernel::Form;
 use crate::lever::{self, vm};
 use crate::protocol::{Module, RawDisks};
@@ -13,15 +17,15 @@ use bigiron_archive::modules::ModuleFile;
 use bigiron_archive::{Kernel, KernelError, modinfo, modules};
 use bigiron_image as image;
 use bigiron_image::journal::packed_journal;
-use bigiron_model::plan::{Arm, Plan};
+use bigiron_model::plan::{Arm, Plan, Slot};
 use bigiron_model::storage;
 use bigiron_model::storage::{Medium, StorageProfile};
 use bigiron_workload::Configured;
 
 /// What is the same for every boot of an arm.
 pub(super) struct PreparedArm {
-    pub(super) kernel: PathBuf,
-    pub(super) form: Form,
+    /// The kernel; of a plan with rebuilds, all builds.
+    pub(super) boots: Vec<BootImage>,
     /// Agent, modules, file-system images.
     pub(super) archive: Vec<u8>,
     /// The modules in the archive, in the order in which they load.
@@ -42,8 +46,7 @@ impl PreparedArm {
     #[cfg(test)]
     pub(super) fn bare(kernel: PathBuf, images: ArmImages) -> Self {
         Self {
-            kernel,
-            form: Form::Packed("in tests".to_owned()),
+            boots: vec![BootImage { path: kernel, form: Some(Form::Packed("in tests".to_owned())) }],
             archive: Vec::new(),
             modules: Vec::new(),
             lever_modules: Vec::new(),
@@ -53,6 +56,11 @@ impl PreparedArm {
             storage_mib: Vec::new(),
             journals: Vec::new(),
         }
+    }
+
+    /// The image that boots in a slot.
+    pub(super) fn boot_image(&self, plan: &Plan, slot: &Slot) -> &BootImage {
+        &self.boots[plan.design.build_of(slot.pair).unwrap_or(0) as usize]
     }
 
     /// MiB of the journal of a file system of `size_mib`, if that has a disk of its own.
@@ -65,7 +73,7 @@ pub(super) fn prepare(
     workloads: &[Box<dyn Configured>],
     plan: &Plan,
     arm: &Arm,
-    (kernel, form): (&Kernel, Form),
+    (kernel, boots): (&Kernel, Vec<BootImage>),
     cache: &Path,
     agent: &[u8],
 ) -> anyhow::Result<PreparedArm> {
@@ -135,8 +143,7 @@ pub(super) fn prepare(
         }
     }
     Ok(PreparedArm {
-        kernel: kernel.image.clone(),
-        form,
+        boots,
         archive: archive.finish(),
         modules: to_load,
         lever_modules,

@@ -120,7 +120,7 @@ impl<'a> CrashMachine<'a> {
             nodes: shape.nodes,
             threads: shape.threads,
             seed: self.draws.next_u64(),
-            kernel: &arm.kernel,
+            kernel: &arm.boots[0].path,
             initramfs: &files.initramfs,
             cmdline: &arm.cmdline,
             console: &files.console,

@@ -53,7 +53,7 @@ pub(super) fn counted(trial: &Trial<'_>, booted: &mut FinishedGuest, profile: &P
     Ok(Evidence {
         schema: SCHEMA,
         slot: trial.slot.slot,
-        image_sha256: trial.arm.kernel.image_sha256.clone(),
+        image_sha256: trial.plan.image_of(trial.slot).to_owned(),
         metrics: booted.result.metrics.clone(),
         cpu_s: booted.result.cost.cpu_s,
         windows: sums.executed(),
