@@ -55,7 +55,8 @@ impl Relinker<'_> {
             let size = std::fs::metadata(&of.image).map_or(0, |meta| meta.len());
             self.store.needs(missing.len() as u64 * size * (1 + SYMBOLS))?;
             let shown = dir.display();
-            (self.note)(&format!("Linking {} images of `{shown}`", missing.len()));
+            let images = if missing.len() == 1 { "image" } else { "images" };
+            (self.note)(&format!("Linking {} {images} of `{shown}`", missing.len()));
             if tree.is_one_object {
                 (self.note)(&format!(
                     "`{shown}` is linked from one object (CONFIG_X86_KERNEL_IBT or CONFIG_LTO_CLANG): its images differ in gaps before code and data, \
@@ -71,7 +72,7 @@ impl Relinker<'_> {
                         "Interrupted; the images that were linked are kept, and the same command with the same `--seed` uses them"
                     );
                 }
-                if layout == first {
+                if layout == first && missing.len() > 1 {
                     let (each, left) = (begun.elapsed().as_secs_f64(), missing.len() - 1);
                     (self.note)(&format!(
                         "The first took {each:.0} s; about {:.0} s for the other {left}",
@@ -203,7 +204,7 @@ mod tests {
         // Tree and seed decide the bytes.
         fs::remove_dir_all(first[1].image.parent().unwrap()).unwrap();
         assert_eq!(hashes(&place.images(&[2], &never, &notes).unwrap()), [hashes(&first)[1]]);
-        assert!(notes.borrow()[0].starts_with("Linking 1 images of"), "{notes:?}");
+        assert!(notes.borrow()[0].starts_with("Linking 1 image of"), "{notes:?}");
         let bytes = fs::read(&first[0].image).unwrap();
         assert!(bytes.windows(9).any(|w| w == b"layout of"));
         assert_eq!(fs::read_to_string(first[0].symbols.as_ref().unwrap()).unwrap(), "map\n");
