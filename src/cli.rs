@@ -110,8 +110,8 @@ pub struct Compare {
     /// Screen for large changes: four pairs of boots; decides nothing
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
-    /// Images to link anew from the objects of each arm, which must be a build tree: other layouts of the same code, so that the
-    /// verdict is about the sources. Pairs take turns with them; at least 6 [default: boot the image that `make` linked]
+    /// Number of images to link from the objects of each arm, each with another layout, so that the verdict is about the sources and
+    /// not about two images; at least 6. Every arm must be a build tree [default: boot the image that `make` linked]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]
     pub rebuilds: Option<u32>,
     #[command(flatten)]
@@ -154,8 +154,8 @@ pub struct Design {
     /// Clock that times the trials [default: wall if guests run under KVM, else exact]
     #[arg(long, value_name = "CLOCK", value_parser = clock_names(&["wall", "exact", "none"]))]
     pub clock: Option<String>,
-    /// Number of pairs, even and at least 8; each pair boots every arm once [default: 12 on the wall clock, else 10; more if the
-    /// verdicts need them]
+    /// Number of pairs, even and at least 8 (6 with `--rebuilds`); each pair boots every arm once [default: 12 on the wall clock, else
+    /// 10; more if the verdicts need them]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N")]
     pub pairs: Option<u32>,
     /// CPUs of a guest [default: 1]
@@ -206,8 +206,8 @@ pub struct ResultOptions {
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, `--on local`
-    /// samples functions. If you give a number, the exact clock reruns and models arms that are the same, too [default: 1,
+    /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, the wall clock
+    /// samples functions. On the exact clock, a number given here also reruns and models arms that do not differ [default: 1,
     /// or 2 with sampling]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]
     pub why: Option<u32>,

@@ -104,7 +104,8 @@ fn images(
     cancel: &AtomicBool,
 ) -> anyhow::Result<Vec<Kernel>> {
     let KernelSpec::BuildTree(dir) = KernelSpec::parse(&kernel.identity.spec)? else {
-        let message = format!("`{}` is no longer the folder in which a kernel was built", kernel.identity.spec);
+        let message =
+            format!("`{}` is no longer a build tree, so its kernel cannot be linked again", kernel.identity.spec);
         return Err(Refusal::new(message).into());
     };
     let note = |text: &str| environment.observer().note(text);

@@ -86,9 +86,9 @@ pub(super) fn check_build(kernel: &Identity, build: &Build, now: &Identity) -> R
     let then = Identity { image_sha256: build.image_sha256.clone(), ..kernel.clone() };
     difference(&then, &Identity { spec: then.spec.clone(), ..now.clone() }).map_or(Ok(()), |change| {
         Err(Refusal::new(format!(
-            "An image that is no longer in the cache was linked again, and has changed: {change}"
+            "An image was missing from the cache; linked again, it differs: {change}"
         ))
-        .hint("The linker or the compiler is another one than when the study began; `--fresh` begins a new study"))
+        .hint("The linker or another tool of the link has probably changed since the study began; `--fresh` begins a new study"))
     })
 }
 

@@ -38,7 +38,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_model::store::{Folder, SlotTally};
 use bigiron_report as report;
-use bigiron_report::sentence::{self, About, Sentence};
+use bigiron_report::sentence::{self, About};
 use bigiron_report::why::Why;
 use bigiron_report::{Extras, Report};
 
@@ -291,13 +291,13 @@ fn warn_of_equal_arms(resolved: &ResolvedQuestion, environment: &Environment<'_>
     }
 }
 
-/// The answer, for a user who need not wait until trials are rerun for its causes.
+/// The verdict before the reruns: a user need not wait for its causes.
 fn verdict_so_far(plan: &Plan, (records, judgement): &(Vec<Record>, Judgement), reruns: usize) -> String {
     let report = Report::new(plan, records, judgement, &Extras::default());
     let survival = report.sentences.iter().filter(|sentence| sentence.about == About::Survival);
-    let answer: Vec<String> = survival.chain(report.lead()).map(Sentence::full).collect();
-    let trials = if reruns == 1 { "1 rerun" } else { &format!("{reruns} reruns") };
-    format!("Verdict: {}. It stands; {trials} will look for causes", answer.join(". "))
+    let answer: Vec<&str> = survival.chain(report.lead()).map(|sentence| sentence.text.as_str()).collect();
+    let trials = if reruns == 1 { "1 trial" } else { &format!("{reruns} trials") };
+    format!("Verdict: {}. Rerunning {trials} to find causes; the verdict will not change", answer.join(". "))
 }
 
 /// Writes a judged study's HTML page to its folder; `missing` lists the causes that could not be found.

@@ -114,7 +114,7 @@ impl RelinkFolder<'_> {
         match ended.context("make cannot be run")? {
             MakeEnd::Interrupted => Ok(None),
             MakeEnd::Done if image.is_file() && symbols.is_file() => Ok(Some((image, symbols))),
-            MakeEnd::Done => anyhow::bail!("make linked no {}", tree::IMAGE),
+            MakeEnd::Done => anyhow::bail!("make ended without `{}`", tree::IMAGE),
             MakeEnd::Failed => anyhow::bail!("{}", step::reason(&log)?),
         }
     }

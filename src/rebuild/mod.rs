@@ -59,7 +59,7 @@ impl Relinker<'_> {
             (self.note)(&format!("Linking {} {images} of `{shown}`", missing.len()));
             if tree.is_one_object {
                 (self.note)(&format!(
-                    "`{shown}` is linked from one object (CONFIG_X86_KERNEL_IBT or CONFIG_LTO_CLANG): its images differ in gaps before code and data, \
+                    "`{shown}` is linked from one object (CONFIG_X86_KERNEL_IBT or CONFIG_LTO_CLANG): its images differ in the gaps before code and data, \
                      not in the order of objects"
                 ));
             }
@@ -69,13 +69,13 @@ impl Relinker<'_> {
                 let linked = self.link(of, &tree, &folder, **layout, &link(layout));
                 if !linked.with_context(|| format!("The kernel in `{shown}` cannot be linked again"))? {
                     bail!(
-                        "Interrupted; the images that were linked are kept, and the same command with the same `--seed` uses them"
+                        "Interrupted; the images linked so far are kept, and the same command with the same `--seed` uses them"
                     );
                 }
                 if layout == first && missing.len() > 1 {
                     let (each, left) = (begun.elapsed().as_secs_f64(), missing.len() - 1);
                     (self.note)(&format!(
-                        "The first took {each:.0} s; about {:.0} s for the other {left}",
+                        "The first link took {each:.0} s; all others will take about {:.0} s",
                         each * left as f64
                     ));
                 }
@@ -97,12 +97,12 @@ impl Relinker<'_> {
         link: &str,
     ) -> anyhow::Result<bool> {
         let script = layout::apply(folder.script(), &tree.objects, layout).map_err(|missing| {
-            Refusal::new(format!("its linker script has no input sections {}", missing.join(", ")))
+            Refusal::new(format!("its linker script has no input section {}", missing.join(" and ")))
         })?;
         let Some((linked, symbols)) = folder.link(&script, self.cancel)? else { return Ok(false) };
         let release = image::read(&linked)?.release;
         if release != of.identity.release {
-            bail!("the linked image is {release}, and the tree's is {}", of.identity.release);
+            bail!("the linked image has release {release}, and the tree's has {}", of.identity.release);
         }
         self.store.add_linked(of, link, &linked, Some(&symbols), self.note)?;
         Ok(true)
@@ -222,7 +222,7 @@ mod tests {
         place.images(&[1], &never, &notes).unwrap();
         fs::write(place.dir.path().join("linux/image"), bzimage("6.9.1")).unwrap();
         let why = format!("{:#}", place.images(&[2], &never, &notes).unwrap_err());
-        assert!(why.contains("the linked image is 6.9.1, and the tree's is 6.9.0"), "{why}");
+        assert!(why.contains("the linked image has release 6.9.1, and the tree's has 6.9.0"), "{why}");
         assert!(place.is_clean());
     }
 
@@ -240,7 +240,7 @@ mod tests {
                 cancel.store(true, Ordering::Relaxed);
             });
             let why = place.images(&[1, 2], &cancel, &notes).unwrap_err().to_string();
-            assert!(why.starts_with("Interrupted; the images that were linked are kept"), "{why}");
+            assert!(why.starts_with("Interrupted; the images linked so far are kept"), "{why}");
         });
         assert!(place.is_clean());
         fs::remove_file(place.dir.path().join("linux/slow")).unwrap();

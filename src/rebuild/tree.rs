@@ -43,25 +43,26 @@ impl BuildTree {
     pub(super) fn open(named: &Path) -> Result<BuildTree, Refusal> {
         let refuse =
             |why: String| Refusal::new(format!("The kernel in `{}` cannot be linked again: {why}", named.display()));
-        let make = |why: String| {
-            refuse(why).hint("Run `make` there (with the options of the first time), then repeat the command")
-        };
+        let make =
+            |why: String| refuse(why).hint("Run `make` there with the same options as before, then repeat the command");
         let dir = named.canonicalize().map_err(|e| refuse(e.to_string()))?;
         let source = if dir.join("Kbuild").is_file() { Ok(dir.clone()) } else { dir.join("source").canonicalize() };
         let source = source.map_err(|e| {
             refuse(format!(
-                "its sources are not found: `source`, which `make O=` leaves in its folder, leads nowhere ({e})"
+                "its sources are not found: the folder has no `Kbuild`, and its link `source`, which `make O=` creates, leads nowhere ({e})"
             ))
         })?;
         if !source.join(LINK).is_file() {
-            return Err(refuse(format!("its sources have no {LINK}, and a link of its own; Linux has one since 6.1")));
+            return Err(refuse(format!("its sources have no `{LINK}`, which Linux has since 6.1")));
         }
         let members = thin::members(&dir.join(ARCHIVE));
-        let objects = members.map_err(|e| make(format!("the list of its objects, {ARCHIVE}, cannot be read: {e}")))?;
+        let objects =
+            members.map_err(|e| make(format!("the list of its objects, `{ARCHIVE}`, cannot be read: {e}")))?;
         if objects.is_empty() || !dir.join(SCRIPT).is_file() {
-            return Err(make(format!("it has no objects, or no {SCRIPT}")));
+            return Err(make(format!("it has no objects, or no `{SCRIPT}`")));
         }
-        let config = fs::read_to_string(dir.join(".config")).map_err(|e| make(format!(".config: {e}")))?;
+        let config =
+            fs::read_to_string(dir.join(".config")).map_err(|e| make(format!("`.config` cannot be read: {e}")))?;
         let tree = BuildTree {
             tools: tools(&dir).map_err(&make)?,
             is_one_object: ["CONFIG_LTO_CLANG=y", "CONFIG_X86_KERNEL_IBT=y"]
@@ -83,7 +84,7 @@ impl BuildTree {
             [(IMAGE, "vmlinux"), ("vmlinux", ARCHIVE), ("vmlinux", SCRIPT), ("include/config/auto.conf", ".config")]
         {
             if time(from)? > time(made)? {
-                return Err(format!("`{from}` is newer than `{made}`, which make makes from it"));
+                return Err(format!("`{from}` is newer than `{made}`, which make builds from it"));
             }
         }
         let linked = time("vmlinux")?;
@@ -154,16 +155,17 @@ fn inputs(rules: &str) -> impl Iterator<Item = (&str, bool)> {
 /// The tools with which the tree was built, from the commands that make keeps.
 fn tools(dir: &Path) -> Result<Vec<String>, String> {
     let read = |name: &str| {
-        fs::read_to_string(dir.join(name)).map_err(|e| format!("make's notes in `{name}` cannot be read: {e}"))
+        fs::read_to_string(dir.join(name)).map_err(|e| format!("make's command file `{name}` cannot be read: {e}"))
     };
     let first =
         |text: &str| text.lines().next().and_then(|line| line.split_once(":= ")).map(|(_, command)| command.to_owned());
-    let compile = first(&read("init/.main.o.cmd")?).ok_or("make's notes in `init/.main.o.cmd` have no command")?;
-    let link = first(&read(".vmlinux.cmd")?).ok_or("make's notes in `.vmlinux.cmd` have no command")?;
+    let compile =
+        first(&read("init/.main.o.cmd")?).ok_or("make's command file `init/.main.o.cmd` contains no command")?;
+    let link = first(&read(".vmlinux.cmd")?).ok_or("make's command file `.vmlinux.cmd` contains no command")?;
     let cc = compile.split(" -Wp,").next().unwrap_or_default().trim();
     let ld = link.split('"').nth(1).unwrap_or_default().trim();
     if cc.is_empty() || ld.is_empty() {
-        return Err("make's notes name no compiler or no linker".to_owned());
+        return Err("make's command files name no compiler or no linker".to_owned());
     }
     // Make runs Kconfig again if it gets another name of the architecture than the first time.
     let notes = fs::read_to_string(dir.join("include/config/auto.conf.cmd")).unwrap_or_default();
@@ -248,11 +250,11 @@ pub(super) mod tests {
         fs::write(build.join("include/config/auto.conf.cmd"), notes).unwrap();
         assert_eq!(BuildTree::open(&build).unwrap().tools.last().unwrap(), "ARCH=x86_64");
         fs::write(build.join(".vmlinux.cmd"), "").unwrap();
-        assert!(why(&build).contains("`.vmlinux.cmd` have no command"), "{}", why(&build));
+        assert!(why(&build).contains("`.vmlinux.cmd` contains no command"), "{}", why(&build));
     }
 
     #[test]
-    fn whatever_make_has_still_to_do_is_named() {
+    fn a_file_that_make_has_to_rebuild_is_named() {
         for (newer, want) in [
             ("linux/init/main.c", "`../linux/init/main.c` has changed since make compiled `init/main.o` from it"),
             ("linux/include/a.h", "`../linux/include/a.h` has changed since make compiled `init/main.o`"),
@@ -281,13 +283,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_tree_that_is_none_is_refused() {
+    fn a_folder_that_is_not_a_build_tree_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let build = place(dir.path());
         fs::write(build.join("vmlinux.a"), "!<arch>\n").unwrap();
-        assert!(why(&build).contains("vmlinux.a, cannot be read: it is not a thin archive"));
+        assert!(why(&build).contains("`vmlinux.a`, cannot be read: it is not a thin archive"));
         fs::remove_file(dir.path().join("linux/scripts/Makefile.vmlinux")).unwrap();
-        assert!(why(&build).contains("Linux has one since 6.1"));
+        assert!(why(&build).contains("which Linux has since 6.1"));
         fs::remove_dir_all(dir.path().join("linux")).unwrap();
         assert!(why(&build).contains("its sources are not found"));
         assert!(why(&dir.path().join("none")).contains("cannot be linked again"));

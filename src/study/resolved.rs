@@ -319,8 +319,8 @@ fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<St
     }
     Ok((pairs < enough).then(|| {
         format!(
-            "{pairs} pairs cannot carry {primaries} verdicts at once: a change can come out as `inconclusive` only, however \
-             clear it is; {enough} pairs can"
+            "{pairs} pairs cannot carry {primaries} verdicts at once: every change would be `inconclusive`, however clear; \
+             {enough} pairs can"
         )
     }))
 }

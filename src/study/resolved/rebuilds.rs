@@ -1,4 +1,4 @@
-//! `--rebuilds`: several images of each source, of which a pair boots one of each.
+//! `--rebuilds`: several images of each source; a pair boots one image of each source.
 //!
 //! Invariant: every build has equally many pairs, and there are enough builds for a verdict, or the question is refused.
 
@@ -13,7 +13,7 @@ use bigiron_stats::{Flips, power};
 
 use super::super::question::Question;
 
-/// More images than any study needs; each takes the time of a link and its bytes in the cache.
+/// More images than any study needs; each costs the time of a link and space in the cache.
 const LIMIT: u32 = 100;
 
 /// Refuses rebuilds where nothing can be rebuilt.
@@ -21,11 +21,13 @@ pub(super) fn check(q: &Question, host: HostKind) -> Result<(), Refusal> {
     let Some(builds) = q.rebuilds else { return Ok(()) };
     let refuse = |message: String| Err(q.places.refuse("design.rebuilds", message));
     if host == HostKind::Local {
-        return refuse("With `--on local` nothing is booted that could be rebuilt; leave `--rebuilds` out".to_owned());
+        return refuse(
+            "`--rebuilds` needs guests, and `--on local` boots no kernel; leave out `--rebuilds`".to_owned(),
+        );
     }
     if q.screening {
         return refuse(
-            "A screening (`--quick`) has too few boots to tell builds apart; leave `--rebuilds` out".to_owned(),
+            "A screening (`--quick`) has too few pairs for rebuilds; leave out `--rebuilds` or `--quick`".to_owned(),
         );
     }
     if builds > LIMIT {
@@ -36,7 +38,7 @@ pub(super) fn check(q: &Question, host: HostKind) -> Result<(), Refusal> {
         if !matches!(KernelSpec::parse(&arm.kernel), Ok(KernelSpec::BuildTree(_))) {
             let message = format!("The kernel `{}` cannot be rebuilt: it is {}", arm.kernel, what(&arm.kernel));
             return Err(q.places.refuse(&format!("arms.{i}"), message).hint(
-                "`--rebuilds` links kernels again from their objects: name the folder in which `make` built the kernel",
+                "`--rebuilds` links kernels again from their objects: give the folder in which `make` built the kernel",
             ));
         }
     }
@@ -60,7 +62,7 @@ fn what(kernel: &str) -> &'static str {
 /// The pairs of a study of `builds` images of each source, and a warning if they cannot carry all verdicts. `usual` is the number without rebuilds.
 ///
 /// # Errors
-/// Pairs that do not go round the builds; too few builds.
+/// The pairs are odd or not a multiple of the builds; too few builds.
 pub(super) fn pairs(
     q: &Question,
     builds: u32,
@@ -69,7 +71,7 @@ pub(super) fn pairs(
     primaries: usize,
 ) -> Result<(u32, Option<String>), Refusal> {
     let refuse = |message: String| Err(q.places.refuse("design.rebuilds", message));
-    // Pairs are even, and as many for each build.
+    // The number of pairs is even, and each build has the same number.
     let step = if builds.is_multiple_of(2) { builds } else { 2 * builds };
     let too_few = |flips| format!("use {} or more", power::smallest_builds(flips, primaries));
     if builds < power::FEWEST_BUILDS {
@@ -80,7 +82,8 @@ pub(super) fn pairs(
     if !pairs.is_multiple_of(step) {
         let (less, more) = (pairs / step * step, pairs.next_multiple_of(step));
         let right = if less > 0 { format!("{less} or {more}") } else { more.to_string() };
-        let message = format!("{pairs} pairs cannot be even and as many for each of {builds} builds; use {right}");
+        let message =
+            format!("The number of pairs must be even and a multiple of {builds} builds, not {pairs}; use {right}");
         return Err(q.places.refuse("design.pairs", message));
     }
     let each = pairs / builds;
@@ -96,8 +99,8 @@ pub(super) fn pairs(
     let enough = power::smallest_builds(flips, primaries);
     let warning = (builds < enough).then(|| {
         format!(
-            "{builds} builds of each source cannot carry {primaries} verdicts at once: a change can come out as `inconclusive` only, however \
-             clear it is; {enough} builds can"
+            "{builds} builds of each source cannot carry {primaries} verdicts at once: every change would be `inconclusive`, however clear; \
+             {enough} builds can"
         )
     });
     Ok((pairs, warning))
