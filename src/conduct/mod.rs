@@ -297,7 +297,7 @@ fn verdict_so_far(plan: &Plan, (records, judgement): &(Vec<Record>, Judgement), 
     let survival = report.sentences.iter().filter(|sentence| sentence.about == About::Survival);
     let answer: Vec<&str> = survival.chain(report.lead()).map(|sentence| sentence.text.as_str()).collect();
     let trials = if reruns == 1 { "1 trial" } else { &format!("{reruns} trials") };
-    format!("Verdict: {}. Rerunning {trials} to find causes; the verdict will not change", answer.join(". "))
+    format!("Verdict: {}. Rerunning {trials} with profiling; the verdict will not change", answer.join(". "))
 }
 
 /// Writes a judged study's HTML page to its folder; `missing` lists the causes that could not be found.
