@@ -47,6 +47,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ("src/commands/nightly.rs", 1, "the date of a night"),
     ("src/conduct/mod.rs", 1, "the date of a study"),
     ("src/conduct/noise_card.rs", 1, "which of a machine's checks is the last"),
+    ("src/rebuild/tree.rs", 1, "what make would compile again: make compares the same times"),
 ];
 
 /// The lines of each file below `dir` that read the time of day.
@@ -58,7 +59,7 @@ fn readers(root: &Path, dir: &Path, found: &mut BTreeMap<String, Vec<String>>) {
         } else if path.extension().is_some_and(|e| e == "rs" || e == "c") {
             let text = fs::read_to_string(&path).unwrap();
             // Tests are at the end.
-            let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let text = text.split("mod tests {").next().unwrap();
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.starts_with("use "));
             let lines: Vec<String> =
                 code.filter(|line| READERS.iter().any(|word| line.contains(word))).map(str::to_owned).collect();
