@@ -24,7 +24,7 @@ fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     let parts = cycles["processors"][0]["components"].as_array().unwrap();
     let missed = parts.iter().find(|part| part["component"] == "mispredictions").expect("a part of the cycles");
     let [with, without] = ["baseline_cycles", "arm_cycles"].map(|arm| missed[arm].as_f64().unwrap());
-    assert!(with > 100.0 && without < 20.0, "{missed}");
+    assert!(with > 100.0 && without < with / 4.0, "{missed}");
     // A call is one: what the model counts is what was executed.
     let profiled = evidence(&test, "control", 0);
     let window = &profiled["windows"][0];
