@@ -285,7 +285,8 @@ impl Line {
 /// The largest number of further pairs worth suggesting; above it, reduce the noise or widen the margin.
 const MOST_MORE_PAIRS: u32 = 1_000;
 
-/// About how many more pairs would settle an inconclusive line; of rebuilt kernels, the pairs of so many more builds. A claim that the correction withdrew must survive it among `family` primaries.
+/// The number of further pairs that would settle an inconclusive line, roughly. With rebuilds it is a multiple of the pairs of a build. A claim that
+/// the correction withdrew must survive the correction among `family` primaries.
 fn more_pairs(plan: &Plan, line: &Line, family: usize) -> Option<u32> {
     let estimate = line.estimate.filter(|_| line.verdict == Verdict::Inconclusive)?;
     let each = plan.design.pairs_per_build().max(1);

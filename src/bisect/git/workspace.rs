@@ -32,8 +32,8 @@ use bigiron_model::refusal::Refusal;
 
 /// Room for sources and build output, as a multiple of the sources' bytes.
 const ROOM: f64 = 1.5;
-/// As for a study's folder: a child that is being started also holds the lock until it executes its program. In tests, processes that other tests
-/// fork hold it for some seconds.
+/// As for a study's folder: a child that is being started also holds the lock until it executes its program. Programs that other
+/// tests start at the same time hold it until they end.
 const LOCK_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 20 } else { 2 });
 
 /// How a build ended.
