@@ -43,7 +43,7 @@ pub(super) fn run(args: &Doctor) -> anyhow::Result<u8> {
 }
 
 fn vm(source: QemuSource) -> anyhow::Result<u8> {
-    let environment = Environment::new(None, &Terminal)?.at(None, Some(source));
+    let environment = Environment::new(Vec::new(), &Terminal)?.at(None, Some(source));
     let checks = [
         ("QEMU", qemu(&environment, source)),
         ("lockstep", lockstep(&environment)),

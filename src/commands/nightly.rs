@@ -72,7 +72,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     };
     let base = Question { pairs: Some(pairs(args, &base, rows.len())), ..base };
 
-    let environment = Environment::new(base.arms.first().map(|arm| arm.kernel.clone()), &Terminal)?
+    let environment = Environment::new(base.arms.iter().map(|arm| arm.kernel.clone()).collect(), &Terminal)?
         .at(args.out.as_deref(), args.qemu);
     let resolve = |rows: &[&Row]| resolved::resolve(&rows::question(&base, rows), &environment);
     let boots = rows::pack(&rows, |rows| resolve(rows).map(drop))?;

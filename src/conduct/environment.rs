@@ -34,8 +34,8 @@ pub struct Environment<'a> {
     qemu_source: QemuSource,
     qemu: OnceCell<Result<Qemu, String>>,
     kvm: OnceCell<Result<KvmStatus, String>>,
-    /// The kernel for testing KVM, as typed; `None` for any kernel in the cache.
-    trial_kernel: Option<String>,
+    /// The study's kernels, as typed; the first serves to test KVM. If there is none, any kernel in the cache does.
+    kernels: Vec<String>,
     /// The existing folder closest to the study's future folder.
     place: PathBuf,
     /// Created when a lever needs it.
@@ -44,8 +44,8 @@ pub struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// `trial_kernel` is booted, if necessary, to test whether KVM works.
-    pub fn new(trial_kernel: Option<String>, observer: &'a dyn Observer) -> Result<Self, KernelError> {
+    /// The first of `kernels` is booted, if necessary, to test whether KVM works.
+    pub fn new(kernels: Vec<String>, observer: &'a dyn Observer) -> Result<Self, KernelError> {
         let place = PathBuf::from(".");
         let (store, link) = (Store::open()?, TrialLink::lazy());
         Ok(Environment {
@@ -53,7 +53,7 @@ impl<'a> Environment<'a> {
             qemu_source: QemuSource::default(),
             qemu: OnceCell::new(),
             kvm: OnceCell::new(),
-            trial_kernel,
+            kernels,
             place,
             link,
             observer,
@@ -105,7 +105,7 @@ impl<'a> Environment<'a> {
     /// Whether only a boot could tell whether KVM works, and there is no kernel to boot.
     pub fn kvm_needs_kernel(&self) -> bool {
         let unknown = self.qemu().is_ok_and(|qemu| probe::without_boot(self.cache(), qemu).is_none());
-        unknown && self.trial_kernel.is_none() && self.store.list().is_ok_and(|kernels| kernels.is_empty())
+        unknown && self.kernels.is_empty() && self.store.list().is_ok_and(|kernels| kernels.is_empty())
     }
 
     fn probe(&self, qemu: &Qemu) -> anyhow::Result<KvmStatus> {
@@ -113,23 +113,22 @@ impl<'a> Environment<'a> {
         if let Some(known) = probe::without_boot(self.cache(), qemu) {
             return Ok(known);
         }
-        let image = match &self.trial_kernel {
-            Some(name) => {
-                let spec = KernelSpec::parse(name)?;
-                let kernel = self.store.resolve(&spec, &|text: &str| self.observer.note(text));
-                // Why, is said where the study needs the kernel.
-                kernel.map_err(|_| anyhow!("there is no `{name}` to try it with"))?.image
-            }
+        let mut images = Vec::new();
+        for name in &self.kernels {
+            let spec = KernelSpec::parse(name)?;
+            let kernel = self.store.resolve(&spec, &|text: &str| self.observer.note(text));
+            // A boot takes long; a study that lacks a kernel ends without one. Why it is lacking, is said where the study needs it.
+            images.push(kernel.map_err(|_| anyhow!("there is no `{name}` to try it with"))?.image);
+        }
+        let image = match images.into_iter().next() {
+            Some(image) => image,
             None => {
                 let newest = self.store.list()?.pop();
                 newest.context("/dev/kvm is there, but the cache has no kernel to test it with")?.dir.join("image")
             }
         };
-        let kvm = probe::kvm(self.cache(), qemu, &image)?;
-        if !kvm.usable {
-            self.observer.note(&format!("{}; the default clock is `exact`", kvm.reason));
-        }
-        Ok(kvm)
+        self.observer.note("Testing whether a guest boots under KVM; this may take half a minute");
+        Ok(probe::kvm(self.cache(), qemu, &image)?)
     }
 
     /// The kernel that `text` names, fetched if necessary.

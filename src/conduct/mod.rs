@@ -108,7 +108,8 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
     let observer = request.observer;
     check_paths(q)?;
-    let environment = Environment::new(q.arms.first().map(|arm| arm.kernel.clone()), observer)?.at(request.out, q.qemu);
+    let environment =
+        Environment::new(q.arms.iter().map(|arm| arm.kernel.clone()).collect(), observer)?.at(request.out, q.qemu);
     let resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);

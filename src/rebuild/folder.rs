@@ -15,15 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use rustix::io::{FdFlags, fcntl_setfd};
 
 use bigiron_archive::{Store, hash};
 
 use super::tree::{self, BuildTree};
-use crate::bisect::git::make::{MakeEnd, SAME, wait};
+use crate::bisect::git::make::{self, MakeEnd, SAME};
 use crate::bisect::git::workspace::{discard, take};
 use crate::bisect::git::{command, step};
-use bigiron_sys as sys;
 
 /// Folders of a tree of which parts are copied; everything beside them is linked to.
 const PARTLY: [&str; 4] = ["arch", "arch/x86", "arch/x86/kernel", "include"];
@@ -107,11 +105,7 @@ impl RelinkFolder<'_> {
         }
         make.args(SAME).args(&self.tree.tools).arg(GOAL).env("MAKEFILES", self.at("rule.mk"));
         make.stdin(std::process::Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // Each program that make starts holds the lock as long as it lives.
-        fcntl_setfd(&self.lock, FdFlags::empty())?;
-        let ended = sys::child::end_with_parent(&mut make).spawn().and_then(|child| wait(child, cancel));
-        fcntl_setfd(&self.lock, FdFlags::CLOEXEC)?;
-        match ended.context("make cannot be run")? {
+        match make::run(&mut make, &self.lock, cancel).context("make cannot be run")? {
             MakeEnd::Interrupted => Ok(None),
             MakeEnd::Done if image.is_file() && symbols.is_file() => Ok(Some((image, symbols))),
             MakeEnd::Done => anyhow::bail!("make ended without `{}`", tree::IMAGE),

@@ -1,5 +1,6 @@
 //! Child processes that must not outlive us: QEMU, apt, make.
 
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -12,6 +13,20 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
 /// Like [`die_with_parent`] but with SIGTERM, for a child that ends its own children and cleans up when asked to.
 pub fn end_with_parent(command: &mut Command) -> &mut Command {
     told_of_death(command, libc::SIGTERM)
+}
+
+/// Leaves `file` open in the child and in what the child starts; no child that another thread starts gets it. A lock on the file is held until the
+/// last of them ends.
+pub fn leave_open(command: &mut Command, file: OwnedFd) -> &mut Command {
+    // SAFETY: between fork and exec only an async-signal-safe system call is made, and nothing is allocated.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::fcntl(file.as_raw_fd(), libc::F_SETFD, 0) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            Ok(())
+        })
+    }
 }
 
 fn told_of_death(command: &mut Command, signal: libc::c_int) -> &mut Command {

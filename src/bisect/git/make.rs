@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -176,6 +176,8 @@ pub struct Make<'a> {
     pub tree: &'a Path,
     pub build: &'a Path,
     pub arguments: &'a Arguments,
+    /// Each program that make starts holds this lock as long as it lives.
+    pub lock: &'a File,
     pub cancel: &'a AtomicBool,
 }
 
@@ -192,13 +194,14 @@ impl Make<'_> {
         command.arg("--no-print-directory").arg("-C").arg(self.tree).arg(output).arg("ARCH=x86_64").args(SAME);
         command.arg(format!("-j{jobs}")).args(&self.arguments.0).args(targets);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
-        let child = sys::child::end_with_parent(&mut command).spawn()?;
-        wait(child, self.cancel)
+        run(&mut command, self.lock, self.cancel)
     }
 }
 
-/// Waits for a make that was started as [`sys::child::end_with_parent`] does; ends it if `cancel` is set.
-pub(crate) fn wait(mut child: Child, cancel: &AtomicBool) -> io::Result<MakeEnd> {
+/// Runs a make, which holds `lock` together with all that it starts; ends it if `cancel` is set.
+pub(crate) fn run(make: &mut Command, lock: &File, cancel: &AtomicBool) -> io::Result<MakeEnd> {
+    sys::child::leave_open(make, lock.try_clone()?.into());
+    let mut child = sys::child::end_with_parent(make).spawn()?;
     let pid = Pid::from_child(&child);
     let mut told: Option<Instant> = None;
     loop {
@@ -275,7 +278,7 @@ mod tests {
         let makefile = "all:\n\ttrue\nbad:\n\tfalse\nlong:\n\ttrap 'echo > ended; exit 1' TERM; echo > started; while :; do sleep 0.1; done\n";
         std::fs::write(dir.path().join("Makefile"), makefile).unwrap();
         let (cancel, none) = (AtomicBool::new(false), arguments(&[]).unwrap());
-        let make = Make { tree: dir.path(), build: dir.path(), arguments: &none, cancel: &cancel };
+        let make = Make { tree: dir.path(), build: dir.path(), arguments: &none, lock: &log, cancel: &cancel };
         assert_eq!(make.run(&["all"], &log).unwrap(), MakeEnd::Done);
         assert_eq!(make.run(&["bad"], &log).unwrap(), MakeEnd::Failed);
         let is_there = |name: &str| dir.path().join(name).exists();

@@ -20,7 +20,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
-use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::make::{Arguments, Make, image};
 use super::step::{BuildStep, configure, made, reason};
@@ -32,9 +31,8 @@ use bigiron_model::refusal::Refusal;
 
 /// Room for sources and build output, as a multiple of the sources' bytes.
 const ROOM: f64 = 1.5;
-/// As for a study's folder: a child that is being started also holds the lock until it executes its program. Programs that other
-/// tests start at the same time hold it until they end.
-const LOCK_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 20 } else { 2 });
+/// As for a study's folder: a child that is being started also holds the lock until it executes its program.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How a build ended.
 #[derive(Debug)]
@@ -241,12 +239,8 @@ impl Workspace {
         let file = new_log(log).with_context(|| format!("Cannot write `{}`", log.display()))?;
         let marker = self.at("building");
         File::create(&marker)?.sync_all()?;
-        // Each program that make starts holds the lock as long as it lives.
-        fcntl_setfd(&self.lock, FdFlags::empty())?;
-        let make = Make { tree: &self.at("tree"), build: &build, arguments, cancel };
-        let ended = work(&make, &file);
-        fcntl_setfd(&self.lock, FdFlags::CLOEXEC)?;
-        let ended = ended.with_context(|| format!("Cannot build {}", short(commit)))?;
+        let make = Make { tree: &self.at("tree"), build: &build, arguments, lock: &self.lock, cancel };
+        let ended = work(&make, &file).with_context(|| format!("Cannot build {}", short(commit)))?;
         // make has ended and removed its unfinished targets.
         fs::remove_file(&marker)?;
         Ok(ended)

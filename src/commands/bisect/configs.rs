@@ -60,7 +60,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     if !is_simulated {
         arguments.check()?;
     }
-    let environment = Environment::new(None, &Terminal)?.at(common.out.as_deref(), common.design.qemu);
+    let environment = Environment::new(Vec::new(), &Terminal)?.at(common.out.as_deref(), common.design.qemu);
     let arms = |kernel: &dyn Fn(&str) -> String| [GOOD, BAD].map(|end| arm(end, kernel(end))).to_vec();
     let asked = ask::ask(common, &args.what, &arms(&|end| format!("git-{}-{end}", short(&commit))), &environment)?;
     let of_good = Recipe::new(good.clone(), options(&asked.resolved), arguments);

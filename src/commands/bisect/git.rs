@@ -53,7 +53,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     if !is_simulated {
         arguments.check()?;
     }
-    let environment = Environment::new(None, &Terminal)?.at(common.out.as_deref(), common.design.qemu);
+    let environment = Environment::new(Vec::new(), &Terminal)?.at(common.out.as_deref(), common.design.qemu);
     let ends = |kernel: &dyn Fn(&Commit) -> String| {
         [&commits[0], &commits[commits.len() - 1]].map(|commit| arm(commit, kernel(commit))).to_vec()
     };

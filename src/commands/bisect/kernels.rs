@@ -37,7 +37,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
                 common,
                 what,
                 &ends,
-                &Environment::new(Some(good.kernel.clone()), &Terminal)?.at(common.out.as_deref(), common.design.qemu),
+                &Environment::new(vec![good.kernel.clone()], &Terminal)?.at(common.out.as_deref(), common.design.qemu),
             )?;
             list::of_archive(good, bad, &store, &output::note)?
         }
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     };
     let kernels = list::named(&kernels);
     let environment =
-        Environment::new(Some(kernels[0].kernel.clone()), &Terminal)?.at(common.out.as_deref(), common.design.qemu);
+        Environment::new(vec![kernels[0].kernel.clone()], &Terminal)?.at(common.out.as_deref(), common.design.qemu);
     let asked = ask::ask(common, what, &kernels, &environment)?;
     let usual = if asked.resolved.clock.is_exact() { STEP_PAIRS } else { SCREENING_PAIRS };
     let pairs = common.pairs_per_step.unwrap_or(usual);

@@ -49,7 +49,7 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
     let each = differ.iter().map(|d| lever_arm(&a, &[d]));
     let all: Vec<ArmText> = ends.iter().cloned().chain(each).collect();
     let environment =
-        Environment::new(Some(a.kernel.clone()), &Terminal)?.at(common.out.as_deref(), common.design.qemu);
+        Environment::new(vec![a.kernel.clone()], &Terminal)?.at(common.out.as_deref(), common.design.qemu);
     let asked = ask::ask(common, &args.what, &all, &environment)?;
     let resolved_ends = resolved::resolve(&ask::ends(&asked.base, ends.clone(), 0), &environment)?;
     resolved::resolve(&ask::step(&asked.base, ends.clone(), pairs, 0), &environment)

@@ -75,7 +75,7 @@ struct Lost {
 }
 
 pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
-    let environment = Environment::new(None, &Terminal)?.at(None, args.qemu);
+    let environment = Environment::new(Vec::new(), &Terminal)?.at(None, args.qemu);
     let (plan, kernel) = plan(args, &environment)?;
     let options = plan.options_in(&plan.arms[0], "oltp");
     let job = Job::parse(&options).map_err(anyhow::Error::msg)?;
