@@ -128,7 +128,7 @@ impl<'a> Environment<'a> {
             }
         };
         self.observer.note("Testing whether a guest boots under KVM; this may take half a minute");
-        Ok(probe::kvm(self.cache(), qemu, &image)?)
+        probe::kvm(self.cache(), qemu, &image)
     }
 
     /// The kernel that `text` names, fetched if necessary.
