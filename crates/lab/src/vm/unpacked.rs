@@ -8,8 +8,6 @@
 //! Invariant: what is not understood is an error, and such a kernel unpacks itself. The physical address is not drawn: it is the lowest that
 //! the kernel's decompressor would choose.
 
-use std::ops::Range;
-
 use object::Endianness;
 use object::elf::{FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
@@ -72,8 +70,9 @@ impl Unpacked {
         let no_elf = |e: object::Error| format!("its payload is not an ELF file: {e}");
         let header = FileHeader64::<Endianness>::parse(&*kernel).map_err(no_elf)?;
         let endian = header.endian().map_err(no_elf)?;
+        let entry = header.e_entry(endian);
         let mut memory = Vec::new();
-        let mut code = Range { start: 0, end: 0 };
+        let mut has_entry = false;
         let mut lowest = u64::MAX;
         for part in header.program_headers(endian, &*kernel).map_err(no_elf)? {
             if part.p_type(endian) != PT_LOAD {
@@ -90,14 +89,12 @@ impl Unpacked {
                 memory.resize(to as usize, 0);
             }
             memory[from as usize..to as usize].copy_from_slice(bytes);
-            if at < lowest {
-                lowest = at;
-                code = at..CODE + to;
-            }
+            lowest = lowest.min(at);
+            // Up to Linux 6.17 in the first part; then behind the data, with what is freed after the start.
+            has_entry |= (at..CODE + to).contains(&entry);
         }
-        let entry = header.e_entry(endian);
-        if !code.contains(&entry) {
-            return Err("its entry is not in its first part".to_owned());
+        if !has_entry {
+            return Err("its entry is in none of its parts".to_owned());
         }
         let sections = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
         let shdr_end = header.e_shoff(endian).saturating_add(sections);

@@ -154,13 +154,21 @@ fn a_kernel_that_cannot_be_moved_is_not() {
 }
 
 #[test]
+fn the_entry_may_be_in_any_part() {
+    let mut made = Made::new();
+    made.entry = LOWEST + 0x20_0000;
+    let jump = [&[0xb8][..], &(made.entry as u32).to_le_bytes(), &[0xff, 0xe0]].concat();
+    assert!(made.unpacked().unwrap().memory.windows(jump.len()).any(|bytes| bytes == jump));
+}
+
+#[test]
 fn what_is_not_understood_unpacks_itself() {
     let why = |change: &dyn Fn(&mut Made)| {
         let mut made = Made::new();
         change(&mut made);
         made.unpacked().err().expect("refused")
     };
-    assert!(why(&|made| made.entry = LOWEST + 0x20_0000).contains("entry"));
+    assert!(why(&|made| made.entry = LOWEST + 0x30_0000).contains("entry"));
     assert!(why(&|made| made.parts[0].0 = 1 << 20).contains("first two MiB"));
     assert!(why(&|made| made.parts[1].0 = 1 << 40).contains("1 GiB"));
     assert!(why(&|made| made.parts[1].0 = 1 << 29).contains("too far apart"));
