@@ -4,9 +4,8 @@
 //! place before it holds anything that others need. So the log writer can always flush, the database writer (which must not write
 //! a block ahead of its redo) never waits in a cycle with a log switch, and the switch waits only for checkpoint and archiver.
 //!
-//! The buffer is a ring of chunks: closed ones that the log writer has yet to take, then the open one. The cost depends only on
-//! the number of processes that wait: commits queue up in the order of their LSNs, and waits for room are served first come,
-//! first served.
+//! The buffer is a ring of chunks: closed ones that the log writer has yet to take, then the open one. The cost depends only on the number of
+//! processes that wait: commits queue up in the order of their LSNs, and waits for room are served first come, first served.
 
 mod reservation;
 #[cfg(test)]
