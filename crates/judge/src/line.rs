@@ -78,6 +78,9 @@ pub struct Estimate {
     /// One arm seems to vary more than the other, so the interval may cover less than 95 % (see `bigiron_stats::shape`).
     #[serde(skip)]
     pub uneven: bool,
+    /// They do, and an interval that accounts for it would give another verdict.
+    #[serde(skip)]
+    pub doubtful: bool,
 }
 
 /// One metric of one workload, one arm against the first. What is skipped when it is written, reports write as quantities.
@@ -168,6 +171,9 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         () if deltas.is_empty() => Verdict::Inconclusive,
         () => verdict(ci95, ci90, log_margin),
     };
+    let uneven =
+        !plan.is_screening() && shape::flagged(&logs(&units.ab), &logs(&units.ba), |ab, ba| designs.flip(ab, ba));
+    let wider = |ci: Option<(f64, f64)>| ci.map(|ci| shape::widened(ci, inference.mean()));
     let estimate = (!deltas.is_empty()).then(|| Estimate {
         mean: mirror(sign, inference.mean()),
         sd: inference.sd(),
@@ -175,8 +181,8 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         ci90: ci90.map(|ci| mirror_interval(sign, ci)),
         p: inference.p(0.0),
         mde: Some(inference.mde(units.len())).filter(|m| m.is_finite()),
-        uneven: !plan.is_screening()
-            && shape::flagged(&logs(&units.ab), &logs(&units.ba), |ab, ba| designs.flip(ab, ba)),
+        uneven,
+        doubtful: uneven && word != Verdict::Invalid && verdict(wider(ci95), wider(ci90), log_margin) != word,
     });
     let claim = Claim::of(&inference, word, log_margin);
     let claim_p = if def.primary { claim.p() } else { claim.no_change };

@@ -50,6 +50,30 @@ fn every_verdict_can_be_reached() {
     }
 }
 
+/// B varies forty times as much as A. The verdict is doubtful just beyond the margin, and no longer where the interval is far from it.
+#[test]
+fn a_verdict_is_doubtful_where_spreads_differ_and_it_is_close() {
+    let plan = plan(&TWO, 10, vec![micro()]);
+    let judged = |effect: f64, spread: f64| {
+        let records = plan.slots.iter().map(|slot| {
+            fixture::completed(&plan, slot, &|_, metric| {
+                let (factor, spread) = if slot.arm == 0 { (1.0, 0.0005) } else { (effect, spread) };
+                factor * (1.0 + spread * fixture::noise(slot, &metric.name))
+            })
+        });
+        let line = judge(&plan, &records.collect::<Vec<_>>()).comparisons[0].lines[0].clone();
+        let estimate = line.estimate.unwrap();
+        (line.verdict, estimate.uneven, estimate.doubtful)
+    };
+    let lines: Vec<_> = (0..100).map(|n| judged(1.0 + 0.001 * f64::from(n), 0.02)).collect();
+    assert!(lines.iter().all(|(_, uneven, _)| *uneven), "{lines:?}");
+    let first = lines.iter().position(|(verdict, ..)| *verdict == Verdict::Worse).unwrap();
+    assert!(lines[first].2 && !lines[first + 10].2 && !lines[99].2, "{first} {lines:?}");
+    assert!(lines.iter().filter(|(_, _, doubtful)| *doubtful).count() < 25, "{lines:?}");
+    // Without a difference in spread nothing is doubtful, however close it is.
+    assert!((0..100).all(|n| !judged(1.0 + 0.0005 * f64::from(n), 0.0005).2));
+}
+
 #[test]
 fn tiny_but_real_is_same() {
     let (mut plan, records) = study(1.005, 0.0005);

@@ -82,17 +82,17 @@ impl<'a> Row<'a> {
             .map_or_else(|| "none".to_owned(), |(low, high)| format!("{} … {}", low.number(), high.number()))
     }
 
-    /// The verdict with its marks, if any (see [`Mark`]); `~` if one arm varies more than the other; `†` if copies of memory decide the sign.
+    /// The verdict with its marks, if any (see [`Mark`]); `~` if the arms' spreads make it doubtful; `†` if copies of memory decide the sign.
     pub fn verdict(&self) -> String {
         let mark = self.mark().map_or_else(String::new, |mark| format!(" {}", mark.text(self.line)));
-        let uneven = if self.is_uneven() { " ~" } else { "" };
+        let doubtful = if self.is_doubtful() { " ~" } else { "" };
         let copies = if self.copies_decide { format!(" {COPIES_MARK}") } else { String::new() };
-        format!("{}{mark}{uneven}{copies}", self.line.verdict)
+        format!("{}{mark}{doubtful}{copies}", self.line.verdict)
     }
 
-    /// Whether one arm seems to vary more than the other; the interval does not account for that.
-    pub fn is_uneven(&self) -> bool {
-        self.line.estimate.is_some_and(|e| e.uneven)
+    /// Whether one arm seems to vary more than the other, and an interval that accounted for it would give another verdict.
+    pub fn is_doubtful(&self) -> bool {
+        self.line.estimate.is_some_and(|e| e.doubtful)
     }
 
     pub fn mark(&self) -> Option<Mark> {

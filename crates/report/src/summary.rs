@@ -81,8 +81,8 @@ fn legend(rows: &[&Row<'_>]) -> Option<String> {
     if rows.iter().any(|row| row.mark() == Some(Mark::MorePairs)) {
         all.push("+N: about N more pairs would settle it".to_owned());
     }
-    if rows.iter().any(|row| row.is_uneven()) {
-        all.push("~ one arm varies more than the other".to_owned());
+    if rows.iter().any(|row| row.is_doubtful()) {
+        all.push("~ a wider interval would say otherwise".to_owned());
     }
     (!all.is_empty()).then(|| all.join("; "))
 }

@@ -5,12 +5,14 @@ mod page;
 
 use super::{Extras, Report, csv, html, json, table, text, trial, trials};
 use bigiron_judge::causes::{Cause, NotToldApart, Uncertain};
-use bigiron_judge::fixture::{complain, dbsim, fail, micro, plan, records, void};
+use bigiron_judge::fixture::{complain, dbsim, fail, micro, void};
 use bigiron_judge::judge;
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{FailedCheck, Plan};
 use bigiron_model::record::{Failure, Record};
-use example::{configs, study, why};
+use example::{configs, why};
+
+pub(super) use example::study;
 
 pub(super) struct Printed {
     pub(super) text: String,

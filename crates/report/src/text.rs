@@ -16,6 +16,7 @@ use crate::kconfig::Difference;
 use bigiron_model::file_system;
 use bigiron_model::metric::Better;
 use bigiron_model::record::{DISTURBED_FACT, Record};
+use bigiron_stats::shape::WIDER;
 
 /// Configuration differences shown in a text report; the others are counted.
 const CONFIG_LINES: usize = 12;
@@ -176,7 +177,7 @@ fn legend(out: &mut String, report: &Report<'_>) {
     }
     let margins: Vec<String> = margins(report);
     out.push_str(&wrap(&format!("Margins: {}", margins.join(", ")), "", "  "));
-    for mark in uneven(report).into_iter().chain(copies_decide(report)) {
+    for mark in doubtful(report).into_iter().chain(copies_decide(report)) {
         out.push_str(&wrap(&mark, "", "  "));
     }
 }
@@ -193,13 +194,13 @@ pub fn copies_decide(report: &Report<'_>) -> Option<String> {
 }
 
 /// The meaning of the mark `~` and how often it occurs; `None` if it does not occur.
-pub fn uneven(report: &Report<'_>) -> Option<String> {
+pub fn doubtful(report: &Report<'_>) -> Option<String> {
     let of = report.rows.iter().flatten().count();
-    let marked = report.rows.iter().flatten().filter(|r| r.is_uneven()).count();
+    let marked = report.rows.iter().flatten().filter(|r| r.is_doubtful()).count();
     (marked > 0).then(|| {
         format!(
-            "~ ({marked} of {of} lines): one arm varies more than the other, so the interval may be too narrow. Doubt its \
-             verdict if an end of the interval lies close to 0 or to the margin"
+            "~ ({marked} of {of} lines): one arm varies more than the other, so the interval may be too narrow; one that is {WIDER} times \
+             as wide would give another verdict"
         )
     })
 }

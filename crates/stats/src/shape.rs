@@ -10,6 +10,14 @@ use crate::location;
 /// Level of the test behind the flag.
 pub const FLAG_LEVEL: f64 = 0.05;
 
+/// An interval this much wider covers 95 % also where only B has a long tail (`cargo xtask sim`).
+pub const WIDER: f64 = 1.3;
+
+/// The interval around `mean`, [`WIDER`] times as wide.
+pub fn widened((low, high): (f64, f64), mean: f64) -> (f64, f64) {
+    (mean - WIDER * (mean - low), mean + WIDER * (high - mean))
+}
+
 /// Two-sided p of "both arms vary equally", from (ln A, ln B) of the pairs run A-then-B and B-then-A.
 ///
 /// The flip test of `(D − its median) · (S − its median)` with D = ln B − ln A, S = ln A + ln B and medians by order: B varies more if large

@@ -21,6 +21,8 @@ const EFFECTS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 #[derive(Default)]
 struct Cell {
     covered: Share,
+    /// The same of the wider interval that the mark `~` is about.
+    covered_wider: Share,
     /// The 95 % interval excludes 0 although the effect is 0.
     false_difference: Share,
     /// `same` or beyond the margin, at each effect.
@@ -33,6 +35,7 @@ struct Cell {
 impl Tally for Cell {
     fn merge(&mut self, other: Cell) {
         self.covered.merge(other.covered);
+        self.covered_wider.merge(other.covered_wider);
         self.false_difference.merge(other.false_difference);
         self.flagged.merge(other.flagged);
         let shares = [(&mut self.same, other.same), (&mut self.beyond, other.beyond)];
@@ -54,6 +57,8 @@ fn cell(setting: &Setting, flips: Flips, noise: Noise, pairs: usize) -> Cell {
         let (ci95, ci90) = (flip.interval(0.05), flip.interval(0.10));
         let (low, high) = ci95.expect("8 pairs or more have a 95 % interval");
         cell.covered.count(low <= 0.0 && 0.0 <= high);
+        let wider = shape::widened((low, high), flip.mean());
+        cell.covered_wider.count(wider.0 <= 0.0 && 0.0 <= wider.1);
         cell.false_difference.count(low > 0.0 || high < 0.0);
         cell.flagged.count(shape::flagged(&session.arms_ab, &session.arms_ba, |ab, ba| designs.flip(ab, ba)));
         for (i, effect) in EFFECTS.into_iter().enumerate() {
@@ -74,16 +79,27 @@ fn sizes(setting: &Setting, flips: Flips) -> impl Iterator<Item = usize> {
 
 fn header() {
     println!(
-        "{:>5} {:<15} {:>8} {:>6} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8}",
-        "pairs", "noise", "coverage", "type I", "same|0", "same|.5m", "same|m", "beyond|m", "beyond|2m", "flagged"
+        "{:>5} {:<15} {:>8} {:>6} {:>6} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8}",
+        "pairs",
+        "noise",
+        "coverage",
+        "wider",
+        "type I",
+        "same|0",
+        "same|.5m",
+        "same|m",
+        "beyond|m",
+        "beyond|2m",
+        "flagged"
     );
 }
 
 fn row(pairs: usize, noise: Noise, cell: &Cell) {
     println!(
-        "{pairs:>5} {:<15} {:>8} {:>6} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8}",
+        "{pairs:>5} {:<15} {:>8} {:>6} {:>6} {:>9} {:>9} {:>10} {:>9} {:>9} {:>8}",
         noise.name(),
         cell.covered.percent(),
+        cell.covered_wider.percent(),
         cell.false_difference.percent(),
         cell.same[0].percent(),
         cell.same[1].percent(),
@@ -134,6 +150,7 @@ pub(super) fn shapes(setting: &Setting, checks: &mut Checks) {
             }
             let what = format!("{}, {pairs} pairs, {}", noise.name(), name(flips));
             checks.at_least(&format!("coverage, {what}"), cell.covered, 0.85);
+            checks.at_least(&format!("coverage of the wider interval, {what}"), cell.covered_wider, 0.94);
             if cell.covered.rate() < 0.94 {
                 checks.at_least(&format!("too narrow and flagged, {what}"), cell.flagged, 0.25);
             }

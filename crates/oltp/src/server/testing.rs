@@ -1,5 +1,7 @@
 //! A live private server for tests: the tree from the user's own cache, a cluster in a temporary folder.
 
+use std::path::Path;
+
 pub use bigiron_service::testing::{MAJOR, tree};
 
 use super::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
@@ -13,6 +15,12 @@ pub struct Running {
     pub server: Programs,
 }
 
+/// A folder for a server: in memory where possible, since to create and remove a cluster's thousand files on a disk takes longer than most tests do.
+pub fn folder() -> OwnedFolder {
+    let memory = Path::new("/dev/shm");
+    server_folder(memory).or_else(|_| server_folder(&std::env::temp_dir())).unwrap()
+}
+
 pub fn sizing() -> Sizing {
     Sizing { memory_bytes: 512 << 20, data_bytes: 64 << 20, connections: 20 }
 }
@@ -20,7 +28,7 @@ pub fn sizing() -> Sizing {
 /// Starts a server with bigiron's settings, and `user`'s over them.
 pub fn start(listen: Listen, user: &[(&str, &str)]) -> Running {
     let server = Programs::of(&RECIPE, &tree()).unwrap();
-    let place = server_folder(&std::env::temp_dir()).unwrap();
+    let place = folder();
     postgres::init(&server, place.path(), false).unwrap();
     let user: Vec<_> = user.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let settings = Settings::new(&sizing(), &user).unwrap();

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use bigiron_service::postgres;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
-use super::testing::{sizing, tree};
+use super::testing::{self, sizing, tree};
 use super::{Listen, Programs, RECIPE, Settings, cluster};
 use crate::config::Transport;
 use crate::database::{Database as _, SqlValue};
 use crate::pg::url::{Host, SslMode};
 use crate::pg::{Connection, Url};
-use bigiron_service::server_folder::server_folder;
 
 /// An authority, whose certificate is in a file.
 struct Authority {
@@ -61,7 +60,7 @@ fn a_real_server_with_a_wrong_certificate_is_refused_in_words() {
     let (ours, other) = (Authority::new(keys.path(), "ours"), Authority::new(keys.path(), "other"));
     let own = keys.path().join("own.pem");
     let programs = Programs::of(&RECIPE, &tree()).unwrap();
-    let place = server_folder(&std::env::temp_dir()).unwrap();
+    let place = testing::folder();
     postgres::init(&programs, place.path(), false).unwrap();
     // bigiron's own servers never encrypt: these lines cannot be had by the user's settings.
     let settings = Settings::new(&sizing(), &[]).unwrap().text()

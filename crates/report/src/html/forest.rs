@@ -8,7 +8,7 @@ use super::super::Report;
 use super::super::chart::Chart;
 use super::super::row::{COPIES_MARK, Mark, Row};
 use super::super::svg::Axis;
-use super::super::text::{copies_decide, margins, uneven};
+use super::super::text::{copies_decide, doubtful, margins};
 use super::{chip, figure, minus, prose};
 
 /// Heights of the rows of a primary and of an exploratory metric, in CSS pixels.
@@ -79,7 +79,7 @@ pub(super) fn forest(report: &Report<'_>, index: usize, rows: &[Row<'_>]) -> Mar
 fn metric(row: &Row<'_>, axis: &Axis) -> Markup {
     let line = row.line;
     let (class, height) = if line.metric.primary { ("row primary", PRIMARY_HEIGHT) } else { ("row", HEIGHT) };
-    let marks = row.mark().map(|m| m.text(line)).into_iter().chain(row.is_uneven().then(|| "~".to_owned()));
+    let marks = row.mark().map(|m| m.text(line)).into_iter().chain(row.is_doubtful().then(|| "~".to_owned()));
     let marks = marks.chain(row.copies_decide.then(|| COPIES_MARK.to_owned()));
     html! {
         tr class=(class) {
@@ -112,7 +112,7 @@ pub(super) fn reading(report: &Report<'_>) -> Markup {
             "MDE, the smallest detectable effect, is the smallest change that this many pairs would have shown with 80 % power."
         }
         @for mark in marks { p class="note" { (mark.legend()) "." } }
-        @if let Some(uneven) = uneven(report) { p class="note" { (uneven) "." } }
+        @if let Some(doubtful) = doubtful(report) { p class="note" { (doubtful) "." } }
         @if let Some(copies) = copies_decide(report) { p class="note" { (prose(&copies)) "." } }
     }
 }

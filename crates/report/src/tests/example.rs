@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bigiron_judge::calls::{Call, Calls};
 use bigiron_judge::causes::{Cause, Causes, Profiling};
 use bigiron_judge::fixture::{dbsim, micro, plan, records};
+use bigiron_judge::judge;
 use bigiron_judge::locks::Locks;
 use bigiron_judge::modelled::{Agreement, ComponentCycles, Cycles, FunctionCycles, Modelled, ModelledWindow};
 use bigiron_judge::stacks::{Frame, Stacks};
@@ -14,7 +15,7 @@ use bigiron_model::record::Record;
 use crate::Extras;
 use crate::why::Why;
 
-const TWO: [&str; 2] = ["debian:6.1", "debian:6.12"];
+pub(super) const TWO: [&str; 2] = ["debian:6.1", "debian:6.12"];
 
 pub(crate) fn study(effect: f64) -> (Plan, Vec<Record>) {
     let plan = plan(&TWO, 10, vec![micro(), dbsim()]);

@@ -1,7 +1,8 @@
 //! Tests of the HTML page: the markup is well formed and contains nothing foreign.
 
 use super::super::Extras;
-use super::{TWO, configs, every_study, print, study};
+use super::example::TWO;
+use super::{configs, every_study, print, study};
 
 /// Every tag is closed by its counterpart, attributes are quoted, and `<` and `&` occur only as markup.
 fn well_formed(page: &str) -> Result<(), String> {
