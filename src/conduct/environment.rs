@@ -34,7 +34,7 @@ pub struct Environment<'a> {
     qemu_source: QemuSource,
     qemu: OnceCell<Result<Qemu, String>>,
     kvm: OnceCell<Result<KvmStatus, String>>,
-    /// The study's kernels, as typed; the first serves to test KVM. If there is none, any kernel in the cache does.
+    /// The study's kernels, as typed; the first is booted to test KVM. If there is none, the newest kernel in the cache is.
     kernels: Vec<String>,
     /// The existing folder closest to the study's future folder.
     place: PathBuf,
@@ -117,8 +117,9 @@ impl<'a> Environment<'a> {
         for name in &self.kernels {
             let spec = KernelSpec::parse(name)?;
             let kernel = self.store.resolve(&spec, &|text: &str| self.observer.note(text));
-            // A boot takes long; a study that lacks a kernel ends without one. Why it is lacking, is said where the study needs it.
-            images.push(kernel.map_err(|_| anyhow!("there is no `{name}` to try it with"))?.image);
+            // Every kernel is found before the slow test boot, so that a study with a missing kernel fails first. Why it is missing, is
+            // reported where the study needs it.
+            images.push(kernel.map_err(|_| anyhow!("kernel `{name}`, which the test needs, is not available"))?.image);
         }
         let image = match images.into_iter().next() {
             Some(image) => image,
@@ -127,7 +128,7 @@ impl<'a> Environment<'a> {
                 newest.context("/dev/kvm is there, but the cache has no kernel to test it with")?.dir.join("image")
             }
         };
-        self.observer.note("Testing whether a guest boots under KVM; this may take half a minute");
+        self.observer.note("Testing whether a guest boots under KVM; this may take up to half a minute");
         probe::kvm(self.cache(), qemu, &image)
     }
 

@@ -78,7 +78,7 @@ pub struct Estimate {
     /// One arm seems to vary more than the other, so the interval may cover less than 95 % (see `bigiron_stats::shape`).
     #[serde(skip)]
     pub uneven: bool,
-    /// They do, and an interval that accounts for it would give another verdict.
+    /// `uneven`, and an interval [`shape::WIDER`] times as wide would give another verdict.
     #[serde(skip)]
     pub doubtful: bool,
 }

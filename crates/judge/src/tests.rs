@@ -50,7 +50,7 @@ fn every_verdict_can_be_reached() {
     }
 }
 
-/// B varies forty times as much as A. The verdict is doubtful just beyond the margin, and no longer where the interval is far from it.
+/// B varies forty times as much as A. The verdict is doubtful if the interval ends just beyond the margin, and not if it ends far from it.
 #[test]
 fn a_verdict_is_doubtful_where_spreads_differ_and_it_is_close() {
     let plan = plan(&TWO, 10, vec![micro()]);

@@ -90,7 +90,7 @@ impl<'a> Row<'a> {
         format!("{}{mark}{doubtful}{copies}", self.line.verdict)
     }
 
-    /// Whether one arm seems to vary more than the other, and an interval that accounted for it would give another verdict.
+    /// Whether one arm seems to vary more than the other, and a wider interval would give another verdict.
     pub fn is_doubtful(&self) -> bool {
         self.line.estimate.is_some_and(|e| e.doubtful)
     }

@@ -82,7 +82,7 @@ fn legend(rows: &[&Row<'_>]) -> Option<String> {
         all.push("+N: about N more pairs would settle it".to_owned());
     }
     if rows.iter().any(|row| row.is_doubtful()) {
-        all.push("~ a wider interval would say otherwise".to_owned());
+        all.push("~: the arms vary differently, and a wider interval would change the verdict".to_owned());
     }
     (!all.is_empty()).then(|| all.join("; "))
 }

@@ -199,8 +199,8 @@ pub fn doubtful(report: &Report<'_>) -> Option<String> {
     let marked = report.rows.iter().flatten().filter(|r| r.is_doubtful()).count();
     (marked > 0).then(|| {
         format!(
-            "~ ({marked} of {of} lines): one arm varies more than the other, so the interval may be too narrow; one that is {WIDER} times \
-             as wide would give another verdict"
+            "~ ({marked} of {of} lines): one arm varies more than the other, so the interval may be too narrow; at {WIDER} times its \
+             width, the verdict would change"
         )
     })
 }

@@ -10,7 +10,7 @@ use crate::location;
 /// Level of the test behind the flag.
 pub const FLAG_LEVEL: f64 = 0.05;
 
-/// An interval this much wider covers 95 % also where only B has a long tail (`cargo xtask sim`).
+/// The factor by which an interval is widened to cover about 95 % even if only B has a long tail (`cargo xtask sim` checks it).
 pub const WIDER: f64 = 1.3;
 
 /// The interval around `mean`, [`WIDER`] times as wide.

@@ -15,8 +15,8 @@ pub fn end_with_parent(command: &mut Command) -> &mut Command {
     told_of_death(command, libc::SIGTERM)
 }
 
-/// Leaves `file` open in the child and in what the child starts; no child that another thread starts gets it. A lock on the file is held until the
-/// last of them ends.
+/// Leaves `file` open in the child and its descendants, but not in children that other threads start. A lock on the file is held until the last of
+/// these processes ends.
 pub fn leave_open(command: &mut Command, file: OwnedFd) -> &mut Command {
     // SAFETY: between fork and exec only an async-signal-safe system call is made, and nothing is allocated.
     unsafe {

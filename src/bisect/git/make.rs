@@ -176,7 +176,7 @@ pub struct Make<'a> {
     pub tree: &'a Path,
     pub build: &'a Path,
     pub arguments: &'a Arguments,
-    /// Each program that make starts holds this lock as long as it lives.
+    /// Held by make and every process it starts until they end.
     pub lock: &'a File,
     pub cancel: &'a AtomicBool,
 }
@@ -198,7 +198,7 @@ impl Make<'_> {
     }
 }
 
-/// Runs a make, which holds `lock` together with all that it starts; ends it if `cancel` is set.
+/// Runs make, which holds `lock` together with every process it starts; ends it if `cancel` is set.
 pub(crate) fn run(make: &mut Command, lock: &File, cancel: &AtomicBool) -> io::Result<MakeEnd> {
     sys::child::leave_open(make, lock.try_clone()?.into());
     let mut child = sys::child::end_with_parent(make).spawn()?;

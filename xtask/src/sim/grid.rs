@@ -21,7 +21,7 @@ const EFFECTS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 #[derive(Default)]
 struct Cell {
     covered: Share,
-    /// The same of the wider interval that the mark `~` is about.
+    /// Coverage of the wider interval, which decides the mark `~`.
     covered_wider: Share,
     /// The 95 % interval excludes 0 although the effect is 0.
     false_difference: Share,

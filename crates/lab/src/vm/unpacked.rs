@@ -83,18 +83,18 @@ impl Unpacked {
             let from = at.checked_sub(CODE).filter(|_| at >= OURS).ok_or("it lies in the first two MiB")?;
             let to = from.checked_add(bytes.len() as u64).filter(|to| *to <= SPACE).ok_or("it is larger than 1 GiB")?;
             if to > kernel.len() as u64 + GAPS {
-                return Err("its parts lie too far apart".to_owned());
+                return Err("its segments lie too far apart".to_owned());
             }
             if memory.len() < to as usize {
                 memory.resize(to as usize, 0);
             }
             memory[from as usize..to as usize].copy_from_slice(bytes);
             lowest = lowest.min(at);
-            // Up to Linux 6.17 in the first part; then behind the data, with what is freed after the start.
+            // Up to Linux 6.17 the entry point is in the first segment; later it follows the data, in memory that is freed after boot.
             has_entry |= (at..CODE + to).contains(&entry);
         }
         if !has_entry {
-            return Err("its entry is in none of its parts".to_owned());
+            return Err("its entry point is outside its load segments".to_owned());
         }
         let sections = u64::from(header.e_shnum(endian)) * u64::from(header.e_shentsize(endian));
         let shdr_end = header.e_shoff(endian).saturating_add(sections);

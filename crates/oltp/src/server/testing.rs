@@ -15,7 +15,7 @@ pub struct Running {
     pub server: Programs,
 }
 
-/// A folder for a server: in memory where possible, since to create and remove a cluster's thousand files on a disk takes longer than most tests do.
+/// A folder for a server, in memory if possible: creating and removing a cluster's thousand files on a disk takes a good part of most tests.
 pub fn folder() -> OwnedFolder {
     let memory = Path::new("/dev/shm");
     server_folder(memory).or_else(|_| server_folder(&std::env::temp_dir())).unwrap()
