@@ -119,7 +119,7 @@ impl<'a> Environment<'a> {
             let kernel = self.store.resolve(&spec, &|text: &str| self.observer.note(text));
             // Every kernel is found before the slow test boot, so that a study with a missing kernel fails first. Why it is missing, is
             // reported where the study needs it.
-            images.push(kernel.map_err(|_| anyhow!("kernel `{name}`, which the test needs, is not available"))?.image);
+            images.push(kernel.map_err(|_| anyhow!("the study's kernel `{name}` is not available"))?.image);
         }
         let image = match images.into_iter().next() {
             Some(image) => image,

@@ -171,18 +171,20 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         () if deltas.is_empty() => Verdict::Inconclusive,
         () => verdict(ci95, ci90, log_margin),
     };
-    let uneven =
-        !plan.is_screening() && shape::flagged(&logs(&units.ab), &logs(&units.ba), |ab, ba| designs.flip(ab, ba));
     let wider = |ci: Option<(f64, f64)>| ci.map(|ci| shape::widened(ci, inference.mean()));
-    let estimate = (!deltas.is_empty()).then(|| Estimate {
-        mean: mirror(sign, inference.mean()),
-        sd: inference.sd(),
-        ci95: ci95.map(|ci| mirror_interval(sign, ci)),
-        ci90: ci90.map(|ci| mirror_interval(sign, ci)),
-        p: inference.p(0.0),
-        mde: Some(inference.mde(units.len())).filter(|m| m.is_finite()),
-        uneven,
-        doubtful: uneven && word != Verdict::Invalid && verdict(wider(ci95), wider(ci90), log_margin) != word,
+    let estimate = (!deltas.is_empty()).then(|| {
+        let (ab, ba) = (logs(&units.ab), logs(&units.ba));
+        let uneven = !plan.is_screening() && shape::flagged(&ab, &ba, |ab, ba| designs.flip(ab, ba));
+        Estimate {
+            mean: mirror(sign, inference.mean()),
+            sd: inference.sd(),
+            ci95: ci95.map(|ci| mirror_interval(sign, ci)),
+            ci90: ci90.map(|ci| mirror_interval(sign, ci)),
+            p: inference.p(0.0),
+            mde: Some(inference.mde(units.len())).filter(|m| m.is_finite()),
+            uneven,
+            doubtful: uneven && word != Verdict::Invalid && verdict(wider(ci95), wider(ci90), log_margin) != word,
+        }
     });
     let claim = Claim::of(&inference, word, log_margin);
     let claim_p = if def.primary { claim.p() } else { claim.no_change };

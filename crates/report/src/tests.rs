@@ -10,9 +10,9 @@ use bigiron_judge::judge;
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{FailedCheck, Plan};
 use bigiron_model::record::{Failure, Record};
-use example::{configs, why};
+use example::configs;
 
-pub(super) use example::study;
+pub(super) use example::{study, why};
 
 pub(super) struct Printed {
     pub(super) text: String,

@@ -409,19 +409,13 @@ mod tests {
     fn what_is_explained_is_what_is_shown() {
         let cause = |name: &str, a, b| Cause { name: name.to_owned(), formerly: None, a, b, se: None };
         let causes = Causes {
-            comparison: 0,
-            workload: "micro".to_owned(),
-            metric: "fork-exit".to_owned(),
-            window: "fork-exit".to_owned(),
-            pairs: 1,
-            a: 1000.0,
             b: 1100.0,
             causes: vec![cause("f", 0.0, 60.0), cause("g", 50.0, 0.0), cause("h", 0.0, 30.0), cause("i", 10.0, 70.0)],
             listed: 4,
             gone: 50.0,
             new: 90.0,
-            sampled: None,
             modelled: None,
+            ..crate::tests::why().causes.remove(0)
         };
         assert_eq!(head(&causes), "micro fork-exit: 1,000 → 1,100 ns per operation, +100.0");
         assert_eq!(
