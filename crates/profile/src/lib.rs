@@ -9,6 +9,9 @@
 //! QEMU's inline additions do the counting and execute none of the guest's instructions, so virtual time does not change. The plugin writes one block
 //! for each [`Mark::Cut`], see [`Windows`].
 //!
+//! Code is translated with what counts only between [`Mark::Instrument`] and [`Mark::Release`]: a guest boots, and tells its symbols at its end, as fast
+//! as one that is not profiled.
+//!
 //! Invariant: counts cover the instructions between a [`Mark::Begin`] and the next [`Mark::End`], in any process; counts of several spans add up
 //! until they are cut. Where moves have a cost of their own, it is what is counted.
 
@@ -49,6 +52,8 @@ mod sampler;
 mod scores;
 #[cfg(any(plugin, test))]
 mod shape;
+#[cfg(plugin)]
+mod stage;
 #[cfg(any(plugin, test))]
 mod strings;
 #[cfg(any(plugin, test))]
@@ -78,6 +83,10 @@ pub enum Mark {
     End = 2,
     /// The counts since the last cut are written as one window.
     Cut = 3,
+    /// Windows may follow: from here on code is translated with what counts, which makes it several times slower.
+    Instrument = 4,
+    /// No window follows until the next [`Mark::Instrument`].
+    Release = 5,
 }
 
 impl Mark {
@@ -89,9 +98,11 @@ impl Mark {
         [0x0f, 0x1f, 0x84, 0x00, self as u8, 0x42, 0x49, 0x67]
     }
 
+    const ALL: [Mark; 5] = [Mark::Begin, Mark::End, Mark::Cut, Mark::Instrument, Mark::Release];
+
     /// The mark that an instruction encodes, if any.
     pub fn of(instruction: &[u8]) -> Option<Self> {
-        [Mark::Begin, Mark::End, Mark::Cut].into_iter().find(|mark| mark.instruction() == instruction)
+        Self::ALL.into_iter().find(|mark| mark.instruction() == instruction)
     }
 }
 
@@ -101,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_known_by_its_bytes_and_nothing_else_is_one() {
-        for mark in [Mark::Begin, Mark::End, Mark::Cut] {
+        for mark in Mark::ALL {
             assert_eq!(Mark::of(&mark.instruction()), Some(mark));
         }
         // The longest NOP that assemblers use for padding.

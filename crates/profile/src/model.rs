@@ -244,6 +244,17 @@ pub(crate) unsafe fn window(open: bool) {
     }
 }
 
+/// Code is no longer translated with calls of the model.
+///
+/// # Safety
+/// No reference to the model may live.
+pub(crate) unsafe fn rest() {
+    // SAFETY: the caller's word.
+    if let Some(model) = unsafe { model() } {
+        model.mode = Mode::Off;
+    }
+}
+
 /// Outputs the counts since the last cut, no rows if nothing is modelled.
 ///
 /// # Safety

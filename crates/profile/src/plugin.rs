@@ -11,7 +11,7 @@ use crate::instruction::is_wide_exchange;
 use crate::scores::Scores;
 use crate::strings::Move;
 use crate::table::{Counter, Table};
-use crate::{MAGIC, Mark, Weights, clock, kernel, model};
+use crate::{MAGIC, Mark, Weights, clock, kernel, model, stage};
 
 /// The start of the kernel's half of the address space (x86-64).
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -49,7 +49,7 @@ extern "C" fn loaded() {
     }
 }
 
-type Id = u64;
+pub(crate) type Id = u64;
 
 #[repr(C)]
 pub struct Block {
@@ -244,11 +244,18 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
     COPIED.store(copies, Ordering::Relaxed);
     SEVERAL.store(vcpus > 1, Ordering::Relaxed);
+    stage::install(id);
+    // SAFETY: the number is set.
+    unsafe { register() };
+    0
+}
+
+/// Has QEMU call for each block that it translates.
+unsafe extern "C" fn register() {
     let with_data = qemu_plugin_version.load(Ordering::Relaxed) >= DATA;
     let callback = if with_data { translated_with_data as *const c_void } else { translated as *const c_void };
     // SAFETY: the callback is one of this version.
-    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, callback, core::ptr::null_mut()) };
-    0
+    unsafe { qemu_plugin_register_vcpu_tb_trans_cb(stage::id(), callback, core::ptr::null_mut()) };
 }
 
 /// Prepares the profile.
@@ -280,6 +287,10 @@ unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
         charge(block);
         if PARALLEL.load(Ordering::Relaxed) {
             settle_flags(block);
+        }
+        look_for_marks(block);
+        if !stage::is_instrumented() {
+            return;
         }
         count(block);
         let first = qemu_plugin_tb_get_insn(block, 0);
@@ -366,7 +377,30 @@ pub(crate) unsafe fn bytes(instruction: *mut Instruction) -> ([u8; LONGEST], usi
     }
 }
 
-/// Has each of the block's instructions add to its counter, and marks call [`marked`].
+/// Has the block's marks call [`marked`].
+///
+/// # Safety
+/// QEMU must be translating the block now.
+unsafe fn look_for_marks(block: *mut Block) {
+    // SAFETY: the caller's word; the callbacks run later.
+    unsafe {
+        if profile().is_none() {
+            return;
+        }
+        for n in 0..qemu_plugin_tb_n_insns(block) {
+            let instruction = qemu_plugin_tb_get_insn(block, n);
+            if qemu_plugin_insn_size(instruction) != Mark::LEN {
+                continue;
+            }
+            if let Some(mark) = Mark::of(&bytes(instruction).0[..Mark::LEN]) {
+                let data = core::ptr::without_provenance_mut(mark as usize);
+                qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, data);
+            }
+        }
+    }
+}
+
+/// Has each of the block's instructions add to its counter.
 ///
 /// # Safety
 /// QEMU must be translating the block now.
@@ -381,13 +415,6 @@ unsafe fn count(block: *mut Block) {
                     Counts::Inline(add) => add(instruction, ADD_U64, profile.table.executed(number).cast(), 1),
                     Counts::Scores(scores) => scores.add(instruction, ADD_U64, number),
                 }
-            }
-            if qemu_plugin_insn_size(instruction) != Mark::LEN {
-                continue;
-            }
-            if let Some(mark) = Mark::of(&bytes(instruction).0[..Mark::LEN]) {
-                let data = core::ptr::without_provenance_mut(mark as usize);
-                qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, data);
             }
         }
     }
@@ -417,6 +444,12 @@ unsafe extern "C" fn marked(_vcpu: c_uint, data: *mut c_void) {
             table.end();
             window(false);
         }
+        // SAFETY: the guest is executing this mark, and no reference to the model lives here.
+        n if n == Mark::Instrument as usize => unsafe { stage::change(true, register) },
+        n if n == Mark::Release as usize => unsafe {
+            model::rest();
+            stage::change(false, register);
+        },
         _ => {
             let file = core::cell::RefCell::new(file);
             table.cut(&mut |n| file.borrow_mut().word(n), &mut |address, count| {

@@ -15,6 +15,22 @@ use super::shared_memory::SharedMemory;
 const BEGIN: u64 = u64::from_le_bytes(Mark::Begin.instruction());
 const END: u64 = u64::from_le_bytes(Mark::End.instruction());
 const CUT: u64 = u64::from_le_bytes(Mark::Cut.instruction());
+const INSTRUMENT: u64 = u64::from_le_bytes(Mark::Instrument.instruction());
+const RELEASE: u64 = u64::from_le_bytes(Mark::Release.instruction());
+
+/// Says that windows may follow; a guest whose clock counts instructions is slow until [`release`].
+#[inline(always)]
+pub fn instrument() {
+    // SAFETY: a NOP.
+    unsafe { asm!(".quad {}", const INSTRUMENT, options(nostack, preserves_flags)) };
+}
+
+/// Says that no window follows until [`instrument`].
+#[inline(always)]
+pub fn release() {
+    // SAFETY: a NOP.
+    unsafe { asm!(".quad {}", const RELEASE, options(nostack, preserves_flags)) };
+}
 
 /// Begins a measured span.
 #[inline(always)]
@@ -106,7 +122,9 @@ mod tests {
         begin();
         end();
         cut();
-        assert!([Mark::Begin, Mark::End, Mark::Cut].into_iter().all(has));
+        instrument();
+        release();
+        assert!([Mark::Begin, Mark::End, Mark::Cut, Mark::Instrument, Mark::Release].into_iter().all(has));
     }
 
     /// In a separate process, so that the marks of other tests are not recorded.

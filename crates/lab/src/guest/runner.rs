@@ -302,7 +302,10 @@ fn one(
     inject(job.fault);
     let accounted = job.purpose == Purpose::Locks && Path::new(stat::FILE).exists() && stat::begin().is_ok();
     let begun = Instant::now();
-    let outcome = running.run(&cx).map_err(failed)?;
+    sys::mark::instrument();
+    let outcome = running.run(&cx);
+    sys::mark::release();
+    let outcome = outcome.map_err(failed)?;
     let ns = begun.elapsed().as_nanos() as u64;
     if let (true, Ok(stat)) = (accounted, stat::read(&planned.name, ns)) {
         voice.borrow_mut().say(&GuestEvent::LockStat { stat });

@@ -28,6 +28,8 @@ impl Spans {
                     }
                     windows += 1;
                 }
+                // Of the exact profile alone, and not recorded.
+                Mark::Instrument | Mark::Release => {}
             }
         }
         spans.sort_unstable();
