@@ -1,8 +1,9 @@
 //! Feeds modelled cores with what the guest executes: blocks, accesses to memory, and moves.
 //!
 //! The plugin API tells virtual addresses. Physical ones, and the sizes of pages, are in the guest's page tables, which are read in QEMU's memory as a
-//! processor's walker reads them. For that, two things are searched when the first window begins: where guest memory lies in QEMU's, as the mapping of
-//! its size that contains an access; and CR3 in the CPU state, as the word by which walks arrive where the accesses do.
+//! processor's walker reads them. For that, two things are searched before the first window begins: where guest memory lies in QEMU's, as the mapping of
+//! its size that contains an access; and CR3 in the CPU state, as the word by which walks arrive where the accesses do. The accesses for that are looked
+//! up in QEMU's own TLB, whose size depends on the host's time: the search is over before the model runs, as a rule, so that counts do not depend on it.
 //!
 //! The model runs in samples from the first window's beginning on, and counts in windows alone.
 //!
@@ -388,13 +389,14 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     // SAFETY: no other reference lives while the guest executes; the shape was made for this block.
     let (model, shape) = unsafe {
         match model() {
-            Some(model) if model.phase != Phase::Before && model.guest.may_be_walked() => {
-                (model, &*shape.cast::<Shape>())
-            }
+            Some(model) if model.guest.may_be_walked() => (model, &*shape.cast::<Shape>()),
             _ => return,
         }
     };
     model.guest.state = state;
+    if model.phase == Phase::Before {
+        return;
+    }
     model.block = (shape.counter, shape.start);
     let in_window = model.phase == Phase::Window;
     let mode = model.sampler.block(shape.instructions, in_window);
@@ -419,10 +421,11 @@ unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mu
     // SAFETY: no other reference lives while the guest executes; QEMU's own functions, called in an access.
     unsafe {
         let Some(model) = model() else { return };
-        if model.mode == Mode::Off || model.guest.state.is_null() {
+        if model.mode == Mode::Off && model.phase != Phase::Before || model.guest.state.is_null() {
             return;
         }
         match model.guest.cr3 {
+            Cr3::At(_) if model.phase == Phase::Before => return,
             Cr3::At(_) => {}
             Cr3::Searched { .. } => return search(model, access, address),
             Cr3::Nowhere => return,

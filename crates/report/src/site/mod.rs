@@ -2,6 +2,7 @@
 //!
 //! Invariant: the index is a function of its entries, so writing a site again gives the same bytes; it needs no server and loads nothing.
 
+use bigiron_judge::Comparison;
 use bigiron_stats::Verdict;
 use maud::{Markup, PreEscaped, html};
 
@@ -57,12 +58,21 @@ impl Entry {
             question: plan.question.clone(),
             begun: plan.begun.clone(),
             verdict: report.judgement.verdict,
-            answer: vec![lead_text(report).to_owned()],
+            answer: vec![match report.judgement.comparisons.as_slice() {
+                several @ [_, _, ..] => verdicts_of_arms(plan, several).unwrap_or_default(),
+                _ => lead_text(report).to_owned(),
+            }],
             kernels,
             workloads: plan.workloads.iter().map(|w| w.name.clone()).collect(),
             machine: scope::machine(plan, report.records),
         }
     }
+}
+
+/// The verdict of each arm, because the study's own verdict does not tell which arm has it; `None` while unfinished.
+fn verdicts_of_arms(plan: &Plan, comparisons: &[Comparison]) -> Option<String> {
+    let verdict = |c: &Comparison| Some(format!("{}: {}", plan.arms[c.arm].name, c.suite.as_ref()?.verdict));
+    comparisons.iter().map(verdict).collect::<Option<Vec<_>>>().map(|all| all.join("; "))
 }
 
 /// The name of a study's folder in a site, the same wherever and whenever the site is made.
