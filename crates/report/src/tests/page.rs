@@ -68,6 +68,18 @@ fn pages_are_well_formed_and_self_contained() {
 }
 
 #[test]
+fn a_site_tells_the_verdict_of_each_arm() {
+    let (_, plan, records) = super::every_study().into_iter().find(|(name, ..)| *name == "five arms").unwrap();
+    let judgement = bigiron_judge::judge(&plan, &records);
+    let report = crate::Report::new(&plan, &records, &judgement, &Extras::default());
+    let entry = crate::site::Entry::of_study(&report, "a".to_owned());
+    assert_eq!(
+        entry.answer,
+        ["debian:6.1: worse; debian:6.12: worse; debian:6.18,boot.mitigations=off: worse; mine: worse"]
+    );
+}
+
+#[test]
 fn names_cannot_break_out_of_the_page() {
     let evil = "x\"><script>alert('1')</script>";
     let (mut plan, mut records) = study(1.0);
