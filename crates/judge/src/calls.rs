@@ -52,13 +52,15 @@ fn of_line(plan: &Plan, (index, arm): (usize, usize), of: Explained<'_>, evidenc
         window.calls.iter().map(one).collect()
     };
     let sums: Vec<_> = pairs.iter().map(|[a, b]| (each(a.window), each(b.window))).collect();
+    // An empty sum is -0.0.
+    let total = |values: &mut dyn Iterator<Item = &f64>| values.fold(0.0, |sum, value| sum + value);
     let names: BTreeSet<&String> = sums.iter().flat_map(|(a, b)| a.keys().chain(b.keys())).collect();
     let mut calls: Vec<Call> = names
         .into_iter()
         .map(|name| Call {
             name: name.clone(),
-            a: sums.iter().filter_map(|(a, _)| a.get(name)).sum(),
-            b: sums.iter().filter_map(|(_, b)| b.get(name)).sum(),
+            a: total(&mut sums.iter().filter_map(|(a, _)| a.get(name))),
+            b: total(&mut sums.iter().filter_map(|(_, b)| b.get(name))),
         })
         .collect();
     calls.sort_by(|x, y| y.a.max(y.b).total_cmp(&x.a.max(x.b)).then_with(|| x.name.cmp(&y.name)));
@@ -94,6 +96,7 @@ mod tests {
         let found = calls(&plan, &judgement, &evidence).pop().unwrap();
         let call = |name: &str, a, b| Call { name: name.to_owned(), a, b };
         assert_eq!(found.calls, [call("wait4", 2.0, 2.0), call("clone", 0.0, 1.0), call("fork", 1.0, 0.0)]);
+        assert!(found.calls.iter().all(|c| c.a.is_sign_positive() && c.b.is_sign_positive()), "no -0.000");
         assert_eq!((found.workload.as_str(), found.metric.as_str()), ("micro", "fork-exit"));
         assert!(calls(&plan, &judgement, &evidence[..1]).is_empty());
         assert!(calls(&plan, &judgement, &[of(0, 10, &[]), of(1, 10, &[])]).is_empty());

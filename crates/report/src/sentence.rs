@@ -261,7 +261,7 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
             format!("within the {margin} margin: same (tiny, but the sources differ: {change})")
         }
         // What is real on the exact clock is a difference of two images, not yet of two sources.
-        (Verdict::Same, _) if line.tiny && plan.clock.charges_moves() && !has_one_kernel(plan) => {
+        (Verdict::Same, _) if line.tiny && plan.clock.charges_moves() && !has_kernel_of_baseline(plan, arm) => {
             format!("within the {margin} margin: same (tiny, but these builds differ: {change})")
         }
         (Verdict::Same, _) if line.tiny => format!("within the {margin} margin: same (tiny but real: {change})"),
@@ -271,8 +271,8 @@ fn workload(plan: &Plan, arm: &str, row: &Row<'_>, primaries: usize) -> String {
     format!("{} {inside}; {tail}", statement.text)
 }
 
-fn has_one_kernel(plan: &Plan) -> bool {
-    plan.arms.iter().all(|arm| arm.kernel == plan.arms[0].kernel)
+fn has_kernel_of_baseline(plan: &Plan, arm: &str) -> bool {
+    plan.arms.iter().filter(|a| a.name == arm).all(|a| a.kernel == plan.arms[0].kernel)
 }
 
 fn more(plan: &Plan, row: &Row<'_>) -> String {

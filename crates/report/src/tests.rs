@@ -197,6 +197,14 @@ fn sentences_say_what_happened() {
         &|p, r| *r = bigiron_judge::fixture::records(p, 0.0005, |_, _, _| 1.006),
         "within the 2 % margin: same (tiny, but these builds differ: +0.6",
     );
+    // Of two arms, one has the baseline's kernel.
+    let mut three = bigiron_judge::fixture::plan(&["debian:6.1", "set", "debian:6.12"], 10, vec![dbsim()]);
+    three.arms[1].kernel = three.arms[0].kernel.clone();
+    let records = bigiron_judge::fixture::records(&three, 0.0005, |arm, _, _| if arm == 0 { 1.0 } else { 1.006 });
+    let text = print(&three, &records, &Extras::default()).text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["same (tiny but real: +0.6", "same (tiny, but these builds differ: +0.6"] {
+        assert_eq!(text.matches(said).count(), 1, "`{said}` in {text}");
+    }
     said(
         &|p, r| {
             p.clock = Clock::Wall;
