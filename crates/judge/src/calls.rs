@@ -52,15 +52,14 @@ fn of_line(plan: &Plan, (index, arm): (usize, usize), of: Explained<'_>, evidenc
         window.calls.iter().map(one).collect()
     };
     let sums: Vec<_> = pairs.iter().map(|[a, b]| (each(a.window), each(b.window))).collect();
-    // An empty sum is -0.0.
-    let total = |values: &mut dyn Iterator<Item = &f64>| values.fold(0.0, |sum, value| sum + value);
     let names: BTreeSet<&String> = sums.iter().flat_map(|(a, b)| a.keys().chain(b.keys())).collect();
     let mut calls: Vec<Call> = names
         .into_iter()
+        // An empty sum is -0.0, and 0.0 more of it is 0.0.
         .map(|name| Call {
             name: name.clone(),
-            a: total(&mut sums.iter().filter_map(|(a, _)| a.get(name))),
-            b: total(&mut sums.iter().filter_map(|(_, b)| b.get(name))),
+            a: 0.0 + sums.iter().filter_map(|(a, _)| a.get(name)).sum::<f64>(),
+            b: 0.0 + sums.iter().filter_map(|(_, b)| b.get(name)).sum::<f64>(),
         })
         .collect();
     calls.sort_by(|x, y| y.a.max(y.b).total_cmp(&x.a.max(x.b)).then_with(|| x.name.cmp(&y.name)));

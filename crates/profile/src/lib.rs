@@ -98,7 +98,8 @@ impl Mark {
         [0x0f, 0x1f, 0x84, 0x00, self as u8, 0x42, 0x49, 0x67]
     }
 
-    const ALL: [Mark; 5] = [Mark::Begin, Mark::End, Mark::Cut, Mark::Instrument, Mark::Release];
+    /// Every mark.
+    pub const ALL: [Mark; 5] = [Mark::Begin, Mark::End, Mark::Cut, Mark::Instrument, Mark::Release];
 
     /// The mark that an instruction encodes, if any.
     pub fn of(instruction: &[u8]) -> Option<Self> {

@@ -140,7 +140,7 @@ mod tests {
         cut();
         instrument();
         release();
-        assert!([Mark::Begin, Mark::End, Mark::Cut, Mark::Instrument, Mark::Release].into_iter().all(has));
+        assert!(Mark::ALL.into_iter().all(has));
     }
 
     /// In a separate process, so that the marks of other tests are not recorded.

@@ -58,10 +58,7 @@ impl Entry {
             question: plan.question.clone(),
             begun: plan.begun.clone(),
             verdict: report.judgement.verdict,
-            answer: vec![match report.judgement.comparisons.as_slice() {
-                several @ [_, _, ..] => verdicts_of_arms(plan, several).unwrap_or_default(),
-                _ => lead_text(report).to_owned(),
-            }],
+            answer: vec![verdicts_of_arms(report).unwrap_or_else(|| lead_text(report).to_owned())],
             kernels,
             workloads: plan.workloads.iter().map(|w| w.name.clone()).collect(),
             machine: scope::machine(plan, report.records),
@@ -69,10 +66,12 @@ impl Entry {
     }
 }
 
-/// The verdict of each arm, because the study's own verdict does not tell which arm has it; `None` while unfinished.
-fn verdicts_of_arms(plan: &Plan, comparisons: &[Comparison]) -> Option<String> {
-    let verdict = |c: &Comparison| Some(format!("{}: {}", plan.arms[c.arm].name, c.suite.as_ref()?.verdict));
-    comparisons.iter().map(verdict).collect::<Option<Vec<_>>>().map(|all| all.join("; "))
+/// The verdict of each arm if there are several, because the study's own verdict does not tell which arm has it; `None` while unfinished.
+fn verdicts_of_arms(report: &Report<'_>) -> Option<String> {
+    let comparisons = &report.judgement.comparisons;
+    let verdict = |c: &Comparison| Some(format!("{}: {}", report.plan.arms[c.arm].name, c.suite.as_ref()?.verdict));
+    let verdicts = comparisons.iter().map(verdict).collect::<Option<Vec<_>>>()?;
+    (verdicts.len() > 1).then(|| verdicts.join("; "))
 }
 
 /// The name of a study's folder in a site, the same wherever and whenever the site is made.

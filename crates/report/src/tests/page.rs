@@ -80,6 +80,16 @@ fn a_site_tells_the_verdict_of_each_arm() {
 }
 
 #[test]
+fn a_site_tells_how_far_an_unfinished_study_of_several_arms_is() {
+    let (_, plan, mut records) = super::every_study().into_iter().find(|(name, ..)| *name == "five arms").unwrap();
+    records.truncate(9);
+    let judgement = bigiron_judge::judge(&plan, &records);
+    let report = crate::Report::new(&plan, &records, &judgement, &Extras::default());
+    let entry = crate::site::Entry::of_study(&report, "a".to_owned());
+    assert!(entry.answer[0].contains("9 of 60 boots"), "{:?}", entry.answer);
+}
+
+#[test]
 fn names_cannot_break_out_of_the_page() {
     let evil = "x\"><script>alert('1')</script>";
     let (mut plan, mut records) = study(1.0);
