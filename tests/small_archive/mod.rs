@@ -15,17 +15,19 @@ pub struct Archive {
 impl Archive {
     /// An archive for which the machine has `bookworm` among its sources.
     pub fn new() -> Self {
-        Self::with_source("bookworm")
+        Self::with_sources(&["bookworm"])
     }
 
-    /// An archive for which the machine has this suite among its sources.
-    pub fn with_source(suite: &str) -> Self {
+    /// An archive for which the machine has these suites among its sources.
+    pub fn with_sources(suites: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for name in ["repo", "parts", "cache"] {
             fs::create_dir(at(name)).unwrap();
         }
-        let sources = format!("deb [trusted=yes] file:{} {suite} main\n", at("repo").display());
+        let repo = at("repo");
+        let source = |suite: &&str| format!("deb [trusted=yes] file:{} {suite} main\n", repo.display());
+        let sources: String = suites.iter().map(source).collect();
         fs::write(at("parts/machine.list"), sources).unwrap();
         // A hook must not run, and a source of somebody else's must not be asked.
         fs::write(at("parts/other.list"), "deb [trusted=yes] file:/nonexistent bookworm-pgdg main\n").unwrap();

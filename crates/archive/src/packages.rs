@@ -235,16 +235,20 @@ impl PackageQuery<'_> {
         }))
     }
 
-    /// The alternatives: the versions of the same series or, if it has none, all series.
+    /// The alternatives: the versions of the same series or, if it has none, all series; and the machine's own suites that were not asked.
     fn available(&self, own: &Lists, other: &Lists) -> String {
         let lists = || self.suites(own).chain(self.suites(other)).map(|s| &s.listing.packages[..]);
         let series = version::series(self.version);
         let mut versions = catalog::versions(lists(), self.distribution, self.flavour);
         versions.retain(|v| version::series(v) == series);
-        match series {
+        let mut text = match series {
             Some(series) if !versions.is_empty() => format!("versions of {series}: {}", versions.join(", ")),
             _ => format!("series: {}", catalog::series(lists(), self.flavour).join(", ")),
+        };
+        if !own.absent.is_empty() {
+            text.push_str(&format!("; of this machine's suites, the archive has no {}", own.absent.join(", ")));
         }
+        text
     }
 
     fn ask(
@@ -260,9 +264,6 @@ impl PackageQuery<'_> {
         }
         self.note(&format!("Reading the package lists of {}{what}", self.distribution));
         let mut lists = apt.lists(sources, max_age)?;
-        if !lists.absent.is_empty() && lists.failure.is_none() {
-            self.note(&format!("Not in the archive, left out: {}", lists.absent.join(", ")));
-        }
         if let Some(reason) = lists.failure.take() {
             *failure = Some(reason);
         }
