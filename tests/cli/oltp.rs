@@ -74,7 +74,7 @@ struct Somebody {
 
 impl Somebody {
     fn start() -> Self {
-        let root = root::ensure(&Store::open().unwrap(), &RECIPE, 15, &|_| {}).unwrap();
+        let root = root::ensure(&Store::open().unwrap(), &RECIPE, "15", &|_| {}).unwrap();
         let (server, place) = (Programs::of(&RECIPE, &root).unwrap(), server_folder(&std::env::temp_dir()).unwrap());
         postgres::init(&server, place.path(), false).unwrap();
         let sizing = Sizing { memory_bytes: 512 << 20, data_bytes: 64 << 20, connections: 8 };

@@ -26,6 +26,8 @@ use super::sources::Source;
 use bigiron_model::folder_files::{self, Owner};
 use bigiron_sys as sys;
 
+/// The file of a suite's packages. A change of what it keeps needs another name, so that an older file is not asked for what it lacks.
+pub(super) const LISTING: &str = "packages.json";
 /// Suites read in parallel: enough to hide the network's latency, few enough for a small machine.
 const PARALLEL: usize = 3;
 /// If this many suites fail before any could be read, the archive counts as unreachable. More than may be missing at the head of a list.
@@ -45,7 +47,7 @@ pub struct Apt {
     searched: String,
 }
 
-/// What apt last read about one suite. Stored as `listing.json` in the suite's folder.
+/// What apt last read about one suite. Stored as [`LISTING`] in the suite's folder.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listing {
     /// When the archive was last asked, in seconds since 1970.
@@ -242,12 +244,12 @@ impl Apt {
     }
 
     fn known(&self, source: &Source) -> Option<Listing> {
-        serde_json::from_slice(&fs::read(self.folder(source).join("listing.json")).ok()?).ok()
+        serde_json::from_slice(&fs::read(self.folder(source).join(LISTING)).ok()?).ok()
     }
 
     fn remember(&self, source: &Source, listing: &Listing) -> Result<(), KernelError> {
         let text = serde_json::to_vec(listing).expect("a listing is plain data");
-        replace(&self.folder(source), "listing.json", &text, 0o644)
+        replace(&self.folder(source), LISTING, &text, 0o644)
     }
 
     fn update(&self, source: &Source) -> Result<Listing, KernelError> {

@@ -1,5 +1,5 @@
 //! Kernel packages in a distribution's package indexes: which exist, and which one matches a version and flavour. The indexes also include packages of
-//! PostgreSQL servers.
+//! servers.
 //!
 //! Invariant: only package names are interpreted here, never names of files in packages.
 
@@ -7,6 +7,7 @@ use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 
+use super::closure::SeriesPackage;
 use super::distribution::{Distribution, flavour_of};
 use bigiron_model::version;
 
@@ -83,9 +84,12 @@ pub(super) fn is_kernel_package(name: &str) -> bool {
         && flavour_of(name).is_some()
 }
 
-/// Whether it is the package of a PostgreSQL server, such as `postgresql-15`.
+/// The packages of servers that an index keeps.
+const SERVERS: [SeriesPackage; 2] =
+    [SeriesPackage::InName("postgresql"), SeriesPackage::InVersion("mariadb-server-core")];
+
 fn is_server_package(name: &str) -> bool {
-    name.strip_prefix("postgresql-").is_some_and(|v| !v.is_empty() && v.bytes().all(|b| b.is_ascii_digit()))
+    SERVERS.iter().any(|server| server.is_name(name))
 }
 
 /// The newest complete kernel of `flavour` that satisfies `wanted`.

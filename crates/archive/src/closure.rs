@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::apt::{Apt, Failure, Lists, run};
+use super::catalog::Package;
 use super::distribution::Distribution;
 use super::error::{KernelError, doing};
 use super::hash;
@@ -33,6 +34,54 @@ pub struct ClosurePackage {
     pub installed: u64,
 }
 
+/// The package of a series of a server's versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeriesPackage {
+    /// The series is in the package's name, after `-`: `postgresql` of `postgresql-15`.
+    InName(&'static str),
+    /// A release has one package, whose version begins with the series: `1:10.11.6-0+deb12u1` is of 10.11.
+    InVersion(&'static str),
+}
+
+impl SeriesPackage {
+    /// The name of the package of a series.
+    pub fn name(self, series: &str) -> String {
+        match self {
+            Self::InName(prefix) => format!("{prefix}-{series}"),
+            Self::InVersion(name) => name.to_owned(),
+        }
+    }
+
+    /// Whether a package has such a name, of whatever series.
+    pub fn is_name(self, name: &str) -> bool {
+        match self {
+            Self::InName(prefix) => series_in(name, prefix).is_some(),
+            Self::InVersion(package) => name == package,
+        }
+    }
+
+    /// The series of a package; `None` if it is another package.
+    fn series_of(self, package: &Package) -> Option<&str> {
+        match self {
+            Self::InName(prefix) => series_in(&package.name, prefix),
+            Self::InVersion(name) => (package.name == name).then(|| two_numbers(&package.version)),
+        }
+    }
+}
+
+/// What follows the prefix and `-` in a package's name, if it is a number.
+fn series_in<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
+    let series = name.strip_prefix(prefix)?.strip_prefix('-')?;
+    (!series.is_empty() && series.bytes().all(|b| b.is_ascii_digit())).then_some(series)
+}
+
+/// The first two numbers of a version without its epoch: `10.11` of `1:10.11.6-0+deb12u1`.
+fn two_numbers(version: &str) -> &str {
+    let upstream = version.split_once(':').map_or(version, |(_, rest)| rest);
+    let end = upstream.match_indices(|c: char| !c.is_ascii_digit()).nth(1).map_or(upstream.len(), |(at, _)| at);
+    &upstream[..end]
+}
+
 /// The requested package and everything on which it depends.
 pub struct Closure {
     apt: Apt,
@@ -50,21 +99,20 @@ struct Release {
 }
 
 impl Closure {
-    /// The package `PREFIX-NUMBER` and `others`, from the release with its newest version: the machine's own release first, others of Debian's
+    /// The package of a series and `others`, from the release with its newest version: the machine's own release first, others of Debian's
     /// archive if that lacks it. `state` is the folder of apt's private state; `note` gets lines about the progress. The inner `Err` holds the
-    /// available numbers.
+    /// available series.
     pub fn find(
         state: &Path,
-        prefix: &str,
-        number: u32,
+        package: SeriesPackage,
+        series: &str,
         others: &[&str],
         note: &dyn Fn(&str),
-    ) -> Result<Result<Self, Vec<u32>>, KernelError> {
+    ) -> Result<Result<Self, Vec<String>>, KernelError> {
         let apt = Apt::open(state)?;
-        let wanted = format!("{prefix}-{number}");
         note("Reading Debian's package lists");
         let mut lists = apt.lists(&apt.own(DEBIAN)?, DAY)?;
-        if release_with(&lists, &wanted).is_none() {
+        if release_with(&lists, package, series).is_none() {
             let own: Vec<Source> = lists.of(DEBIAN).map(|s| s.source.clone()).collect();
             let have = lists.suites.iter().flat_map(|s| [s.source.suite.clone(), s.listing.codename.clone()]).collect();
             if own.is_empty() {
@@ -78,12 +126,13 @@ impl Closure {
             lists.suites.extend(more.suites);
             lists.failure = lists.failure.or(more.failure);
         }
-        let Some(release) = release_with(&lists, &wanted) else {
+        let Some(release) = release_with(&lists, package, series) else {
             return match lists.failure {
                 Some(reason) => Err(KernelError::Update(reason)),
-                None => Ok(Err(numbers(&lists, prefix))),
+                None => Ok(Err(all_series(&lists, package))),
             };
         };
+        let wanted = package.name(series);
         Ok(Ok(Self::resolve(apt, &lists, release.name, &[&[wanted.as_str()], others].concat(), note)?))
     }
 
@@ -195,20 +244,23 @@ fn said(failure: Failure, package: &str) -> KernelError {
     }
 }
 
-/// The release with the newest version of a package.
-fn release_with(lists: &Lists, wanted: &str) -> Option<Release> {
+/// The release with the newest version of a series.
+fn release_with(lists: &Lists, wanted: SeriesPackage, series: &str) -> Option<Release> {
     let found = lists.of(DEBIAN).filter(|s| !s.source.is_aside()).filter_map(|suite| {
-        let package = suite.listing.packages.iter().find(|p| p.name == wanted)?;
+        let package = suite.listing.packages.iter().find(|p| wanted.series_of(p) == Some(series))?;
         let name = release_of(&suite.listing.codename)?.to_owned();
         Some(Release { name, version: package.version.clone() })
     });
     found.max_by(|a, b| version::compare(&a.version, &b.version))
 }
 
-fn numbers(lists: &Lists, prefix: &str) -> Vec<u32> {
+/// The available series, oldest first.
+fn all_series(lists: &Lists, package: SeriesPackage) -> Vec<String> {
     let packages = lists.of(DEBIAN).filter(|s| !s.source.is_aside()).flat_map(|s| &s.listing.packages);
-    let numbers = packages.filter_map(|p| p.name.strip_prefix(prefix)?.strip_prefix('-')?.parse().ok());
-    numbers.collect::<BTreeSet<u32>>().into_iter().collect()
+    let mut all: Vec<String> = packages.filter_map(|p| package.series_of(p)).map(str::to_owned).collect();
+    all.sort_by(|a, b| version::compare(a, b));
+    all.dedup();
+    all
 }
 
 /// Name and version in a line of `--print-uris`: `'ADDRESS' NAME_VERSION_ARCHITECTURE.deb SIZE HASH`.
@@ -238,6 +290,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_series_is_in_the_name_or_in_the_version() {
+        let package = |name: &str, version: &str| Package {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            size: 0,
+            installed: 0,
+            depends: Vec::new(),
+        };
+        let named = SeriesPackage::InName("postgresql");
+        assert_eq!(named.name("15"), "postgresql-15");
+        assert_eq!(named.series_of(&package("postgresql-15", "15.18-0+deb12u1")), Some("15"));
+        for other in ["postgresql", "postgresql-", "postgresql-15-postgis-3", "postgresql-common"] {
+            assert!(!named.is_name(other) && named.series_of(&package(other, "1")).is_none(), "{other}");
+        }
+        let only = SeriesPackage::InVersion("mariadb-server-core");
+        assert_eq!(only.name("10.11"), "mariadb-server-core");
+        for (version, series) in
+            [("1:10.11.19-0+deb12u1", "10.11"), ("1:11.8.3-1", "11.8"), ("2.4~rc1", "2.4"), ("3", "3"), ("", "")]
+        {
+            assert_eq!(only.series_of(&package("mariadb-server-core", version)), Some(series));
+        }
+        assert!(!only.is_name("mariadb-server"));
+    }
 
     #[test]
     fn lines_and_stanzas_are_read() {

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use super::apt::Listing;
+use super::apt::{LISTING, Listing};
 use super::catalog;
 use super::store::Store;
 use super::{CachedKernel, Distribution};
@@ -18,7 +18,7 @@ pub fn cached(store: &Store) -> Vec<CachedKernel> {
 /// The series of a distribution's kernels in its default flavour, oldest first, such as `6.12`.
 pub fn series(store: &Store, distribution: Distribution) -> Vec<String> {
     let folders = fs::read_dir(store.dir().join("apt")).into_iter().flatten().flatten();
-    let listings = folders.filter_map(|folder| folder_files::read(&folder.path(), "listing.json").ok());
+    let listings = folders.filter_map(|folder| folder_files::read(&folder.path(), LISTING).ok());
     let listings = listings.filter_map(|text| serde_json::from_slice::<Listing>(&text).ok());
     let listings: Vec<Listing> = listings.filter(|listing| distribution.signs(&listing.origin)).collect();
     catalog::series(listings.iter().map(|listing| &listing.packages[..]), distribution.default_flavour())
@@ -55,10 +55,10 @@ mod tests {
             r#"{"name":"linux-image-7.0.1-cloud-amd64","version":"7.0.1-1","size":1,"installed":1,"depends":["linux-modules-7.0.1-cloud-amd64"]}"#
                 .to_owned(),
         ];
-        put(dir.path(), "apt/bookworm-1/listing.json", listing("Debian", &debian).as_bytes());
+        put(dir.path(), "apt/bookworm-1/packages.json", listing("Debian", &debian).as_bytes());
         let other = [package("6.8.0-50-generic", "6.8.0-50.51"), package("5.15.0-cloud-amd64", "5.15.1-1")];
-        put(dir.path(), "apt/noble-1/listing.json", listing("Ubuntu", &other).as_bytes());
-        put(dir.path(), "apt/sid-1/listing.json", b"{\"checked\":");
+        put(dir.path(), "apt/noble-1/packages.json", listing("Ubuntu", &other).as_bytes());
+        put(dir.path(), "apt/sid-1/packages.json", b"{\"checked\":");
         put(dir.path(), "kernels/x/entry.toml", b"\xff\xfe = [");
         put(dir.path(), "names/mine", b"x");
         let store = Store::at(dir.path()).unwrap();

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 
 use bigiron_model::identity::Identity;
 
-pub use closure::{Closure, ClosurePackage};
+pub use closure::{Closure, ClosurePackage, SeriesPackage};
 pub use deb::{LinkEntry, extract};
 pub use distribution::Distribution;
 pub use entry::CachedKernel;

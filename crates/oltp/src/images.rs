@@ -48,7 +48,7 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
         }
         Engine::Postgres { version, .. } => {
             let planned = cx.foundation.get(SERVER).map(String::as_str);
-            let root = root::of(&store, &RECIPE, *version, planned, cx.note)?;
+            let root = root::of(&store, &RECIPE, &version.to_string(), planned, cx.note)?;
             let mut images = Images::default();
             let server = format!("{} from Debian {}", root.about.version, root.about.release);
             images.foundation.insert("server".to_owned(), server);

@@ -93,7 +93,7 @@ impl TrialDatabase {
                             Transport::Unix => Listen::Socket,
                             Transport::Tcp => Listen::TcpAlone,
                         };
-                        let server = Programs::in_tree(&RECIPE, tree, *version);
+                        let server = Programs::in_tree(&RECIPE, tree, &version.to_string());
                         Self::start(&server, data, &settings, listen, *transport, None)
                     }
                     _ => Self::made(cx, config, *version, *transport, &settings),
@@ -149,7 +149,8 @@ impl TrialDatabase {
         settings: &Settings,
     ) -> Result<Self> {
         let note = |text: &str| eprintln!("bigiron: {text}");
-        let root = root::of(&Store::open()?, &RECIPE, version, cx.foundation.get(SERVER).map(String::as_str), &note)?;
+        let planned = cx.foundation.get(SERVER).map(String::as_str);
+        let root = root::of(&Store::open()?, &RECIPE, &version.to_string(), planned, &note)?;
         let server = Programs::of(&RECIPE, &root)?;
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;

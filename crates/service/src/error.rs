@@ -13,9 +13,9 @@ use super::recipe::Recipe;
 pub enum ServerError {
     #[error(
         "Debian has no {title} {wanted} here; available versions: {}",
-        available.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+        available.join(", ")
     )]
-    UnknownVersion { title: &'static str, wanted: u32, available: Vec<u32> },
+    UnknownVersion { title: &'static str, wanted: String, available: Vec<String> },
     #[error("{title} is taken from Debian's archive, and {why}; {instead}")]
     NoArchive { title: &'static str, why: String, instead: &'static str },
     #[error("{0}")]

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(of_root(&store, &RECIPE, &root, &|line| panic!("{line}")).unwrap(), image);
         assert!(debugfs(&image, "stat bin/postgres").is_empty());
         for (path, words) in [
-            (format!("/usr/lib/postgresql/{}/bin/postgres", root.about.major), "Mode:  0755"),
+            (format!("/usr/lib/postgresql/{}/bin/postgres", root.about.series), "Mode:  0755"),
             ("/lib64".to_owned(), "Type: symlink"),
             ("/cluster".to_owned(), "Type: directory"),
         ] {

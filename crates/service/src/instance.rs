@@ -215,7 +215,7 @@ impl<S: Server> Drop for Instance<S> {
     }
 }
 
-/// Runs a program of the server once, such as the one that creates its data folder.
+/// Runs a program of the server once, such as the one that creates its data folder. `input` is a file for its standard input.
 ///
 /// # Errors
 /// It cannot be started, or it fails; includes its output.
@@ -224,11 +224,13 @@ pub fn run(
     folder: &Path,
     program: &str,
     arguments: &[OsString],
+    input: Option<File>,
     fatal_words: &[&str],
 ) -> Result<(), ServerError> {
     let failed = |e| ServerError::Failed(format!("Cannot start `{program}` for `{}`: {e}", folder.display()));
     let mut command = programs.command(program, folder).map_err(failed)?;
-    let Output { status, stdout, stderr } = command.args(arguments).output().map_err(failed)?;
+    command.args(arguments).stdin(input.map_or_else(Stdio::null, Stdio::from));
+    let Output { status, stdout, stderr } = command.output().map_err(failed)?;
     if status.success() {
         return Ok(());
     }

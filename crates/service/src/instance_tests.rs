@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bigiron_archive::SeriesPackage;
+
 use super::*;
 use crate::recipe::Recipe;
 
@@ -16,11 +18,11 @@ const RECIPE: Recipe = Recipe {
     name: "counter",
     title: "Counter",
     instead: "count by hand",
-    package: "counter",
+    package: SeriesPackage::InName("counter"),
     beside: &[],
     without: &[],
     programs: |_| "bin".to_owned(),
-    plugins: |_| "lib".to_owned(),
+    plugins: None,
     required: &["sh"],
     keeps: |_, _| false,
     user: "nobody",
@@ -65,7 +67,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 fn start(folder: &Path, status: u8) -> Instance<Counter> {
-    let programs = Programs::installed(&RECIPE, Path::new("/bin"), 1);
+    let programs = Programs::installed(&RECIPE, Path::new("/bin"), "1");
     Instance::start(Counter { status, configured: AtomicU32::new(7) }, &programs, folder).unwrap()
 }
 
@@ -112,10 +114,10 @@ fn a_server_that_does_not_start_or_stop_as_it_should_is_told_in_its_own_words() 
     let dir = folder();
     let said = start(dir.path(), 3).stop().unwrap_err().to_string();
     assert!(said.starts_with("The server did not stop as it should (exit status: 3): read start 7"), "{said}");
-    let programs = Programs::installed(&RECIPE, Path::new("/bin"), 1);
+    let programs = Programs::installed(&RECIPE, Path::new("/bin"), "1");
     let arguments = ["-c", "echo some line; echo FATAL: no port left; exit 4"].map(OsString::from);
-    let said = run(&programs, dir.path(), "sh", &arguments, &["FATAL"]).unwrap_err().to_string();
+    let said = run(&programs, dir.path(), "sh", &arguments, None, &["FATAL"]).unwrap_err().to_string();
     assert_eq!(said, "`sh` failed (exit status: 4): FATAL: no port left");
     let arguments = ["-c", "echo No space left on device; exit 1"].map(OsString::from);
-    assert!(matches!(run(&programs, dir.path(), "sh", &arguments, &[]), Err(ServerError::Space { .. })));
+    assert!(matches!(run(&programs, dir.path(), "sh", &arguments, None, &[]), Err(ServerError::Space { .. })));
 }

@@ -6,6 +6,8 @@ pub mod elf;
 pub mod error;
 pub mod image;
 pub mod instance;
+pub mod listen;
+pub mod mariadb;
 pub mod postgres;
 mod processes;
 pub mod program;

@@ -9,14 +9,14 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use bigiron_archive::SeriesPackage;
 use rustix::process::Signal;
 
 use super::error::{ServerError, doing};
 use super::instance::{self, DATA, Instance, Server};
+use super::listen::{Listen, PASSWORD, Tcp, new_password};
 use super::programs::Programs;
 use super::recipe::Recipe;
 use super::server_folder::check_socket;
@@ -26,22 +26,19 @@ pub const RECIPE: Recipe = Recipe {
     name: "postgres",
     title: "PostgreSQL",
     instead: "use `oltp.url=postgresql://…` for a server of your own, or `oltp.engine=sqlite`",
-    package: "postgresql",
+    package: SeriesPackage::InName("postgresql"),
     // `initdb` runs the server through `/bin/sh`, and Debian's server reads the system's time zones.
     beside: &["dash", "tzdata"],
     // The JIT compiler is larger than everything else together.
     without: &["libllvm"],
-    programs: |major| format!("usr/lib/postgresql/{major}/bin"),
-    plugins: |major| format!("usr/lib/postgresql/{major}/lib"),
+    programs: |series| format!("usr/lib/postgresql/{series}/bin"),
+    plugins: Some(|series| format!("usr/lib/postgresql/{series}/lib")),
     required: &["postgres", "initdb", "pg_controldata", "pg_waldump"],
-    keeps: |path, major| {
-        let is_major = |version: &str| version.parse() == Ok(major);
-        match path {
-            ["usr", "lib", "postgresql", v, "bin", name] => is_major(v) && PROGRAMS.contains(name),
-            ["usr", "lib", "postgresql", v, "lib", name] => is_major(v) && name.ends_with(".so"),
-            ["usr", "share", "postgresql", v, rest @ ..] => is_major(v) && rest.first() != Some(&"man"),
-            _ => false,
-        }
+    keeps: |path, series| match path {
+        ["usr", "lib", "postgresql", v, "bin", name] => *v == series && PROGRAMS.contains(name),
+        ["usr", "lib", "postgresql", v, "lib", name] => *v == series && name.ends_with(".so"),
+        ["usr", "share", "postgresql", v, rest @ ..] => *v == series && rest.first() != Some(&"man"),
+        _ => false,
     },
     user: SUPERUSER,
 };
@@ -61,24 +58,13 @@ const FATAL: [&str; 6] = ["FATAL:", "PANIC:", "HINT:", "ERROR:", "error:", " par
 /// The longest name of the socket, relative to the cluster's folder.
 pub const SOCKET: &str = "run/.s.PGSQL.65535";
 
-/// Where a cluster listens, in addition to its socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// Nowhere.
-    Socket,
-    /// On a free port of 127.0.0.1, with a password, because other users of the machine can reach it.
-    Tcp,
-    /// On port 5432 of 127.0.0.1, without a password: for a guest, which nobody else uses.
-    TcpAlone,
-}
-
 /// The settings with which a cluster starts.
 #[derive(Debug)]
 pub struct Postgres {
     /// Lines of `postgresql.conf`, except those for listening.
     settings: String,
     /// The port of 127.0.0.1, which is also in the socket's name, and the password.
-    tcp: Option<(u16, Option<String>)>,
+    tcp: Option<Tcp>,
 }
 
 /// Creates a cluster in `folder`, which exists and is empty except for files of the caller: locale C, UTF-8. `sync` tells whether it must survive a
@@ -91,17 +77,14 @@ pub fn init(programs: &Programs, folder: &Path, sync: bool) -> Result<(), Server
     for name in [DATA, "run"] {
         instance::make_folder(&folder.join(name), user)?;
     }
-    let password = folder.join("password");
-    instance::write(&password, &random_word().map_err(doing("No random bytes for", &password))?, user)?;
-    fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o600))
-        .map_err(doing("Cannot write", &password))?;
+    new_password(folder, user)?;
     let inside = programs.inside(folder);
     let mut arguments: Vec<OsString> =
         ["--username", SUPERUSER, "--locale=C", "--encoding=UTF8", "--auth-local=trust"].map(OsString::from).into();
-    arguments.extend(["--auth-host=scram-sha-256".into(), "--pwfile".into(), inside.join("password").into()]);
+    arguments.extend(["--auth-host=scram-sha-256".into(), "--pwfile".into(), inside.join(PASSWORD).into()]);
     arguments.extend((!sync).then(|| "--no-sync".into()));
     arguments.extend(["-D".into(), inside.join(DATA).into()]);
-    instance::run(programs, folder, "initdb", &arguments, &FATAL)
+    instance::run(programs, folder, "initdb", &arguments, None, &FATAL)
 }
 
 /// Starts the cluster in `folder` with these lines of `postgresql.conf`, and waits until it accepts connections.
@@ -114,27 +97,18 @@ pub fn start(
     settings: String,
     listen: Listen,
 ) -> Result<Instance<Postgres>, ServerError> {
-    let tcp = match listen {
-        Listen::Socket => None,
-        Listen::Tcp => {
-            let port = free_port().map_err(doing("No free port of 127.0.0.1 for", folder))?;
-            let path = folder.join("password");
-            Some((port, Some(fs::read_to_string(&path).map_err(doing("Cannot read", &path))?)))
-        }
-        Listen::TcpAlone => Some((PORT, None)),
-    };
-    Instance::start(Postgres { settings, tcp }, programs, folder)
+    Instance::start(Postgres { settings, tcp: listen.tcp(folder, PORT)? }, programs, folder)
 }
 
 impl Postgres {
     /// The port in the socket's name.
     pub fn port(&self) -> u16 {
-        self.tcp.as_ref().map_or(PORT, |tcp| tcp.0)
+        self.tcp.as_ref().map_or(PORT, |tcp| tcp.port)
     }
 
     /// The port of 127.0.0.1 and its password, if it listens there.
-    pub fn tcp(&self) -> Option<(u16, Option<&str>)> {
-        self.tcp.as_ref().map(|(port, password)| (*port, password.as_deref()))
+    pub fn tcp(&self) -> Option<&Tcp> {
+        self.tcp.as_ref()
     }
 }
 
@@ -162,7 +136,7 @@ impl Server for Postgres {
             self.settings,
             self.port()
         );
-        let method = if self.tcp().is_some_and(|(_, password)| password.is_none()) { "trust" } else { "scram-sha-256" };
+        let method = if self.tcp().is_some_and(|tcp| tcp.password.is_none()) { "trust" } else { "scram-sha-256" };
         let access = format!("local all all trust\nhost all all 127.0.0.1/32 {method}\n");
         let data = folder.join(DATA);
         instance::write(&data.join("postgresql.conf"), &text, user)?;
@@ -207,14 +181,4 @@ fn forget_ready(path: &Path) -> Result<(), ServerError> {
 /// A value in the syntax of `postgresql.conf`.
 pub fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
-fn random_word() -> io::Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }

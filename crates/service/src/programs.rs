@@ -19,8 +19,8 @@ use super::tree::{FOLDER, UID};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programs {
     recipe: &'static Recipe,
-    /// The major version, e.g. 15.
-    pub major: u32,
+    /// The series of its versions, such as `15`.
+    pub series: String,
     home: Home,
 }
 
@@ -38,31 +38,31 @@ impl Programs {
     /// # Errors
     /// Neither can be started; the message says what to enable.
     pub fn of(recipe: &'static Recipe, root: &Root) -> Result<Self, ServerError> {
-        let major = root.about.major;
-        let own = Self::in_tree(recipe, &root.dir, major);
+        let series = root.about.series.as_str();
+        let own = Self::in_tree(recipe, &root.dir, series);
         let Err(why) = own.answers() else { return Ok(own) };
-        let bin = Path::new("/").join((recipe.programs)(major));
-        let installed = Self::installed(recipe, &bin, major);
+        let bin = Path::new("/").join((recipe.programs)(series));
+        let installed = Self::installed(recipe, &bin, series);
         if bin.join(recipe.required[0]).is_file() && installed.answers().is_ok() {
             return Ok(installed);
         }
-        let (title, package) = (recipe.title, recipe.package);
+        let (title, package) = (recipe.title, recipe.package.name(series));
         Err(ServerError::Failed(format!(
             "A private {title} cannot be started here: {why}. It needs user name spaces for ordinary users (`sysctl \
              user.max_user_namespaces` above 0; on Debian `kernel.unprivileged_userns_clone=1`, on Ubuntu \
-             `kernel.apparmor_restrict_unprivileged_userns=0`), or bigiron run as root, or {title} {major} installed (`apt-get install \
-             {package}-{major}`)"
+             `kernel.apparmor_restrict_unprivileged_userns=0`), or bigiron run as root, or {title} {series} installed (`apt-get install \
+             {package}`)"
         )))
     }
 
     /// The server in a tree at `dir`, such as the read-only file system of a guest.
-    pub fn in_tree(recipe: &'static Recipe, dir: &Path, major: u32) -> Self {
-        Self { recipe, major, home: Home::Tree(dir.to_owned()) }
+    pub fn in_tree(recipe: &'static Recipe, dir: &Path, series: &str) -> Self {
+        Self { recipe, series: series.to_owned(), home: Home::Tree(dir.to_owned()) }
     }
 
     /// A server installed on this machine, with its programs in `bin`.
-    pub fn installed(recipe: &'static Recipe, bin: &Path, major: u32) -> Self {
-        Self { recipe, major, home: Home::Installed(bin.to_owned()) }
+    pub fn installed(recipe: &'static Recipe, bin: &Path, series: &str) -> Self {
+        Self { recipe, series: series.to_owned(), home: Home::Installed(bin.to_owned()) }
     }
 
     /// The server's answer to `--version`.
@@ -111,10 +111,18 @@ impl Programs {
         }
     }
 
+    /// A file of the server's packages, by its path from the root: `usr/share/…`.
+    pub fn file(&self, path: &str) -> PathBuf {
+        match &self.home {
+            Home::Tree(dir) => dir.join(path),
+            Home::Installed(_) => Path::new("/").join(path),
+        }
+    }
+
     /// A program of the server, which can access the server's `folder`. It dies with the thread that starts it.
     pub fn command(&self, program: &str, folder: &Path) -> io::Result<Command> {
         let bin = match &self.home {
-            Home::Tree(_) => Path::new("/").join((self.recipe.programs)(self.major)),
+            Home::Tree(_) => Path::new("/").join((self.recipe.programs)(&self.series)),
             Home::Installed(bin) => bin.clone(),
         };
         let mut command = Command::new(bin.join(program));

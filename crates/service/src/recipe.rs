@@ -1,5 +1,7 @@
 //! The recipe for a server from Debian's archive: its package, and the files that it needs to run.
 
+use bigiron_archive::SeriesPackage;
+
 /// A server in Debian's archive. A constant in the file that adds the server.
 #[derive(Debug)]
 pub struct Recipe {
@@ -9,19 +11,19 @@ pub struct Recipe {
     pub title: &'static str,
     /// What a user can do without Debian's archive, for messages.
     pub instead: &'static str,
-    /// Its package without the version: `postgresql` of `postgresql-15`.
-    pub package: &'static str,
+    /// Its package.
+    pub package: SeriesPackage,
     /// Packages that it needs in addition to its own package's dependencies.
     pub beside: &'static [&'static str],
     /// Libraries that it does not need, by the prefixes of their packages' names.
     pub without: &'static [&'static str],
-    /// The folder of its programs, and the folder of the libraries that it loads itself, from the root: `usr/lib/postgresql/15/bin`.
-    pub programs: fn(u32) -> String,
-    pub plugins: fn(u32) -> String,
+    /// The folder of its programs, and the folder of the libraries that it loads itself, from the root, for a series: `usr/lib/postgresql/15/bin`.
+    pub programs: fn(&str) -> String,
+    pub plugins: Option<fn(&str) -> String>,
     /// Programs that must exist; the first answers `--version`.
     pub required: &'static [&'static str],
     /// Whether a file of a package is kept, given its path's parts in a usr-merged tree. Shared libraries are kept if they are needed.
-    pub keeps: fn(&[&str], u32) -> bool,
+    pub keeps: fn(&[&str], &str) -> bool,
     /// The user that an installed server runs as, and its name in a root of its own.
     pub user: &'static str,
 }

@@ -1,7 +1,7 @@
 //! A root tree with one server and nothing else, from Debian's archive by way of the machine's own apt.
 //!
 //! ```text
-//! CACHE/NAME/MAJOR.json                  the tree that this version means now, and when the archive was last asked
+//! CACHE/NAME/SERIES.json                 the tree that this version means now, and when the archive was last asked
 //! CACHE/NAME/trees/VERSION-KEY/          root.json, tree/
 //! ```
 //! Invariant: a tree appears whole (by a rename) or not at all, never changes afterwards, and holds all libraries that its programs need.
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::{ServerError, doing};
 use super::recipe::Recipe;
@@ -32,8 +32,9 @@ pub struct Root {
 /// The description of a tree; stored as `root.json` beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeInfo {
-    /// The major version, e.g. 15.
-    pub major: u32,
+    /// The series of its versions, such as `15` or `10.11`.
+    #[serde(alias = "major", deserialize_with = "word_or_number")]
+    pub series: String,
     /// The package's version, e.g. `15.18-0+deb12u1`.
     pub version: String,
     /// The Debian release it comes from.
@@ -48,7 +49,21 @@ pub struct TreeInfo {
     pub bytes: u64,
 }
 
-/// The tree that a major version means now.
+/// Older trees have a number.
+fn word_or_number<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Series {
+        Word(String),
+        Number(u32),
+    }
+    Ok(match Series::deserialize(from)? {
+        Series::Word(word) => word,
+        Series::Number(number) => number.to_string(),
+    })
+}
+
+/// The tree that a series means now.
 #[derive(Serialize, Deserialize)]
 struct Current {
     /// When the archive was last asked, seconds since 1970.
@@ -72,52 +87,54 @@ impl Root {
 pub fn of(
     store: &Store,
     recipe: &Recipe,
-    major: u32,
+    series: &str,
     planned: Option<&str>,
     note: &dyn Fn(&str),
 ) -> Result<Root, ServerError> {
-    let Some(hash) = planned else { return ensure(store, recipe, major, note) };
+    let Some(hash) = planned else { return ensure(store, recipe, series, note) };
     let trees = fs::read_dir(store.dir().join(recipe.name).join("trees")).into_iter().flatten().flatten();
     let kept = trees.filter_map(|entry| Root::read(&entry.path())).find(|root| root.about.hash == hash);
     if let Some(root) = kept {
         return Ok(root);
     }
-    let root = ensure(store, recipe, major, note)?;
+    let root = ensure(store, recipe, series, note)?;
     if root.about.hash == hash {
         return Ok(root);
     }
     Err(ServerError::Replaced { title: recipe.title, planned: hash.to_owned(), now: root.about.version })
 }
 
-/// The tree with a server of this major version: the newest in Debian, checked once a day; without the archive, the stored one. `note` gets lines
+/// The tree with a server of this series: the newest in Debian, checked once a day; without the archive, the stored one. `note` gets lines
 /// about the progress.
 ///
 /// # Errors
 /// Debian does not have the version (the message lists those that it has), or there is no apt, no network or no room.
-pub fn ensure(store: &Store, recipe: &Recipe, major: u32, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
+pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
     let title = recipe.title;
     let place = store.dir().join(recipe.name);
-    if let Some(root) = current(&place, major, DAY) {
+    if let Some(root) = current(&place, series, DAY) {
         return Ok(root);
     }
     let guard = store.lock(note)?;
     // Another process may have completed it in the meantime.
-    if let Some(root) = current(&place, major, DAY) {
+    if let Some(root) = current(&place, series, DAY) {
         return Ok(root);
     }
-    let fall_back = |error: KernelError| match current(&place, major, u64::MAX) {
+    let fall_back = |error: KernelError| match current(&place, series, u64::MAX) {
         Some(root) => {
             note(&format!("Using {title} {} as last fetched: {error}", root.about.version));
             Ok(root)
         }
         None => Err(ServerError::of_archive(recipe, error)),
     };
-    let closure = match Closure::find(&store.dir().join("apt"), recipe.package, major, recipe.beside, note) {
+    let closure = match Closure::find(&store.dir().join("apt"), recipe.package, series, recipe.beside, note) {
         Ok(Ok(closure)) => closure,
-        Ok(Err(available)) => return Err(ServerError::UnknownVersion { title, wanted: major, available }),
+        Ok(Err(available)) => {
+            return Err(ServerError::UnknownVersion { title, wanted: series.to_owned(), available });
+        }
         Err(error) => return fall_back(error),
     };
-    let server = format!("{}-{major}", recipe.package);
+    let server = recipe.package.name(series);
     let parts = libraries_and(&closure, recipe, &server);
     let version = parts.first().map(|p| p.version.clone()).unwrap_or_default();
     let mut packages: Vec<String> = parts.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
@@ -150,10 +167,10 @@ pub fn ensure(store: &Store, recipe: &Recipe, major: u32, note: &dyn Fn(&str)) -
                 release: closure.release.clone(),
                 reason,
             };
-            let left_out = tree::build(&files, &dir, recipe, major, &unusable)?;
+            let left_out = tree::build(&files, &dir, recipe, series, &unusable)?;
             let (hash, bytes) = tree::contents(&dir)?;
             let about = TreeInfo {
-                major,
+                series: series.to_owned(),
                 version: version.clone(),
                 release: closure.release.clone(),
                 packages,
@@ -165,12 +182,12 @@ pub fn ensure(store: &Store, recipe: &Recipe, major: u32, note: &dyn Fn(&str)) -
         }
     };
     let current = Current { checked: now(), folder };
-    replace(&place.join(format!("{major}.json")), &serde_json::to_vec(&current).expect("plain data"))?;
+    replace(&place.join(format!("{series}.json")), &serde_json::to_vec(&current).expect("plain data"))?;
     Ok(root)
 }
 
-fn current(place: &Path, major: u32, max_age: u64) -> Option<Root> {
-    let current: Current = serde_json::from_slice(&fs::read(place.join(format!("{major}.json"))).ok()?).ok()?;
+fn current(place: &Path, series: &str, max_age: u64) -> Option<Root> {
+    let current: Current = serde_json::from_slice(&fs::read(place.join(format!("{series}.json"))).ok()?).ok()?;
     now().checked_sub(current.checked).filter(|age| *age <= max_age)?;
     Root::read(&place.join("trees").join(current.folder))
 }
@@ -226,15 +243,15 @@ mod tests {
     fn a_tree_is_built_once_whole_and_closed() {
         let store = Store::open().unwrap();
         let say = |line: &str| eprintln!("{line}");
-        let root = ensure(&store, &RECIPE, 15, &say).unwrap();
-        assert_eq!(root.about.major, 15);
+        let root = ensure(&store, &RECIPE, "15", &say).unwrap();
+        assert_eq!(root.about.series, "15");
         assert!(root.about.version.starts_with("15."), "{:?}", root.about);
         eprintln!("{} {} bytes {:?}", root.dir.display(), root.about.bytes, root.about.left_out);
         assert!(root.about.bytes < 120 << 20, "{} bytes", root.about.bytes);
         assert_eq!(tree::contents(&root.dir).unwrap().0, root.about.hash);
-        assert_eq!(ensure(&store, &RECIPE, 15, &|line| panic!("{line}")).unwrap(), root);
-        assert_eq!(of(&store, &RECIPE, 15, Some(&root.about.hash), &|line| panic!("{line}")).unwrap(), root);
-        let gone = of(&store, &RECIPE, 15, Some("0123456789abcdef"), &say).unwrap_err().to_string();
+        assert_eq!(ensure(&store, &RECIPE, "15", &|line| panic!("{line}")).unwrap(), root);
+        assert_eq!(of(&store, &RECIPE, "15", Some(&root.about.hash), &|line| panic!("{line}")).unwrap(), root);
+        let gone = of(&store, &RECIPE, "15", Some("0123456789abcdef"), &say).unwrap_err().to_string();
         assert!(gone.contains("0123456789ab") && gone.contains(&root.about.version), "{gone}");
     }
 }

@@ -5,9 +5,9 @@ use bigiron_archive::Store;
 pub use crate::postgres::RECIPE;
 use crate::root;
 
-/// The version that tests use by default.
-pub const MAJOR: u32 = 15;
+/// The series that tests use by default.
+pub const SERIES: &str = "15";
 
 pub fn tree() -> root::Root {
-    root::ensure(&Store::open().unwrap(), &RECIPE, MAJOR, &|line| eprintln!("{line}")).unwrap()
+    root::ensure(&Store::open().unwrap(), &RECIPE, SERIES, &|line| eprintln!("{line}")).unwrap()
 }

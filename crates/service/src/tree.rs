@@ -31,31 +31,31 @@ pub fn build(
     packages: &[PathBuf],
     dir: &Path,
     recipe: &Recipe,
-    major: u32,
+    series: &str,
     unusable: &dyn Fn(String) -> ServerError,
 ) -> Result<Vec<String>, ServerError> {
     fs::create_dir_all(dir).map_err(doing("Cannot create", dir))?;
     let mut links = Vec::new();
     for package in packages {
-        extract(package, dir, &|path| place(path, recipe, major), &mut |at, item| links.push((at, item)))?;
+        extract(package, dir, &|path| place(path, recipe, series), &mut |at, item| links.push((at, item)))?;
     }
     for (at, item) in links {
         link(dir, &at, &item)?;
     }
-    let left_out = prune(dir, recipe, major).map_err(|e| unusable(format!("{e:#}")))?;
+    let left_out = prune(dir, recipe, series).map_err(|e| unusable(format!("{e:#}")))?;
     complete(dir, recipe)?;
     Ok(left_out)
 }
 
 /// The place for a file of a package; `None` if a running server does not need it.
-fn place(path: &Path, recipe: &Recipe, major: u32) -> Option<PathBuf> {
+fn place(path: &Path, recipe: &Recipe, series: &str) -> Option<PathBuf> {
     let merged = merged(path);
     let parts: Vec<&str> = merged.iter().map(|p| p.to_str()).collect::<Option<_>>()?;
     let wanted = match parts.as_slice() {
         ["usr", "lib", "x86_64-linux-gnu", name] | ["usr", "lib64", name] => name.contains(".so"),
         ["usr", "bin", "dash"] => true,
         ["usr", "share", "zoneinfo", first, ..] => !["posix", "right"].contains(first),
-        parts => (recipe.keeps)(parts, major),
+        parts => (recipe.keeps)(parts, series),
     };
     wanted.then_some(merged)
 }
@@ -99,8 +99,8 @@ fn relative(at: &Path, to: &Path) -> Option<PathBuf> {
 }
 
 /// Removes libraries that nothing needs, and the server's own libraries that lack a dependency.
-fn prune(dir: &Path, recipe: &Recipe, major: u32) -> anyhow::Result<Vec<String>> {
-    let (own, plugins) = (dir.join((recipe.programs)(major)), dir.join((recipe.plugins)(major)));
+fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String>> {
+    let own = dir.join((recipe.programs)(series));
     let shared = dir.join(LIBRARIES);
     let mut libraries = Libraries::default();
     libraries.add(&shared)?;
@@ -116,8 +116,11 @@ fn prune(dir: &Path, recipe: &Recipe, major: u32) -> anyhow::Result<Vec<String>>
         }
     }
     let mut left_out = Vec::new();
-    let mut plugins = fs::read_dir(plugins)?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?;
-    plugins.sort();
+    let mut plugins = Vec::new();
+    if let Some(folder) = recipe.plugins {
+        plugins = fs::read_dir(dir.join(folder(series)))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
+        plugins.sort();
+    }
     for library in plugins {
         match libraries.closure(&library)? {
             Ok(files) => needed.extend(files),
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_and_where() {
-        let kept = |p: &str| place(Path::new(p), &RECIPE, 15).map(|p| p.to_str().unwrap().to_owned());
+        let kept = |p: &str| place(Path::new(p), &RECIPE, "15").map(|p| p.to_str().unwrap().to_owned());
         assert_eq!(kept("lib/x86_64-linux-gnu/libc.so.6").unwrap(), "usr/lib/x86_64-linux-gnu/libc.so.6");
         assert_eq!(kept("lib64/ld-linux-x86-64.so.2").unwrap(), "usr/lib64/ld-linux-x86-64.so.2");
         assert!(kept("usr/lib/postgresql/15/bin/postgres").is_some());

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use bigiron_service::error::ServerError;
 use bigiron_service::instance::Instance;
-use bigiron_service::postgres::{self, DATABASE, Listen, Postgres, SUPERUSER};
+use bigiron_service::listen::Listen;
+use bigiron_service::postgres::{self, DATABASE, Postgres, SUPERUSER};
 use bigiron_service::programs::Programs;
 
 use super::settings::Settings;
@@ -29,9 +30,9 @@ pub fn url(cluster: &Cluster, transport: Transport) -> Option<Url> {
     match (transport, server.tcp()) {
         (Transport::Unix, _) => Some(Url::unix(SUPERUSER, &cluster.folder().join("run"), server.port(), DATABASE)),
         (Transport::Tcp, None) => None,
-        (Transport::Tcp, Some((port, password))) => {
-            let mut url = Url::tcp(SUPERUSER, "127.0.0.1", port, DATABASE);
-            url.password = password.map(Password::new);
+        (Transport::Tcp, Some(tcp)) => {
+            let mut url = Url::tcp(SUPERUSER, "127.0.0.1", tcp.port, DATABASE);
+            url.password = tcp.password.as_deref().map(Password::new);
             Some(url)
         }
     }

@@ -12,7 +12,8 @@ mod tls_tests;
 pub mod tpcc;
 
 pub use bigiron_service::error::ServerError;
-pub use bigiron_service::postgres::{Listen, RECIPE};
+pub use bigiron_service::listen::Listen;
+pub use bigiron_service::postgres::RECIPE;
 pub use bigiron_service::programs::Programs;
 pub use bigiron_sys::owned_folder::OwnedFolder;
 pub use cluster::Cluster;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-pub use bigiron_service::testing::{MAJOR, tree};
+pub use bigiron_service::testing::{SERIES, tree};
 
 use super::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
 use bigiron_service::postgres;

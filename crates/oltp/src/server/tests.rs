@@ -201,14 +201,14 @@ fn a_killed_bigiron_leaves_no_server() {
 
 #[test]
 fn an_unknown_version_is_refused_with_those_that_there_are() {
-    let said = root::ensure(&Store::open().unwrap(), &RECIPE, 3, &|_| {}).unwrap_err().to_string();
+    let said = root::ensure(&Store::open().unwrap(), &RECIPE, "3", &|_| {}).unwrap_err().to_string();
     assert!(said.contains("no PostgreSQL 3") && said.contains("15"), "{said}");
 }
 
 #[test]
 fn a_tree_that_is_not_there_is_no_server() {
     let dir = tempfile::tempdir().unwrap();
-    let server = Programs::in_tree(&RECIPE, dir.path(), 15);
+    let server = Programs::in_tree(&RECIPE, dir.path(), "15");
     let place = server_folder(dir.path()).unwrap();
     assert!(server.version().is_err());
     assert!(postgres::init(&server, place.path(), false).is_err());

@@ -1,0 +1,73 @@
+//! Where a private server listens, in addition to its socket, which only its owner can reach.
+
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use super::error::{ServerError, doing};
+use super::instance;
+
+/// The file of the password in a server's folder. The socket needs none: nobody else can enter the folder.
+pub const PASSWORD: &str = "password";
+
+/// Where a server listens, in addition to its socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// Nowhere.
+    Socket,
+    /// On a free port of 127.0.0.1, with a password, because other users of the machine can reach it.
+    Tcp,
+    /// On the server's usual port of 127.0.0.1, without a password: for a guest, which nobody else uses.
+    TcpAlone,
+}
+
+/// A port of 127.0.0.1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    pub port: u16,
+    /// `None` where everybody may connect.
+    pub password: Option<String>,
+}
+
+impl Listen {
+    /// The port for a server in `folder`; `usual` is the port of its kind.
+    ///
+    /// # Errors
+    /// No port is free, or the folder has no password.
+    pub fn tcp(self, folder: &Path, usual: u16) -> Result<Option<Tcp>, ServerError> {
+        match self {
+            Self::Socket => Ok(None),
+            Self::Tcp => {
+                let port = free_port().map_err(doing("No free port of 127.0.0.1 for", folder))?;
+                let path = folder.join(PASSWORD);
+                let password = fs::read_to_string(&path).map_err(doing("Cannot read", &path))?;
+                Ok(Some(Tcp { port, password: Some(password) }))
+            }
+            Self::TcpAlone => Ok(Some(Tcp { port: usual, password: None })),
+        }
+    }
+}
+
+/// Writes a new password into a server's folder, for its user alone, and returns it.
+///
+/// # Errors
+/// It cannot be written.
+pub fn new_password(folder: &Path, user: u32) -> Result<String, ServerError> {
+    let path = folder.join(PASSWORD);
+    let password = random_word().map_err(doing("No random bytes for", &path))?;
+    instance::write(&path, &password, user)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(doing("Cannot write", &path))?;
+    Ok(password)
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+fn random_word() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
