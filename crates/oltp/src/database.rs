@@ -8,12 +8,13 @@ pub enum SqlValue {
     Text(String),
 }
 
-/// Where the SQL of the two engines differs.
+/// Where the SQL of the engines differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// PostgreSQL, and servers with its protocol.
     Postgres,
     Sqlite,
+    MariaDb,
 }
 
 /// One connection, used only outside the measurements.

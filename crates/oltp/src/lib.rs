@@ -20,6 +20,7 @@ pub mod jobs;
 pub mod ledger;
 pub mod load;
 pub mod loss;
+pub mod maria;
 pub mod metrics;
 pub mod options;
 pub mod output;

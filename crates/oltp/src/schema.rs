@@ -185,7 +185,7 @@ pub const INDEXES: &[Index] = &[
 ];
 
 impl Table {
-    /// `CREATE TABLE` without its key.
+    /// `CREATE TABLE`; on PostgreSQL without its key, on the others, which store rows in the order of their keys, with it.
     pub fn create(&self, dialect: Dialect) -> String {
         let columns: Vec<String> = self
             .columns
@@ -197,6 +197,9 @@ impl Table {
                 // Dates are microseconds since 2000-01-01 there, as in PostgreSQL's pages.
                 Dialect::Sqlite if kind.starts_with("varchar") => format!("{name} TEXT"),
                 Dialect::Sqlite => format!("{name} INTEGER"),
+                // Its own `timestamp` ends in 2038 and changes by itself.
+                Dialect::MariaDb if *kind == "timestamp" => format!("{name} datetime(6)"),
+                Dialect::MariaDb => format!("{name} {kind}"),
             })
             .collect();
         let columns = columns.join(", ");
@@ -207,6 +210,10 @@ impl Table {
             Dialect::Sqlite if self.key.is_empty() => format!("CREATE TABLE {} ({columns})", self.name),
             Dialect::Sqlite => {
                 format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({})) WITHOUT ROWID", self.name, self.key.join(", "))
+            }
+            Dialect::MariaDb if self.key.is_empty() => format!("CREATE TABLE {} ({columns}) ENGINE=InnoDB", self.name),
+            Dialect::MariaDb => {
+                format!("CREATE TABLE {} ({columns}, PRIMARY KEY ({})) ENGINE=InnoDB", self.name, self.key.join(", "))
             }
         }
     }

@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use super::super::database::{Database, Dialect};
 use super::super::scale::FIRST_NEW_ORDER;
-use super::query::{integer_row, integers, is_refused, temporary, tune};
+use super::query::{integer_row, integers, is_refused, temporary, tune, whole_sum};
 use super::{Check, CheckOutcome, CheckReport, EXAMPLES, Violations};
 
 /// Number of orders of a district that are delivered right after load.
@@ -82,7 +82,7 @@ impl Orders {
                 let all = format!(
                     "SELECT COALESCE(o_w_id, l_w) AS w, COALESCE(o_d_id, l_d) AS d, \
                      COALESCE(o_id, l_o) AS o, o_c_id AS c, o_ol_cnt AS promised, o_carrier_id AS carrier, no_o_id AS waiting, \
-                     COALESCE(l_count, 0) AS lines, COALESCE(l_dated, 0) AS dated, COALESCE(l_amount, 0) AS amount FROM orders \
+                     COALESCE(l_count, 0) AS line_count, COALESCE(l_dated, 0) AS dated, COALESCE(l_amount, 0) AS amount FROM orders \
                      FULL JOIN ({lines}) AS lines_of ON l_w = o_w_id AND l_d = o_d_id AND l_o = o_id {waiting}"
                 );
                 match database.execute(&format!("CREATE TEMPORARY TABLE oltp_orders AS {all}")) {
@@ -97,12 +97,22 @@ impl Orders {
             // every other.
             Dialect::Sqlite => database.execute(&format!(
                 "CREATE TEMPORARY TABLE oltp_orders (w INTEGER, d INTEGER, o INTEGER, c INTEGER, promised INTEGER, carrier INTEGER, \
-                 waiting INTEGER, lines INTEGER DEFAULT 0, dated INTEGER DEFAULT 0, amount INTEGER DEFAULT 0, PRIMARY KEY (w, d, o)) \
+                 waiting INTEGER, line_count INTEGER DEFAULT 0, dated INTEGER DEFAULT 0, amount INTEGER DEFAULT 0, PRIMARY KEY (w, d, o)) \
                  WITHOUT ROWID; \
                  INSERT INTO {table} (w, d, o, c, promised, carrier, waiting) \
                  SELECT o_w_id, o_d_id, o_id, o_c_id, o_ol_cnt, o_carrier_id, no_o_id FROM orders {waiting} ORDER BY o_w_id, o_d_id, o_id; \
-                 INSERT INTO {table} (w, d, o, lines, dated, amount) SELECT * FROM ({lines}) WHERE TRUE \
-                 ON CONFLICT DO UPDATE SET lines = excluded.lines, dated = excluded.dated, amount = excluded.amount",
+                 INSERT INTO {table} (w, d, o, line_count, dated, amount) SELECT * FROM ({lines}) WHERE TRUE \
+                 ON CONFLICT DO UPDATE SET line_count = excluded.line_count, dated = excluded.dated, amount = excluded.amount",
+                table = orders.table
+            ))?,
+            // With a key, as it has no full join.
+            Dialect::MariaDb => database.execute(&format!(
+                "CREATE TEMPORARY TABLE {table} (w integer, d integer, o integer, c integer, promised integer, carrier integer, \
+                 waiting integer, line_count integer DEFAULT 0, dated integer DEFAULT 0, amount bigint DEFAULT 0, PRIMARY KEY (w, d, o)); \
+                 INSERT INTO {table} (w, d, o, c, promised, carrier, waiting) \
+                 SELECT o_w_id, o_d_id, o_id, o_c_id, o_ol_cnt, o_carrier_id, no_o_id FROM orders {waiting}; \
+                 INSERT INTO {table} (w, d, o, line_count, dated, amount) {lines} \
+                 ON DUPLICATE KEY UPDATE line_count = VALUES(line_count), dated = VALUES(dated), amount = VALUES(amount)",
                 table = orders.table
             ))?,
         }
@@ -145,13 +155,15 @@ fn districts(
     delivered: Option<i64>,
     found: &mut [Violations; 12],
 ) -> Result<Totals> {
+    let dialect = database.dialect();
     let mut all: BTreeMap<(i64, i64), District> = BTreeMap::new();
     for [w, d, next, ytd] in integers(database, "SELECT d_w_id, d_id, d_next_o_id, d_ytd FROM district")? {
         all.entry((w, d)).or_default().row = Some((next, ytd));
     }
     let sql = format!(
-        "SELECT w, d, max(CASE WHEN c IS NOT NULL THEN o END), count(c), CAST(sum(promised) AS BIGINT), CAST(sum(lines) AS BIGINT) \
-         FROM {} GROUP BY w, d",
+        "SELECT w, d, max(CASE WHEN c IS NOT NULL THEN o END), count(c), {}, {} FROM {} GROUP BY w, d",
+        whole_sum(dialect, "promised"),
+        whole_sum(dialect, "line_count"),
         orders.table
     );
     for [w, d, last, count, promised, lines] in integers(database, &sql)? {
@@ -235,9 +247,10 @@ fn single_orders(
 ) -> Result<()> {
     let from = format!("FROM {} WHERE c IS NOT NULL", orders.table);
     let carrier = "CASE WHEN (carrier IS NULL) <> (waiting IS NOT NULL) THEN 1 ELSE 0 END";
-    let count = "CASE WHEN promised <> lines THEN 1 ELSE 0 END";
-    let dates = "CASE WHEN carrier IS NULL THEN dated ELSE lines - dated END";
-    let sql = format!("SELECT sum({carrier}), sum({count}), CAST(sum({dates}) AS BIGINT), count(waiting) {from}");
+    let count = "CASE WHEN promised <> line_count THEN 1 ELSE 0 END";
+    let dates = "CASE WHEN carrier IS NULL THEN dated ELSE line_count - dated END";
+    let sql =
+        format!("SELECT sum({carrier}), sum({count}), {}, count(waiting) {from}", whole_sum(database.dialect(), dates));
     let [carriers, counts, undated, waiting] = integer_row(database, &sql)?;
     for (index, violations, wrong) in [(4, carriers, carrier), (5, counts, count), (6, undated, dates)] {
         if violations == 0 {
@@ -256,19 +269,23 @@ fn single_orders(
 
 /// Conditions 10 and 12.
 fn customers(database: &mut dyn Database, orders: &Orders, paid: i64, found: &mut [Violations; 12]) -> Result<()> {
+    let dialect = database.dialect();
     let from = format!(
         "FROM customer \
-         LEFT JOIN (SELECT w, d, c, CAST(sum(amount) AS BIGINT) AS delivered FROM {} GROUP BY w, d, c) AS orders_of \
+         LEFT JOIN (SELECT w, d, c, {} AS delivered FROM {} GROUP BY w, d, c) AS orders_of \
          ON w = c_w_id AND d = c_d_id AND c = c_id \
          LEFT JOIN (SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) AS paid \
          FROM history GROUP BY h_c_w_id, h_c_d_id, h_c_id) AS payments_of \
          ON h_c_w_id = c_w_id AND h_c_d_id = c_d_id AND h_c_id = c_id",
+        whole_sum(dialect, "amount"),
         orders.table
     );
     let balance = "CASE WHEN c_balance <> COALESCE(delivered, 0) - COALESCE(paid, 0) THEN 1 ELSE 0 END";
     let volume = "CASE WHEN c_balance + c_ytd_payment <> COALESCE(delivered, 0) THEN 1 ELSE 0 END";
     let sql = format!(
-        "SELECT sum({balance}), sum({volume}), CAST(sum(delivered) AS BIGINT), CAST(sum(paid) AS BIGINT) {from}"
+        "SELECT sum({balance}), sum({volume}), {}, {} {from}",
+        whole_sum(dialect, "delivered"),
+        whole_sum(dialect, "paid")
     );
     let [balances, volumes, delivered_to, paid_by] = integer_row(database, &sql)?;
     for (index, violations, wrong) in [(9, balances, balance), (11, volumes, volume)] {
@@ -282,7 +299,7 @@ fn customers(database: &mut dyn Database, orders: &Orders, paid: i64, found: &mu
         found[index].examples = named(database, &sql, ["warehouse", "district", "customer"])?;
     }
     // Amounts of a customer that does not exist are in no customer's sum.
-    let sql = format!("SELECT CAST(sum(amount) AS BIGINT) FROM {} WHERE c IS NOT NULL", orders.table);
+    let sql = format!("SELECT {} FROM {} WHERE c IS NOT NULL", whole_sum(dialect, "amount"), orders.table);
     let [delivered] = integer_row(database, &sql)?;
     if delivered != delivered_to {
         found[9].add(|| format!("{} cents delivered to customers that do not exist", delivered - delivered_to));

@@ -21,6 +21,8 @@ mod tests;
 pub use audit::{Marks, audit, server_new_orders};
 pub use conditions::conditions;
 pub use ledger::prove;
+#[cfg(test)]
+pub(crate) use query::micros;
 
 pub use sums::{Digest, TableSum, digest, sums};
 

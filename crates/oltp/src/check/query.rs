@@ -1,4 +1,4 @@
-//! Queries that both engines understand.
+//! Queries that all engines understand.
 //!
 //! Invariant: dates are passed in and out as microseconds since 2000-01-01, however the engine stores them.
 
@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::super::database::{Database, Dialect, SqlValue};
 use super::super::pg::PgError;
+use bigiron_service::mariadb::DATABASE;
 
 /// Seconds from 1970 to 2000, in microseconds.
 const EPOCH: i64 = 946_684_800_000_000;
@@ -36,10 +37,11 @@ fn array<const N: usize>(row: &[SqlValue], sql: &str) -> Result<[i64; N]> {
 }
 
 /// An SQL date as microseconds.
-pub(super) fn micros(dialect: Dialect, date: &str) -> String {
+pub(crate) fn micros(dialect: Dialect, date: &str) -> String {
     match dialect {
         Dialect::Sqlite => date.to_owned(),
         Dialect::Postgres => format!("CAST(EXTRACT(EPOCH FROM {date}) * 1000000 AS BIGINT) - {EPOCH}"),
+        Dialect::MariaDb => format!("TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '2000-01-01 00:00:00', {date})"),
     }
 }
 
@@ -48,6 +50,15 @@ pub(super) fn instant(dialect: Dialect, micros: i64) -> String {
     match dialect {
         Dialect::Sqlite => micros.to_string(),
         Dialect::Postgres => format!("(TIMESTAMP '2000-01-01' + INTERVAL '{micros} microseconds')"),
+        Dialect::MariaDb => format!("TIMESTAMPADD(MICROSECOND, {micros}, TIMESTAMP '2000-01-01 00:00:00')"),
+    }
+}
+
+/// A sum of integers as an integer: on PostgreSQL that of `bigint` is `numeric`.
+pub(super) fn whole_sum(dialect: Dialect, of: &str) -> String {
+    match dialect {
+        Dialect::Postgres | Dialect::Sqlite => format!("CAST(sum({of}) AS BIGINT)"),
+        Dialect::MariaDb => format!("sum({of})"),
     }
 }
 
@@ -62,12 +73,14 @@ pub(super) fn temporary(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Sqlite => "temp",
         Dialect::Postgres => "pg_temp",
+        // Temporary tables are in a database like others.
+        Dialect::MariaDb => DATABASE,
     }
 }
 
 /// Lets the server use its memory and its processors for a few large joins.
 pub(super) fn tune(database: &mut dyn Database) {
-    if database.dialect() == Dialect::Sqlite {
+    if database.dialect() != Dialect::Postgres {
         return;
     }
     let workers = std::thread::available_parallelism().map_or(1, usize::from) - 1;

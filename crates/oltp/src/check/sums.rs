@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::database::{Database, SqlValue};
 use super::super::schema::{TABLES, Table};
-use super::query::{integers, micros, tune};
+use super::query::{integers, micros, tune, whole_sum};
 
 /// Number of rows of a table, and exact sums of the columns that transactions change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,7 @@ fn summed(table: &str) -> &'static [&'static str] {
 /// If the database refuses a query.
 pub fn sums(database: &mut dyn Database) -> Result<Vec<TableSum>> {
     tune(database);
+    let dialect = database.dialect();
     let mut all = Vec::new();
     for table in TABLES {
         let columns = summed(table.name);
@@ -58,7 +59,7 @@ pub fn sums(database: &mut dyn Database) -> Result<Vec<TableSum>> {
             if kind(table, column) == "timestamp" {
                 sql.push_str(&format!(", count({column})"));
             } else {
-                sql.push_str(&format!(", CAST(sum({column}) AS BIGINT)"));
+                sql.push_str(&format!(", {}", whole_sum(dialect, column)));
             }
         }
         let rows = database.rows(&format!("{sql} FROM {}", table.name))?;

@@ -4,17 +4,21 @@
 //! the engine's own settings allow.
 
 mod copy;
+mod mariadb;
 mod method;
 mod postgres;
 mod sqlite;
+mod stage;
 mod text_rows;
 
 #[cfg(test)]
 mod tests;
 
+pub use mariadb::mariadb;
 pub use postgres::postgres;
 pub use sqlite::sqlite;
 
+use super::maria::MariaError;
 use super::pg::PgError;
 
 /// Receives the present activity (`rows`, `indexes`, `statistics`, `checkpoint`), the amount done, and the total.
@@ -49,13 +53,15 @@ pub enum LoadError {
     File { path: String, cause: String },
     #[error("Cannot load the database: {0}")]
     Server(#[from] PgError),
+    #[error("Cannot load the database: {0}")]
+    MariaDb(#[from] MariaError),
     /// Another connection's load failed; its error is the one to report.
     #[error("The load was abandoned")]
     GivenUp,
 }
 
 impl LoadError {
-    fn table(table: &'static str, step: &'static str) -> impl Fn(PgError) -> LoadError {
+    fn table<E: std::fmt::Display>(table: &'static str, step: &'static str) -> impl Fn(E) -> LoadError {
         move |cause| LoadError::Table { table, step, cause: cause.to_string() }
     }
 }

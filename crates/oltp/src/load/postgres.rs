@@ -5,8 +5,8 @@
 //! log for them.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use super::super::database::{Dialect, SqlValue};
 use super::super::pg::{Connection, PgError, Url};
@@ -15,6 +15,7 @@ use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES, Table};
 use super::copy::BinaryRows;
 use super::method::{self, LoadMethod};
+use super::stage::{by_size, stage};
 use super::text_rows::TextRows;
 use super::{LoadError, LoadSummary, Progress};
 
@@ -22,10 +23,6 @@ use super::{LoadError, LoadSummary, Progress};
 const SPLIT_FROM: u32 = 8;
 /// Memory of each connection for sorting keys.
 const SORT_MEMORY: &str = "256MB";
-/// Tables by size, the largest first, so that no connection is left alone with a large one at the end.
-const BY_SIZE: [&str; 9] =
-    ["stock", "customer", "order_line", "history", "orders", "item", "new_order", "district", "warehouse"];
-
 /// Loads the tables of `scale` into the current schema of the URL's database, over `jobs` connections.
 ///
 /// # Errors
@@ -126,7 +123,7 @@ struct Load<'a> {
 
 impl Load<'_> {
     fn run(&self, sessions: &mut [Connection], progress: Progress<'_>) -> Result<Vec<(&'static str, u64)>, LoadError> {
-        let tables = BY_SIZE.map(|name| TABLES.iter().find(|t| t.name == name).expect("A table of the schema"));
+        let tables = by_size();
         // Rows that cannot be frozen do not depend on how their table was created.
         let split = sessions.len() as u32 >= SPLIT_FROM || self.way != LoadMethod::Frozen;
         if split {
@@ -139,16 +136,16 @@ impl Load<'_> {
         let rows: Vec<(&'static str, u64)> =
             TABLES.iter().map(|t| (t.name, population::total(t, self.scale))).collect();
         let total = rows.iter().map(|(_, count)| count).sum();
-        self.stage(sessions, &shares, ("rows", total), progress, |session, share, handed| {
+        stage(sessions, &self.failed, &shares, ("rows", total), progress, |session, share, handed| {
             self.fill(session, share, handed)
         })?;
         let count = tables.len() as u64;
-        self.stage(sessions, &tables, ("indexes", count), progress, |session, table, done| {
+        stage(sessions, &self.failed, &tables, ("indexes", count), progress, |session, table, done| {
             index(session, table)?;
             done(1);
             Ok(())
         })?;
-        self.stage(sessions, &tables, ("statistics", count), progress, |session, table, done| {
+        stage(sessions, &self.failed, &tables, ("statistics", count), progress, |session, table, done| {
             let refused = LoadError::table(table.name, "gathering statistics");
             let sql = format!("VACUUM (FREEZE, ANALYZE) {}", table.name);
             if !or_without(session, &sql, &|what| self.say(table, &what)).map_err(&refused)? {
@@ -239,50 +236,6 @@ impl Load<'_> {
             session.run("COMMIT").map_err(LoadError::table(name, "committing its rows"))?;
         }
         Ok(())
-    }
-
-    /// Distributes the tasks among the sessions, each taking the next one left. The first error ends the stage.
-    fn stage<T: Sync>(
-        &self,
-        sessions: &mut [Connection],
-        tasks: &[T],
-        (what, of): (&str, u64),
-        progress: Progress<'_>,
-        each: impl Fn(&mut Connection, &T, &dyn Fn(u64)) -> Result<(), LoadError> + Sync,
-    ) -> Result<(), LoadError> {
-        let next = AtomicUsize::new(0);
-        let error = Mutex::new(None);
-        let (sender, receiver) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for session in sessions {
-                let (sender, next, error, each) = (sender.clone(), &next, &error, &each);
-                scope.spawn(move || {
-                    while let Some(task) = tasks.get(next.fetch_add(1, Relaxed)) {
-                        if self.failed.load(Relaxed) {
-                            break;
-                        }
-                        // The receiver lives as long as the stage.
-                        let told = |count: u64| {
-                            let _ = sender.send(count);
-                        };
-                        if let Err(e) = each(session, task, &told) {
-                            let mut first = error.lock().unwrap_or_else(PoisonError::into_inner);
-                            if !self.failed.swap(true, Relaxed) {
-                                *first = Some(e);
-                            }
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            let mut done = 0;
-            progress(what, done, of);
-            for count in receiver {
-                done += count;
-                progress(what, done, of);
-            }
-        });
-        error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }
 

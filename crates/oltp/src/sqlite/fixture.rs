@@ -52,6 +52,7 @@ fn date(micros: i64, dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => micros.to_string(),
         Dialect::Postgres => format!("timestamp '2000-01-01' + interval '{micros} microseconds'"),
+        Dialect::MariaDb => format!("TIMESTAMPADD(MICROSECOND, {micros}, TIMESTAMP '2000-01-01 00:00:00')"),
     }
 }
 
@@ -68,7 +69,7 @@ pub fn fill(database: &mut dyn Database, warehouses: u32) {
     }
     sql.push_str("COMMIT;");
     database.execute(&sql).unwrap();
-    let keyed = database.dialect() == Dialect::Sqlite;
+    let keyed = database.dialect() != Dialect::Postgres;
     for table in TABLES.iter().filter(|table| !keyed && !table.key.is_empty()) {
         database.execute(&format!("ALTER TABLE {} ADD PRIMARY KEY ({})", table.name, table.key.join(", "))).unwrap();
     }

@@ -1,0 +1,15 @@
+//! A client for MariaDB's protocol, for the servers that bigiron starts.
+//!
+//! Packets are read and written by `mysql_common`; the protocol is described in MariaDB's documentation, "MariaDB Server Protocol".
+
+pub mod connection;
+pub mod error;
+mod stream;
+#[cfg(test)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use connection::{Connection, LoadIn, Taken};
+pub use error::MariaError;
+pub use stream::Place;

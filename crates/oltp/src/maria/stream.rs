@@ -1,0 +1,73 @@
+//! The socket under a connection.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    Socket(PathBuf),
+    /// A port of 127.0.0.1.
+    Tcp {
+        port: u16,
+        password: String,
+    },
+}
+
+impl Place {
+    /// For people.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Socket(path) => format!("MariaDB at `{}`", path.display()),
+            Self::Tcp { port, .. } => format!("MariaDB at 127.0.0.1:{port}"),
+        }
+    }
+
+    pub(super) fn connect(&self) -> io::Result<Stream> {
+        match self {
+            Self::Socket(path) => UnixStream::connect(path).map(Stream::Unix),
+            Self::Tcp { port, .. } => {
+                let stream = TcpStream::connect(("127.0.0.1", *port))?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+        }
+    }
+
+    /// Empty on the socket, which nobody else can reach.
+    pub(super) fn password(&self) -> &str {
+        match self {
+            Self::Socket(_) => "",
+            Self::Tcp { password, .. } => password,
+        }
+    }
+}
+
+pub(super) enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(bytes),
+            Self::Tcp(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
