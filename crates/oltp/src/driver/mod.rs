@@ -9,6 +9,7 @@ mod dates;
 mod driver_thread;
 mod poll;
 mod postgres;
+mod remote;
 pub mod scheduler;
 mod sqlite;
 mod tally;
@@ -41,12 +42,13 @@ use control::RunControl;
 use dates::Dates;
 use driver_thread::{DriverThread, ThreadResult};
 use poll::Stop;
-use postgres::DrivenConnection;
+use postgres::PostgresSession;
 use scheduler::{ConnectionScheduler, Demand};
 
 pub use control::RunMoment;
 pub use dates::FIRST as FIRST_DATE;
 pub use driver_thread::{LedgerWriter, ThreadError};
+pub use remote::NextStep;
 pub use tally::{TransactionCounts, TransactionTally};
 
 /// Number of connections after which the monitor is told: thousands take minutes on a slow guest.
@@ -116,14 +118,14 @@ impl DriveResult {
 
 /// A thread's connections.
 enum Lanes {
-    Postgres(Vec<DrivenConnection>),
+    Postgres(Vec<PostgresSession>),
     Sqlite(Embedded),
 }
 
 impl Lanes {
     fn count(&self) -> usize {
         match self {
-            Lanes::Postgres(links) => links.len(),
+            Lanes::Postgres(sessions) => sessions.len(),
             Lanes::Sqlite(_) => 1,
         }
     }
@@ -162,7 +164,7 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     let start = now_ns();
     let all_started = start + first.iter().max().copied().unwrap_or(0);
     let control = RunControl::new(config.ramp, config.length, start, all_started, tell);
-    let reports: Vec<Result<(ThreadResult, Vec<DrivenConnection>)>> = thread::scope(|scope| {
+    let reports: Vec<Result<(ThreadResult, Vec<PostgresSession>)>> = thread::scope(|scope| {
         let (control, stop) = (&control, &stop);
         let handles: Vec<_> = (0..threads)
             .zip(lanes)
@@ -183,7 +185,7 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
                 );
                 let shift = DriverThread::new(scheduler, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
-                    Lanes::Postgres(links) => postgres::work(shift, config.mode, links, stop),
+                    Lanes::Postgres(sessions) => remote::work(shift, sessions, stop),
                     Lanes::Sqlite(engine) => Ok((sqlite::work(shift, engine, stop)?, Vec::new())),
                 })
             })
@@ -228,8 +230,10 @@ fn connect(
     let one = |thread: u32, made: &Sender<()>| match *target {
         DriveTarget::Postgres(url) => {
             let count = share(config.connections, (thread, threads)).count();
-            let links = postgres::connect(url, config.mode, count, made);
-            Ok(Lanes::Postgres(links.with_context(|| format!("Cannot establish {} connections", config.connections))?))
+            let sessions = postgres::connect(url, config.mode, count, made);
+            Ok(Lanes::Postgres(
+                sessions.with_context(|| format!("Cannot establish {} connections", config.connections))?,
+            ))
         }
         DriveTarget::Sqlite { path, journal } => Ok(Lanes::Sqlite(Embedded::open(path, journal)?)),
     };

@@ -1,17 +1,16 @@
-//! Evaluates the server's rows.
+//! Evaluates a server's rows.
 //!
 //! Invariant: an [`Output`] results only if every statement did what the request needs; otherwise there is an error that names
 //! the statement.
 
 use crate::input::{Input, TransactionKind};
 use crate::output::Output;
-use crate::pg::{Row, binary, message};
 
 use super::statements::Statement;
 
 /// The results so far of a transaction in progress.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub struct Answer {
     kind: TransactionKind,
     must_roll_back: bool,
     /// Number of lines requested, including that of an unused item.
@@ -30,7 +29,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn new(input: &Input) -> Answer {
+    pub fn new(input: &Input) -> Answer {
         let lines_asked = if let Input::NewOrder { lines, .. } = input { lines.len() as u32 } else { 0 };
         Answer {
             kind: input.kind(),
@@ -50,38 +49,36 @@ impl Answer {
         }
     }
 
-    pub(super) fn must_roll_back(&self) -> bool {
+    pub fn must_roll_back(&self) -> bool {
         self.must_roll_back
     }
 
-    /// Processes a row of a statement.
-    pub(super) fn row(&mut self, statement: Statement, row: Row<'_>) -> Result<(), String> {
+    /// Processes a row of a statement, given its columns: a `None` is NULL, and nothing follows a value that is not understood. Calls of procedures
+    /// return: the order and its total; the customer and its balance; customer, balance, last order, and the number of its lines.
+    pub fn row(&mut self, statement: Statement, row: impl Iterator<Item = Option<i64>>) -> Result<(), String> {
         self.read(statement, row).ok_or_else(|| {
             format!("A row of `{}` lacks the requested columns, or has NULL among them", statement.sql())
         })
     }
 
-    fn read(&mut self, statement: Statement, row: Row<'_>) -> Option<()> {
-        let mut columns = row.columns();
-        let mut integer = || binary::integer(columns.next()??);
+    fn read(&mut self, statement: Statement, mut columns: impl Iterator<Item = Option<i64>>) -> Option<()> {
+        let mut integer = || columns.next()?;
         match statement {
             Statement::CallNewOrder | Statement::CallNewOrderByLine => {
-                let [order, total] = pair(row)?;
-                self.order = id(order)?;
-                self.total = Some(total);
+                self.order = id(integer()?)?;
+                self.total = Some(integer()?);
             }
             Statement::CallPayment => {
-                let [customer, balance] = pair(row)?;
-                self.customer = id(customer)?;
-                self.balance = balance;
+                self.customer = id(integer()?)?;
+                self.balance = integer()?;
             }
             Statement::CallOrderStatus => {
                 self.customer = id(integer()?)?;
                 self.balance = integer()?;
                 // A customer without orders has no lines either.
                 if let Some(order) = columns.next()? {
-                    self.order = id(binary::integer(order)?)?;
-                    self.lines = binary::array(columns.next()??)?.count() as u32;
+                    self.order = id(order)?;
+                    self.lines = id(columns.next()??)?;
                 }
             }
             Statement::CallDelivery => self.delivered = id(integer()?)?,
@@ -119,12 +116,10 @@ impl Answer {
         Some(())
     }
 
-    /// Processes the end of a statement: `tag` is CommandComplete's.
-    pub(super) fn done(&mut self, statement: Statement, tag: &str) -> Result<(), String> {
+    /// Processes the end of a statement: the rows that it returned or changed, if the server told that it ended well; `said` are its words.
+    pub fn done(&mut self, statement: Statement, rows: Option<u64>, said: &str) -> Result<(), String> {
         let fine = match statement {
-            Statement::Begin | Statement::BeginSnapshot => tag == "BEGIN",
-            Statement::Commit => tag == "COMMIT",
-            Statement::Rollback => tag == "ROLLBACK",
+            Statement::Begin | Statement::BeginSnapshot | Statement::Commit | Statement::Rollback => rows.is_some(),
             // These may find nothing: no stock or item of that number, no order, none that waits.
             Statement::TakeStock
             | Statement::InsertLine
@@ -132,14 +127,14 @@ impl Answer {
             | Statement::LastOrderByName
             | Statement::LastLinesById
             | Statement::LastLinesByName
-            | Statement::DeliverDistrict => message::rows_of(tag).is_some(),
-            _ => message::rows_of(tag) == Some(1),
+            | Statement::DeliverDistrict => rows.is_some(),
+            _ => rows == Some(1),
         };
-        if fine { Ok(()) } else { Err(format!("`{tag}` instead of one row, from `{}`", statement.sql())) }
+        if fine { Ok(()) } else { Err(format!("`{said}` instead of one row, from `{}`", statement.sql())) }
     }
 
     /// The response to the request, after all statements have succeeded.
-    pub(super) fn output(&self) -> Result<Output, String> {
+    pub fn output(&self) -> Result<Output, String> {
         Ok(match self.kind {
             TransactionKind::NewOrder => {
                 let total = match self.total {
@@ -176,11 +171,4 @@ impl Answer {
 
 fn id(value: i64) -> Option<u32> {
     u32::try_from(value).ok()
-}
-
-/// The two elements of the only column, a `bigint[]`.
-fn pair(row: Row<'_>) -> Option<[i64; 2]> {
-    let mut elements = binary::array(row.columns().next()??)?;
-    let pair = [binary::integer(elements.next()??)?, binary::integer(elements.next()??)?];
-    elements.next().is_none().then_some(pair)
 }

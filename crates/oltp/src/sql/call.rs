@@ -6,26 +6,49 @@
 use bytes::BytesMut;
 
 use crate::config::Mode;
+use crate::driver::NextStep;
 use crate::input::Request;
 use crate::output::{Output, TransactionError};
-use crate::pg::{Message, ServerError, Status, frontend};
+use crate::pg::{Message, Parameter, Row, ServerError, Status, binary, frontend, message};
 
 use super::answer::Answer;
-use super::script::Script;
+use super::script::{self, Statements};
 use super::statements::Statement;
 
 /// The error of `new_order` in `procedures.sql` if an item does not exist.
 const NO_ITEM: &[u8; 5] = b"BG001";
 
-/// The next step after a message.
-#[derive(Debug, PartialEq, Eq)]
-pub enum NextStep {
-    /// Wait for more messages.
-    Wait,
-    /// [`Call::send`], and flush.
-    Send,
-    /// The connection is free.
-    Done(Result<Output, TransactionError>),
+/// Statements as messages.
+pub(super) struct Messages<'o> {
+    out: &'o mut BytesMut,
+    /// The statements written so far, in the order of their responses.
+    pub(super) steps: Vec<Statement>,
+    /// The end of each in `out` if each has its own Sync.
+    ends: Option<Vec<usize>>,
+}
+
+impl<'o> Messages<'o> {
+    pub(super) fn of(mode: Mode, request: &Request, out: &'o mut BytesMut) -> Self {
+        let ends = (mode == Mode::RoundTrips).then(Vec::new);
+        let mut messages = Messages { out, steps: Vec::new(), ends };
+        script::write(mode, request, &mut messages);
+        if messages.ends.is_none() {
+            frontend::sync(messages.out);
+        }
+        messages
+    }
+}
+
+impl Statements for Messages<'_> {
+    fn add(&mut self, statement: Statement, parameters: impl IntoIterator<Item = Parameter>) {
+        frontend::bind(self.out, statement.name(), parameters);
+        frontend::execute(self.out);
+        self.steps.push(statement);
+        if let Some(ends) = &mut self.ends {
+            frontend::sync(self.out);
+            ends.push(self.out.len());
+        }
+    }
 }
 
 /// A transaction in progress.
@@ -53,7 +76,7 @@ impl Call {
         let answer = Answer::new(&request.input);
         let mut queue = BytesMut::new();
         let target = if mode == Mode::RoundTrips { &mut queue } else { &mut *out };
-        let Script { steps, ends, .. } = Script::write(mode, request, target);
+        let Messages { steps, ends, .. } = Messages::of(mode, request, target);
         let mut call = Call {
             steps,
             at: 0,
@@ -76,7 +99,7 @@ impl Call {
         match message {
             Message::DataRow(row) if self.failed.is_none() => {
                 let taken = match self.steps.get(self.at) {
-                    Some(&statement) => self.answer.row(statement, *row),
+                    Some(&statement) => self.answer.row(statement, columns(statement, *row)),
                     None => Err("An unrequested row".to_owned()),
                 };
                 self.note(taken);
@@ -84,7 +107,7 @@ impl Call {
             Message::CommandComplete(tag) if !self.closing => {
                 let taken = match self.steps.get(self.at) {
                     Some(_) if self.failed.is_some() => Ok(()),
-                    Some(&statement) => self.answer.done(statement, tag),
+                    Some(&statement) => self.answer.done(statement, rows(statement, tag), tag),
                     None => Err("An unrequested response".to_owned()),
                 };
                 self.at += 1;
@@ -150,6 +173,35 @@ impl Call {
             Some(_) if self.no_item && self.answer.must_roll_back() => Ok(Output::RolledBack),
             Some(failed) => Err(failed),
         }
+    }
+}
+
+/// The columns of a row as integers. Pairs are arrays, and an order's lines are counted.
+fn columns(statement: Statement, row: Row<'_>) -> impl Iterator<Item = Option<i64>> {
+    let pair = match statement {
+        Statement::CallNewOrder | Statement::CallNewOrderByLine | Statement::CallPayment => {
+            row.columns().next().flatten().and_then(binary::array)
+        }
+        _ => None,
+    };
+    let single = if pair.is_some() { None } else { Some(row.columns()) };
+    let is_lines = move |place: usize| statement == Statement::CallOrderStatus && place == 3;
+    let value = move |(place, bytes): (usize, Option<&[u8]>)| match bytes {
+        None => Some(None),
+        Some(bytes) if is_lines(place) => binary::array(bytes).map(|lines| Some(lines.count() as i64)),
+        Some(bytes) => binary::integer(bytes).map(Some),
+    };
+    pair.into_iter().flatten().chain(single.into_iter().flatten()).enumerate().map_while(value)
+}
+
+/// The rows that a tag tells, if it is of such a statement.
+fn rows(statement: Statement, tag: &str) -> Option<u64> {
+    let of = |word: &str| (tag == word).then_some(0);
+    match statement {
+        Statement::Begin | Statement::BeginSnapshot => of("BEGIN"),
+        Statement::Commit => of("COMMIT"),
+        Statement::Rollback => of("ROLLBACK"),
+        _ => message::rows_of(tag),
     }
 }
 

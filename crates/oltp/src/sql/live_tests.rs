@@ -18,7 +18,8 @@ use crate::server::{cluster, testing};
 use crate::sqlite::fixture;
 use crate::sqlite::fixture::{CUSTOMERS, FIRST_NEW_ORDER};
 
-use super::{Call, NextStep, install_procedures, prepare};
+use super::{Call, install_procedures, prepare};
+use crate::driver::NextStep;
 
 const WAREHOUSES: u32 = 2;
 const MODES: [Mode; 3] = [Mode::Procedures, Mode::Pipelined, Mode::RoundTrips];

@@ -18,7 +18,7 @@ mod live_tests;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, NextStep};
+pub use call::Call;
 pub use statements::Statement;
 
 use anyhow::{Context, ensure};

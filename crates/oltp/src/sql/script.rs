@@ -1,25 +1,32 @@
-//! A request as messages: its statements, their order and parameters.
+//! A request as statements: which, their order and parameters.
 //!
 //! Invariant: rows are locked in the same order by every request (customer, district, warehouse; stock by warehouse and item), so
 //! that deadlocks are rare.
 
-use bytes::BytesMut;
-
 use crate::config::Mode;
 use crate::input::{Customer, Input, OrderLine, Request};
-use crate::pg::{Parameter, frontend};
+use crate::pg::Parameter;
 use crate::random::last_name;
 use crate::scale::DISTRICTS;
 
 use super::statements::Statement;
 
-/// Statements being written.
-pub(super) struct Script<'o> {
-    out: &'o mut BytesMut,
-    /// The statements written so far, in the order of their responses.
-    pub(super) steps: Vec<Statement>,
-    /// The end of each in `out` if each has its own Sync.
-    pub(super) ends: Option<Vec<usize>>,
+/// Receives the statements of a request in their order.
+pub trait Statements {
+    fn add(&mut self, statement: Statement, parameters: impl IntoIterator<Item = Parameter>);
+
+    /// A statement whose parameters are all integers.
+    fn integers(&mut self, statement: Statement, values: &[u32]) {
+        self.add(statement, values.iter().copied().map(int));
+    }
+}
+
+/// The statements of a request in a mode.
+pub fn write(mode: Mode, request: &Request, to: &mut impl Statements) {
+    match mode {
+        Mode::Procedures => call(request, to),
+        Mode::Pipelined | Mode::RoundTrips => own(request, to),
+    }
 }
 
 fn int(value: u32) -> Parameter {
@@ -49,139 +56,108 @@ fn is_local(lines: &[OrderLine], warehouse: u32) -> u32 {
     u32::from(lines.iter().all(|line| line.supply_warehouse == warehouse))
 }
 
-impl<'o> Script<'o> {
-    pub(super) fn write(mode: Mode, request: &Request, out: &'o mut BytesMut) -> Script<'o> {
-        let ends = (mode == Mode::RoundTrips).then(Vec::new);
-        let mut script = Script { out, steps: Vec::new(), ends };
-        match mode {
-            Mode::Procedures => script.call(request),
-            Mode::Pipelined | Mode::RoundTrips => script.own(request),
+fn call(request: &Request, to: &mut impl Statements) {
+    match &request.input {
+        Input::NewOrder { warehouse, district, customer, lines } => {
+            let sorted = sorted(lines);
+            let statement = if has_repeats(&sorted) { Statement::CallNewOrderByLine } else { Statement::CallNewOrder };
+            let of_lines = |value: fn(&(u32, OrderLine)) -> u32| {
+                Parameter::Int4Array(sorted.iter().map(|line| integer(value(line))).collect())
+            };
+            to.add(
+                statement,
+                [
+                    int(*warehouse),
+                    int(*district),
+                    int(*customer),
+                    int(is_local(lines, *warehouse)),
+                    Parameter::Timestamp(request.date),
+                    of_lines(|(number, _)| *number),
+                    of_lines(|(_, line)| line.item),
+                    of_lines(|(_, line)| line.supply_warehouse),
+                    of_lines(|(_, line)| line.quantity),
+                ],
+            );
         }
-        if script.ends.is_none() {
-            frontend::sync(script.out);
+        Input::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount } => {
+            let places = [*warehouse, *district, *customer_warehouse, *customer_district].map(int);
+            let rest = [int(*amount), Parameter::Timestamp(request.date)];
+            to.add(Statement::CallPayment, places.into_iter().chain(named(*customer)).chain(rest));
         }
-        script
-    }
-
-    fn add(&mut self, statement: Statement, parameters: impl IntoIterator<Item = Parameter>) {
-        frontend::bind(self.out, statement.name(), parameters);
-        frontend::execute(self.out);
-        self.steps.push(statement);
-        if let Some(ends) = &mut self.ends {
-            frontend::sync(self.out);
-            ends.push(self.out.len());
+        Input::OrderStatus { warehouse, district, customer } => {
+            let place = [*warehouse, *district].map(int);
+            to.add(Statement::CallOrderStatus, place.into_iter().chain(named(*customer)));
         }
-    }
-
-    /// A statement whose parameters are all integers.
-    fn integers(&mut self, statement: Statement, values: &[u32]) {
-        self.add(statement, values.iter().copied().map(int));
-    }
-
-    fn call(&mut self, request: &Request) {
-        match &request.input {
-            Input::NewOrder { warehouse, district, customer, lines } => {
-                let sorted = sorted(lines);
-                let statement =
-                    if has_repeats(&sorted) { Statement::CallNewOrderByLine } else { Statement::CallNewOrder };
-                let of_lines = |value: fn(&(u32, OrderLine)) -> u32| {
-                    Parameter::Int4Array(sorted.iter().map(|line| integer(value(line))).collect())
-                };
-                self.add(
-                    statement,
-                    [
-                        int(*warehouse),
-                        int(*district),
-                        int(*customer),
-                        int(is_local(lines, *warehouse)),
-                        Parameter::Timestamp(request.date),
-                        of_lines(|(number, _)| *number),
-                        of_lines(|(_, line)| line.item),
-                        of_lines(|(_, line)| line.supply_warehouse),
-                        of_lines(|(_, line)| line.quantity),
-                    ],
-                );
-            }
-            Input::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount } => {
-                let places = [*warehouse, *district, *customer_warehouse, *customer_district].map(int);
-                let rest = [int(*amount), Parameter::Timestamp(request.date)];
-                self.add(Statement::CallPayment, places.into_iter().chain(named(*customer)).chain(rest));
-            }
-            Input::OrderStatus { warehouse, district, customer } => {
-                let place = [*warehouse, *district].map(int);
-                self.add(Statement::CallOrderStatus, place.into_iter().chain(named(*customer)));
-            }
-            Input::Delivery { warehouse, carrier } => {
-                let date = Parameter::Timestamp(request.date);
-                self.add(Statement::CallDelivery, [int(*warehouse), int(*carrier), date]);
-            }
-            Input::StockLevel { warehouse, district, threshold } => {
-                self.integers(Statement::CallStockLevel, &[*warehouse, *district, *threshold]);
-            }
+        Input::Delivery { warehouse, carrier } => {
+            let date = Parameter::Timestamp(request.date);
+            to.add(Statement::CallDelivery, [int(*warehouse), int(*carrier), date]);
+        }
+        Input::StockLevel { warehouse, district, threshold } => {
+            to.integers(Statement::CallStockLevel, &[*warehouse, *district, *threshold]);
         }
     }
+}
 
-    fn own(&mut self, request: &Request) {
-        let begin = match &request.input {
-            Input::NewOrder { .. } | Input::Payment { .. } | Input::Delivery { .. } => Statement::Begin,
-            Input::OrderStatus { .. } | Input::StockLevel { .. } => Statement::BeginSnapshot,
-        };
-        self.integers(begin, &[]);
-        match &request.input {
-            Input::NewOrder { warehouse, district, customer, lines } => {
-                self.own_new_order(request.date, [*warehouse, *district, *customer], lines);
-            }
-            Input::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount } => {
-                let customer_of = [*customer_warehouse, *customer_district];
-                let (pay, history) = match customer {
-                    Customer::Id(_) => (Statement::PayById, Statement::HistoryById),
-                    Customer::LastName(_) => (Statement::PayByName, Statement::HistoryByName),
-                };
-                let rest = [*amount, *warehouse, *district];
-                self.add(pay, one(customer_of, *customer).into_iter().chain(rest.map(int)));
-                self.integers(Statement::PayDistrict, &[*warehouse, *district, *amount]);
-                self.integers(Statement::PayWarehouse, &[*warehouse, *amount]);
-                let date = Parameter::Timestamp(request.date);
-                self.add(history, one(customer_of, *customer).into_iter().chain(rest.map(int)).chain([date]));
-            }
-            Input::OrderStatus { warehouse, district, customer } => {
-                let steps = match customer {
-                    Customer::Id(_) => [Statement::CustomerById, Statement::LastOrderById, Statement::LastLinesById],
-                    Customer::LastName(_) => {
-                        [Statement::CustomerByName, Statement::LastOrderByName, Statement::LastLinesByName]
-                    }
-                };
-                for step in steps {
-                    self.add(step, one([*warehouse, *district], *customer));
+fn own(request: &Request, to: &mut impl Statements) {
+    let begin = match &request.input {
+        Input::NewOrder { .. } | Input::Payment { .. } | Input::Delivery { .. } => Statement::Begin,
+        Input::OrderStatus { .. } | Input::StockLevel { .. } => Statement::BeginSnapshot,
+    };
+    to.integers(begin, &[]);
+    match &request.input {
+        Input::NewOrder { warehouse, district, customer, lines } => {
+            own_new_order(request.date, [*warehouse, *district, *customer], lines, to);
+        }
+        Input::Payment { warehouse, district, customer_warehouse, customer_district, customer, amount } => {
+            let customer_of = [*customer_warehouse, *customer_district];
+            let (pay, history) = match customer {
+                Customer::Id(_) => (Statement::PayById, Statement::HistoryById),
+                Customer::LastName(_) => (Statement::PayByName, Statement::HistoryByName),
+            };
+            let rest = [*amount, *warehouse, *district];
+            to.add(pay, one(customer_of, *customer).into_iter().chain(rest.map(int)));
+            to.integers(Statement::PayDistrict, &[*warehouse, *district, *amount]);
+            to.integers(Statement::PayWarehouse, &[*warehouse, *amount]);
+            let date = Parameter::Timestamp(request.date);
+            to.add(history, one(customer_of, *customer).into_iter().chain(rest.map(int)).chain([date]));
+        }
+        Input::OrderStatus { warehouse, district, customer } => {
+            let steps = match customer {
+                Customer::Id(_) => [Statement::CustomerById, Statement::LastOrderById, Statement::LastLinesById],
+                Customer::LastName(_) => {
+                    [Statement::CustomerByName, Statement::LastOrderByName, Statement::LastLinesByName]
                 }
-            }
-            Input::Delivery { warehouse, carrier } => {
-                for district in 1..=DISTRICTS {
-                    let date = Parameter::Timestamp(request.date);
-                    self.add(Statement::DeliverDistrict, [int(*warehouse), int(district), int(*carrier), date]);
-                }
-            }
-            Input::StockLevel { warehouse, district, threshold } => {
-                self.integers(Statement::NextOrderNumber, &[*warehouse, *district]);
-                self.integers(Statement::StockLevel, &[*warehouse, *district, *threshold]);
+            };
+            for step in steps {
+                to.add(step, one([*warehouse, *district], *customer));
             }
         }
-        let end = if request.input.must_roll_back() { Statement::Rollback } else { Statement::Commit };
-        self.integers(end, &[]);
+        Input::Delivery { warehouse, carrier } => {
+            for district in 1..=DISTRICTS {
+                let date = Parameter::Timestamp(request.date);
+                to.add(Statement::DeliverDistrict, [int(*warehouse), int(district), int(*carrier), date]);
+            }
+        }
+        Input::StockLevel { warehouse, district, threshold } => {
+            to.integers(Statement::NextOrderNumber, &[*warehouse, *district]);
+            to.integers(Statement::StockLevel, &[*warehouse, *district, *threshold]);
+        }
     }
+    let end = if request.input.must_roll_back() { Statement::Rollback } else { Statement::Commit };
+    to.integers(end, &[]);
+}
 
-    fn own_new_order(&mut self, date: i64, [warehouse, district, customer]: [u32; 3], lines: &[OrderLine]) {
-        self.integers(Statement::TakeOrderNumber, &[warehouse, district]);
-        self.integers(Statement::WarehouseTax, &[warehouse]);
-        self.integers(Statement::CustomerDiscount, &[warehouse, district, customer]);
-        let order = [warehouse, district, customer, lines.len() as u32, is_local(lines, warehouse)].map(int);
-        self.add(Statement::InsertOrder, order.into_iter().chain([Parameter::Timestamp(date)]));
-        self.integers(Statement::InsertNewOrder, &[warehouse, district]);
-        for (number, OrderLine { item, supply_warehouse, quantity }) in sorted(lines) {
-            let remote = u32::from(supply_warehouse != warehouse);
-            self.integers(Statement::TakeStock, &[supply_warehouse, item, quantity, remote]);
-            self.integers(Statement::InsertLine, &[warehouse, district, number, supply_warehouse, item, quantity]);
-        }
+fn own_new_order(date: i64, [warehouse, district, customer]: [u32; 3], lines: &[OrderLine], to: &mut impl Statements) {
+    to.integers(Statement::TakeOrderNumber, &[warehouse, district]);
+    to.integers(Statement::WarehouseTax, &[warehouse]);
+    to.integers(Statement::CustomerDiscount, &[warehouse, district, customer]);
+    let order = [warehouse, district, customer, lines.len() as u32, is_local(lines, warehouse)].map(int);
+    to.add(Statement::InsertOrder, order.into_iter().chain([Parameter::Timestamp(date)]));
+    to.integers(Statement::InsertNewOrder, &[warehouse, district]);
+    for (number, OrderLine { item, supply_warehouse, quantity }) in sorted(lines) {
+        let remote = u32::from(supply_warehouse != warehouse);
+        to.integers(Statement::TakeStock, &[supply_warehouse, item, quantity, remote]);
+        to.integers(Statement::InsertLine, &[warehouse, district, number, supply_warehouse, item, quantity]);
     }
 }
 

@@ -10,9 +10,9 @@ use crate::output::{Output, TransactionError};
 use crate::pg::Message;
 use crate::scale::UNUSED_ITEM;
 
-use super::call::{Call, NextStep};
-use super::script::Script;
+use super::call::{Call, Messages};
 use super::statements::Statement;
+use crate::driver::NextStep;
 
 const MODES: [Mode; 3] = [Mode::Procedures, Mode::Pipelined, Mode::RoundTrips];
 
@@ -90,7 +90,7 @@ fn bound(body: &[u8]) -> (&str, Vec<Option<&[u8]>>) {
 
 fn script(mode: Mode, request: &Request) -> (Vec<Statement>, BytesMut) {
     let mut out = BytesMut::new();
-    let steps = Script::write(mode, request, &mut out).steps;
+    let steps = Messages::of(mode, request, &mut out).steps;
     (steps, out)
 }
 
