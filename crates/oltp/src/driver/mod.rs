@@ -48,7 +48,7 @@ use scheduler::{ConnectionScheduler, Demand};
 pub use control::RunMoment;
 pub use dates::FIRST as FIRST_DATE;
 pub use driver_thread::{LedgerWriter, ThreadError};
-pub use remote::NextStep;
+pub use remote::{NextStep, Session};
 pub use tally::{TransactionCounts, TransactionTally};
 
 /// Number of connections after which the monitor is told: thousands take minutes on a slow guest.

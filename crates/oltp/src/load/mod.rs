@@ -17,6 +17,7 @@ mod tests;
 pub use mariadb::mariadb;
 pub use postgres::postgres;
 pub use sqlite::sqlite;
+pub use text_rows::timestamp;
 
 use super::maria::MariaError;
 use super::pg::PgError;

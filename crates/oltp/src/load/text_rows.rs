@@ -128,7 +128,7 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for TextRows<H> {
 }
 
 /// Microseconds since 2000-01-01 in ISO 8601 (days to dates: Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn timestamp(micros: i64) -> String {
+pub fn timestamp(micros: i64) -> String {
     let (days, rest) = (micros.div_euclid(DAY_US) + EPOCH_DAYS, micros.rem_euclid(DAY_US));
     let shifted = days + 719_468;
     let (era, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

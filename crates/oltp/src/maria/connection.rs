@@ -7,7 +7,7 @@ use mysql_common::constants::{CapabilityFlags, ColumnType, Command, StatusFlags}
 use mysql_common::io::ParseBuf;
 use mysql_common::packets::{
     AuthPlugin, Column, CommonOkPacket, HandshakePacket, HandshakeResponse, OkPacket, OkPacketDeserializer,
-    ResultSetTerminator,
+    ResultSetTerminator, StmtPacket,
 };
 use mysql_common::proto::MySerialize;
 use mysql_common::proto::sync_framed::MySyncFramed;
@@ -18,10 +18,10 @@ use crate::database::{Database, Dialect, SqlValue};
 use bigiron_service::mariadb::{DATABASE, USER};
 
 /// First bytes of packets.
-const OK: u8 = 0x00;
+pub(super) const OK: u8 = 0x00;
 const LOCAL_INFILE: u8 = 0xfb;
-const TERMINATOR: u8 = 0xfe;
-const ERROR: u8 = 0xff;
+pub(super) const TERMINATOR: u8 = 0xfe;
+pub(super) const ERROR: u8 = 0xff;
 /// A NULL in a row of text.
 const NULL: u8 = 0xfb;
 /// The longest packet in either direction; the server's `max_allowed_packet` may be smaller.
@@ -76,7 +76,7 @@ impl Connection {
         self.check_error()?;
         let greeting: HandshakePacket<'_> = parse(&self.packet, ())?;
         let wanted = CapabilityFlags::CLIENT_PROTOCOL_41
-            | CapabilityFlags::CLIENT_LONG_PASSWORD
+            | CapabilityFlags::CLIENT_FOUND_ROWS
             | CapabilityFlags::CLIENT_SECURE_CONNECTION
             | CapabilityFlags::CLIENT_TRANSACTIONS
             | CapabilityFlags::CLIENT_PLUGIN_AUTH
@@ -84,7 +84,10 @@ impl Connection {
             | CapabilityFlags::CLIENT_MULTI_STATEMENTS
             | CapabilityFlags::CLIENT_MULTI_RESULTS
             | CapabilityFlags::CLIENT_DEPRECATE_EOF;
-        let capabilities = wanted & greeting.capabilities();
+        let missing = wanted - greeting.capabilities();
+        if !missing.is_empty() {
+            return Err(MariaError::Protocol(format!("it lacks {missing:?}")));
+        }
         let scramble = scramble_native(&greeting.nonce(), place.password().as_bytes());
         let response = HandshakeResponse::new(
             scramble.as_ref().map(|bytes| &bytes[..]),
@@ -92,7 +95,7 @@ impl Connection {
             Some(USER.as_bytes()),
             Some(DATABASE.as_bytes()),
             Some(AuthPlugin::MysqlNativePassword),
-            capabilities,
+            wanted,
             None,
             LONGEST as u32,
         );
@@ -159,11 +162,38 @@ impl Connection {
     }
 
     fn command(&mut self, sql: &str) -> Result<(), MariaError> {
+        self.write_command(query(sql))
+    }
+
+    fn write_command(&mut self, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), MariaError> {
         self.framed.codec_mut().reset_seq_id();
-        let mut bytes = Vec::with_capacity(1 + sql.len());
-        bytes.push(Command::COM_QUERY as u8);
-        bytes.extend_from_slice(sql.as_bytes());
+        let mut bytes = Vec::new();
+        append(&mut bytes);
         self.write(&bytes)
+    }
+
+    /// Prepares a statement; returns its number.
+    ///
+    /// # Errors
+    /// The server's message.
+    pub(super) fn prepare(&mut self, sql: &str) -> Result<u32, MariaError> {
+        self.write_command(|out| {
+            out.push(Command::COM_STMT_PREPARE as u8);
+            out.extend_from_slice(sql.as_bytes());
+        })?;
+        self.read()?;
+        self.check_error()?;
+        let prepared: StmtPacket = parse(&self.packet, ())?;
+        // Definitions of its parameters and columns.
+        for _ in 0..u32::from(prepared.num_params()) + u32::from(prepared.num_columns()) {
+            self.read()?;
+        }
+        Ok(prepared.statement_id())
+    }
+
+    /// For an event loop.
+    pub(super) fn into_stream(self) -> Stream {
+        self.framed.destruct().3
     }
 
     fn response(&mut self) -> Result<Response, MariaError> {
@@ -197,20 +227,11 @@ impl Connection {
             self.read()?;
             columns.push(parse(&self.packet, ())?);
         }
-        let is_old = !self.capabilities.contains(CapabilityFlags::CLIENT_DEPRECATE_EOF);
-        if is_old {
-            self.read()?;
-        }
         let mut failed = None;
         loop {
             self.read()?;
             self.check_error()?;
             if self.packet.first() == Some(&TERMINATOR) && self.packet.len() < 0xff_ffff {
-                if is_old {
-                    let flags = self.packet.get(3..5).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
-                    let more = flags & StatusFlags::SERVER_MORE_RESULTS_EXISTS.bits() != 0;
-                    return failed.map_or(Ok(more), Err);
-                }
                 let end: OkPacket<'_> =
                     parse::<OkPacketDeserializer<'_, ResultSetTerminator>>(&self.packet, self.capabilities)?
                         .into_inner();
@@ -281,11 +302,22 @@ impl LoadIn<'_> {
     }
 }
 
+/// The command that runs SQL.
+pub(super) fn query(sql: &str) -> impl FnOnce(&mut Vec<u8>) {
+    move |out| {
+        out.push(Command::COM_QUERY as u8);
+        out.extend_from_slice(sql.as_bytes());
+    }
+}
+
 fn has_more(ok: &OkPacket<'_>) -> bool {
     ok.status_flags().contains(StatusFlags::SERVER_MORE_RESULTS_EXISTS)
 }
 
-fn parse<'de, T: mysql_common::proto::MyDeserialize<'de>>(bytes: &'de [u8], context: T::Ctx) -> Result<T, MariaError> {
+pub(super) fn parse<'de, T: mysql_common::proto::MyDeserialize<'de>>(
+    bytes: &'de [u8],
+    context: T::Ctx,
+) -> Result<T, MariaError> {
     ParseBuf(bytes).parse(context).map_err(|e| MariaError::Protocol(e.to_string()))
 }
 

@@ -2,8 +2,12 @@
 //!
 //! Packets are read and written by `mysql_common`; the protocol is described in MariaDB's documentation, "MariaDB Server Protocol".
 
+mod call;
+mod channel;
 pub mod connection;
 pub mod error;
+mod session;
+mod statements;
 mod stream;
 #[cfg(test)]
 pub mod testing;
@@ -12,4 +16,5 @@ mod tests;
 
 pub use connection::{Connection, LoadIn, Taken};
 pub use error::MariaError;
+pub use session::{MariaSession, connect};
 pub use stream::Place;

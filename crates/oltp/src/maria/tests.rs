@@ -1,14 +1,23 @@
 //! The client and a real server.
 
+use std::sync::mpsc::channel;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
 use super::testing::Running;
 use super::*;
 use crate::check;
+use crate::config::Mode;
 use crate::database::{Database as _, SqlValue};
+use crate::driver::{NextStep, Session as _};
+use crate::input::{Customer, Input, Request};
 use crate::load;
+use crate::output::{Output, TransactionError};
 use crate::population;
 use crate::scale::Scale;
 use crate::schema::TABLES;
 use crate::server::Listen;
+use crate::sqlite::fixture::{self, FIRST_NAMES, MORE_CONDITIONS};
 use bigiron_service::mariadb;
 
 fn text(value: &str) -> SqlValue {
@@ -111,4 +120,109 @@ fn a_server_holds_exactly_the_rows_and_the_conditions() {
     let report = check::conditions(&mut session, true).unwrap();
     let failed: Vec<&str> = report.failures().map(|check| check.name).collect();
     assert!(["condition-1", "condition-5", "condition-9"].iter().all(|name| failed.contains(name)), "{failed:?}");
+}
+
+/// Runs one transaction on a session of the event loop.
+fn execute(session: &mut MariaSession, request: &Request) -> Result<Output, TransactionError> {
+    session.begin(request);
+    loop {
+        assert!(session.flush(), "a transaction fits the socket");
+        poll(&mut [PollFd::new(&session.fd(), PollFlags::IN)], None).unwrap();
+        let (step, lost) = session.receive();
+        match step {
+            NextStep::Wait => assert_eq!(lost, None),
+            NextStep::Send => session.go_on(),
+            NextStep::Done(result) => return result,
+        }
+    }
+}
+
+fn check(database: &mut Connection) {
+    let report = check::conditions(database, false).unwrap();
+    assert!(report.passed(), "{:?}", report.failures().map(ToString::to_string).collect::<Vec<_>>());
+    for sql in MORE_CONDITIONS {
+        assert_eq!(database.query(sql).unwrap(), [[SqlValue::Integer(0)]], "{sql}");
+    }
+}
+
+#[test]
+fn every_mode_leaves_the_rows_and_gives_the_answers_of_sqlite() {
+    const WAREHOUSES: u32 = 2;
+    let running = Running::start(Listen::Socket);
+    let requests = fixture::requests(600, WAREHOUSES);
+    let (_directory, mut engine) = fixture::engine(WAREHOUSES);
+    engine.connection().execute_batch(FIRST_NAMES).unwrap();
+    let expected: Vec<Output> = requests.iter().map(|request| engine.execute(request).unwrap()).collect();
+    let digests = check::digest(&mut engine).unwrap();
+    assert!(expected.contains(&Output::RolledBack));
+    for mode in [Mode::Pipelined, Mode::RoundTrips] {
+        let mut database = running.session();
+        let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+        database.run(&format!("DROP TABLE IF EXISTS {}", names.join(", "))).unwrap();
+        fixture::fill(&mut database, WAREHOUSES);
+        database.run(FIRST_NAMES).unwrap();
+        let mut session = connect(&running.socket(), mode, 1, &channel().0).unwrap().remove(0);
+        for (request, expected) in requests.iter().zip(&expected) {
+            assert_eq!(execute(&mut session, request).as_ref(), Ok(expected), "{mode:?} {request:?}");
+        }
+        assert_eq!(check::digest(&mut database).unwrap(), digests, "{mode:?}");
+        check(&mut database);
+    }
+}
+
+#[test]
+fn many_at_once_keep_the_conditions_and_what_fails_leaves_nothing() {
+    let running = Running::start(Listen::Socket);
+    let mut database = running.session();
+    fixture::fill(&mut database, 1);
+    let requests = fixture::requests(800, 1);
+    let place = running.socket();
+    let retries: usize = std::thread::scope(|scope| {
+        let work = |thread: usize| {
+            let mode = if thread.is_multiple_of(2) { Mode::Pipelined } else { Mode::RoundTrips };
+            let mut session = connect(&place, mode, 1, &channel().0).unwrap().remove(0);
+            let mut retries = 0;
+            for request in requests.iter().skip(thread).step_by(4) {
+                loop {
+                    match execute(&mut session, request) {
+                        Ok(_) => break,
+                        Err(TransactionError::Retry(_)) => retries += 1,
+                        Err(other) => panic!("{other}: {request:?}"),
+                    }
+                }
+            }
+            retries
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || work(thread))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    eprintln!("{retries} retries");
+    check(&mut database);
+
+    // A customer that does not exist, after rows were changed.
+    for mode in [Mode::Pipelined, Mode::RoundTrips] {
+        let mut session = connect(&place, mode, 1, &channel().0).unwrap().remove(0);
+        let before = check::digest(&mut database).unwrap();
+        let input = Input::Payment {
+            warehouse: 1,
+            district: 1,
+            customer_warehouse: 1,
+            customer_district: 1,
+            customer: Customer::Id(99_999),
+            amount: 100,
+        };
+        let failed = execute(&mut session, &Request { input, date: 1 }).unwrap_err();
+        assert!(matches!(&failed, TransactionError::Failed(why) if why.contains("instead of one")), "{failed}");
+        assert_eq!(check::digest(&mut database).unwrap(), before, "{mode:?}");
+        // The session is still of use.
+        assert!(execute(&mut session, &requests[0]).is_ok());
+    }
+
+    let mut session = connect(&place, Mode::RoundTrips, 1, &channel().0).unwrap().remove(0);
+    running.server.kill();
+    session.begin(&requests[0]);
+    session.flush();
+    let (_, lost) = session.receive();
+    assert!(lost.is_some());
+    assert!(matches!(session.lost(&lost.unwrap()), Ok(TransactionError::Disconnected(_))));
 }

@@ -16,27 +16,13 @@ use crate::server::Listen;
 use crate::server::testing::Running;
 use crate::server::{cluster, testing};
 use crate::sqlite::fixture;
-use crate::sqlite::fixture::{CUSTOMERS, FIRST_NEW_ORDER};
+use crate::sqlite::fixture::{CUSTOMERS, FIRST_NAMES, FIRST_NEW_ORDER, MORE_CONDITIONS};
 
 use super::{Call, install_procedures, prepare};
 use crate::driver::NextStep;
 
 const WAREHOUSES: u32 = 2;
 const MODES: [Mode; 3] = [Mode::Procedures, Mode::Pipelined, Mode::RoundTrips];
-
-/// First names that several customers share, and that no dictionary would order like their bytes.
-const FIRST_NAMES: &str = "UPDATE customer SET c_first = CASE c_id % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'Z' ELSE 'B' END";
-
-/// Conditions in addition to TPC-C's: counts of stock rows or customers that contradict the orders.
-const MORE_CONDITIONS: [&str; 3] = [
-    "SELECT count(*) FROM stock WHERE s_quantity NOT BETWEEN 10 AND 100",
-    "SELECT count(*) FROM stock LEFT JOIN (SELECT ol_supply_w_id, ol_i_id, sum(ol_quantity) AS taken, count(*) AS times, \
-     sum(CASE ol_w_id WHEN ol_supply_w_id THEN 0 ELSE 1 END) AS remote FROM order_line WHERE ol_o_id > 30 GROUP BY 1, 2) AS lines \
-     ON ol_supply_w_id = s_w_id AND ol_i_id = s_i_id \
-     WHERE s_ytd <> coalesce(taken, 0) OR s_order_cnt <> coalesce(times, 0) OR s_remote_cnt <> coalesce(remote, 0)",
-    "SELECT count(*) FROM customer WHERE c_delivery_cnt <> (SELECT count(*) FROM orders WHERE o_w_id = c_w_id \
-     AND o_d_id = c_d_id AND o_c_id = c_id AND o_carrier_id IS NOT NULL AND o_id >= 22)",
-];
 
 fn server() -> Running {
     testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")])

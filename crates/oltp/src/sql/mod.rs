@@ -18,7 +18,9 @@ mod live_tests;
 #[cfg(test)]
 mod tests;
 
+pub use answer::Answer;
 pub use call::Call;
+pub use script::{Statements, write};
 pub use statements::Statement;
 
 use anyhow::{Context, ensure};

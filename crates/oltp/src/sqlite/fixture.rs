@@ -18,6 +18,21 @@ pub const ITEMS: u32 = 120;
 /// The date of all loaded rows.
 pub const LOADED: i64 = 1_000_000;
 
+/// First names that several customers share, and that no dictionary would order like their bytes.
+pub const FIRST_NAMES: &str =
+    "UPDATE customer SET c_first = CASE c_id % 3 WHEN 0 THEN 'a' WHEN 1 THEN 'Z' ELSE 'B' END";
+
+/// Conditions in addition to TPC-C's: counts of stock rows or customers that contradict the orders.
+pub const MORE_CONDITIONS: [&str; 3] = [
+    "SELECT count(*) FROM stock WHERE s_quantity NOT BETWEEN 10 AND 100",
+    "SELECT count(*) FROM stock LEFT JOIN (SELECT ol_supply_w_id, ol_i_id, sum(ol_quantity) AS taken, count(*) AS times, \
+     sum(CASE ol_w_id WHEN ol_supply_w_id THEN 0 ELSE 1 END) AS remote FROM order_line WHERE ol_o_id > 30 GROUP BY 1, 2) AS sold \
+     ON ol_supply_w_id = s_w_id AND ol_i_id = s_i_id \
+     WHERE s_ytd <> coalesce(taken, 0) OR s_order_cnt <> coalesce(times, 0) OR s_remote_cnt <> coalesce(remote, 0)",
+    "SELECT count(*) FROM customer WHERE c_delivery_cnt <> (SELECT count(*) FROM orders WHERE o_w_id = c_w_id \
+     AND o_d_id = c_d_id AND o_c_id = c_id AND o_carrier_id IS NOT NULL AND o_id >= 22)",
+];
+
 /// A database of this many warehouses, with its directory.
 pub fn engine(warehouses: u32) -> (tempfile::TempDir, Engine) {
     let directory = tempfile::tempdir().unwrap();
