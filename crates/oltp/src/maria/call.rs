@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use mysql_common::constants::CapabilityFlags;
 use mysql_common::io::ParseBuf;
-use mysql_common::packets::{Column, ComStmtExecuteRequestBuilder, CommonOkPacket, OkPacketDeserializer};
+use mysql_common::packets::{
+    Column, ComStmtExecuteRequestBuilder, CommonOkPacket, OkPacketDeserializer, ResultSetTerminator,
+};
 use mysql_common::proto::{Binary, MySerialize as _};
 use mysql_common::row::RowDeserializer;
 use mysql_common::value::{ServerSide, Value};
@@ -25,6 +27,9 @@ use crate::load::timestamp;
 use crate::output::{Output, TransactionError};
 use crate::pg::Parameter;
 use crate::sql::{self, Answer, Statement};
+
+/// The error of `new_order` in `procedures.sql` if an item does not exist.
+const NO_ITEM: u16 = 30_001;
 
 /// A part of a statement, prepared on a connection.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +72,12 @@ pub(super) struct Call {
     reading: Reading,
     /// Rows of the response in progress.
     rows: u64,
+    /// Those of a procedure, until its end.
+    rows_seen: Option<u64>,
     answer: Answer,
     failed: Option<TransactionError>,
+    /// `failed` because an item does not exist.
+    no_item: bool,
     /// A ROLLBACK was sent after `failed`.
     closing: bool,
 }
@@ -97,9 +106,9 @@ fn value(parameter: Parameter) -> Value {
         Parameter::Timestamp(micros) => Value::Bytes(timestamp(micros).into_bytes()),
         Parameter::Text(text) => Value::Bytes(text.into_bytes()),
         Parameter::Null => Value::NULL,
+        // The form of `procedures.sql`.
         Parameter::Int4Array(numbers) => {
-            let numbers: Vec<String> = numbers.iter().map(i32::to_string).collect();
-            Value::Bytes(format!("[{}]", numbers.join(",")).into_bytes())
+            Value::Bytes(numbers.iter().map(|n| format!("{n:010}")).collect::<String>().into_bytes())
         }
     }
 }
@@ -116,8 +125,10 @@ impl Call {
             pipelined: mode == Mode::Pipelined,
             reading: Reading::Start,
             rows: 0,
+            rows_seen: None,
             answer: Answer::new(&request.input),
             failed: None,
+            no_item: false,
             closing: false,
         };
         let mut commands = Commands { prepared, call };
@@ -157,13 +168,16 @@ impl Call {
         let first = packet.first().copied();
         if first == Some(ERROR) {
             self.reading = Reading::Start;
+            self.rows_seen = None;
             return Err(MariaError::of(&parse(packet, CapabilityFlags::CLIENT_PROTOCOL_41)?));
         }
         match &mut self.reading {
             Reading::Start if first == Some(OK) => {
                 let ok =
                     parse::<OkPacketDeserializer<'_, CommonOkPacket>>(packet, CapabilityFlags::CLIENT_PROTOCOL_41)?;
-                return Ok(Some(ok.into_inner().affected_rows()));
+                // After the rows of a procedure comes its own end.
+                let rows = self.rows_seen.take().unwrap_or_else(|| ok.into_inner().affected_rows());
+                return Ok(Some(rows));
             }
             Reading::Start => {
                 let columns = ParseBuf(packet).checked_eat_lenenc_int();
@@ -181,6 +195,14 @@ impl Call {
             // Rows of the binary protocol begin with 0.
             Reading::Rows(_) if first == Some(TERMINATOR) => {
                 self.reading = Reading::Start;
+                let end = parse::<OkPacketDeserializer<'_, ResultSetTerminator>>(
+                    packet,
+                    CapabilityFlags::CLIENT_PROTOCOL_41,
+                )?;
+                if connection::has_more(&end.into_inner()) {
+                    self.rows_seen = Some(self.rows);
+                    return Ok(None);
+                }
                 return Ok(Some(self.rows));
             }
             Reading::Rows(columns) => {
@@ -202,11 +224,16 @@ impl Call {
     /// A response has ended.
     fn ended(&mut self, rows: Result<u64, MariaError>) -> NextStep {
         if self.closing {
-            return NextStep::Done(Err(self.failed.take().expect("it is closed because it failed")));
+            let failed = self.failed.take().expect("it is closed because it failed");
+            let is_asked_for = self.no_item && self.answer.must_roll_back();
+            return NextStep::Done(if is_asked_for { Ok(Output::RolledBack) } else { Err(failed) });
         }
         let wrong = match (rows, self.steps.get(self.at)) {
             (_, None) => Some(TransactionError::Failed("An unrequested response".to_owned())),
-            (Err(error), _) => Some(meaning(&error)),
+            (Err(error), _) => {
+                self.no_item |= self.failed.is_none() && error.code() == Some(NO_ITEM);
+                Some(meaning(&error))
+            }
             (Ok(rows), Some(Step { statement, part })) => match part.expect {
                 Expect::Any => None,
                 Expect::One if rows == 1 => None,

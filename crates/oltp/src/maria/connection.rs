@@ -310,7 +310,7 @@ pub(super) fn query(sql: &str) -> impl FnOnce(&mut Vec<u8>) {
     }
 }
 
-fn has_more(ok: &OkPacket<'_>) -> bool {
+pub(super) fn has_more(ok: &OkPacket<'_>) -> bool {
     ok.status_flags().contains(StatusFlags::SERVER_MORE_RESULTS_EXISTS)
 }
 

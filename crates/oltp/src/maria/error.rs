@@ -37,7 +37,7 @@ impl MariaError {
         }
     }
 
-    fn code(&self) -> Option<u16> {
+    pub(super) fn code(&self) -> Option<u16> {
         match self {
             Self::Server { code, .. } => Some(*code),
             _ => None,

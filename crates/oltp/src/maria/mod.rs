@@ -16,5 +16,5 @@ mod tests;
 
 pub use connection::{Connection, LoadIn, Taken};
 pub use error::MariaError;
-pub use session::{MariaSession, connect};
+pub use session::{MariaSession, connect, install_procedures};
 pub use stream::Place;

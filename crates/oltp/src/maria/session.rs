@@ -39,6 +39,14 @@ pub fn connect(place: &Place, mode: Mode, count: usize, made: &Sender<()>) -> Re
     (0..count).map(|_| one()).collect()
 }
 
+/// Installs or replaces the procedures of [`Mode::Procedures`] in the server's database.
+///
+/// # Errors
+/// If the server refuses.
+pub fn install_procedures(connection: &mut Connection) -> Result<(), MariaError> {
+    connection.run(include_str!("procedures.sql"))
+}
+
 fn prepare(connection: &mut Connection, mode: Mode) -> Result<Prepared, MariaError> {
     let mut prepared = Prepared::new();
     for &statement in Statement::of(mode) {

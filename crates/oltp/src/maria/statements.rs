@@ -112,15 +112,16 @@ macro_rules! last_lines {
     };
 }
 
-/// The parts of a statement of the client's own, in their order; empty for a call of a procedure.
+/// The parts of a statement, in their order.
 pub fn parts(statement: S) -> &'static [Part] {
     match statement {
-        S::CallNewOrder
-        | S::CallNewOrderByLine
-        | S::CallPayment
-        | S::CallOrderStatus
-        | S::CallDelivery
-        | S::CallStockLevel => &[],
+        S::CallNewOrder | S::CallNewOrderByLine => {
+            const { &[answer("CALL new_order(?, ?, ?, ?, ?, ?, ?, ?, ?)", &[0, 1, 2, 3, 4, 5, 6, 7, 8])] }
+        }
+        S::CallPayment => const { &[answer("CALL payment(?, ?, ?, ?, ?, ?, ?, ?)", &[0, 1, 2, 3, 4, 5, 6, 7])] },
+        S::CallOrderStatus => const { &[answer("CALL order_status(?, ?, ?, ?)", &[0, 1, 2, 3])] },
+        S::CallDelivery => const { &[answer("CALL delivery(?, ?, ?)", &[0, 1, 2])] },
+        S::CallStockLevel => const { &[answer("CALL stock_level(?, ?, ?)", &[0, 1, 2])] },
         S::Begin => const { &[answer("START TRANSACTION", &[])] },
         S::BeginSnapshot => {
             const {
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn parts_take_what_their_statement_has_and_one_answers() {
-        for &statement in S::of(Mode::RoundTrips) {
+        for &statement in [Mode::RoundTrips, Mode::Procedures].into_iter().flat_map(S::of) {
             let parts = parts(statement);
             assert_eq!(parts.iter().filter(|part| part.expect == Expect::Answer).count(), 1, "{statement:?}");
             for part in parts {
