@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::database::{Database, SqlValue};
+use super::database::{Database, Dialect, SqlValue};
 use bigiron_sys::cpu_clock::cpu_time;
 
 /// CPU time of the server's processes, in nanoseconds.
@@ -36,8 +36,8 @@ pub type Counters = BTreeMap<String, u64>;
 /// The processes whose work is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedProcesses {
-    /// The process that started all other processes of the server.
-    Postmaster(i32),
+    /// The server's process, which started all others of the server, if there are any.
+    Server(i32),
     /// This process: an embedded engine.
     Own,
     /// No process is visible from here.
@@ -63,7 +63,7 @@ pub fn postmaster_of(backend: i32) -> CountedProcesses {
     let is_postgres =
         |pid: i32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with("postgres"));
     match fs::read_to_string(format!("/proc/{backend}/stat")).ok().as_deref().and_then(parse_stat) {
-        Some(stat) if is_postgres(backend) && is_postgres(stat.parent) => CountedProcesses::Postmaster(stat.parent),
+        Some(stat) if is_postgres(backend) && is_postgres(stat.parent) => CountedProcesses::Server(stat.parent),
         _ => CountedProcesses::Unseen,
     }
 }
@@ -117,11 +117,11 @@ fn processes(counted: CountedProcesses, counters: &mut Counters) {
         if pid == KTHREADD || stat.parent == KTHREADD {
             kernel += cpu(pid);
         }
-        if let CountedProcesses::Postmaster(postmaster) = counted
-            && (pid == postmaster || stat.parent == postmaster)
+        if let CountedProcesses::Server(first) = counted
+            && (pid == first || stat.parent == first)
         {
             server += cpu(pid);
-            if pid == postmaster {
+            if pid == first {
                 server += Duration::from_secs_f64(
                     stat.children_ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
                 );
@@ -130,7 +130,7 @@ fn processes(counted: CountedProcesses, counters: &mut Counters) {
         }
     }
     counters.insert(KERNEL_CPU.to_owned(), kernel.as_nanos() as u64);
-    if matches!(counted, CountedProcesses::Postmaster(_)) {
+    if matches!(counted, CountedProcesses::Server(_)) {
         counters.insert(SERVER_CPU.to_owned(), server.as_nanos() as u64);
     }
 }
@@ -177,9 +177,46 @@ pub const VIEWS: [(&str, &str); 5] = [
     ),
 ];
 
+/// MariaDB's counters that tell of its work: none of them is a state that can fall, and of the others most belong to features that no transaction uses.
+const STATUS: [&str; 22] = [
+    "Bytes_received",
+    "Bytes_sent",
+    "Com_commit",
+    "Com_rollback",
+    "Innodb_buffer_pool_pages_flushed",
+    "Innodb_buffer_pool_read_requests",
+    "Innodb_buffer_pool_reads",
+    "Innodb_data_fsyncs",
+    "Innodb_data_read",
+    "Innodb_data_reads",
+    "Innodb_data_writes",
+    "Innodb_data_written",
+    "Innodb_dblwr_pages_written",
+    "Innodb_dblwr_writes",
+    "Innodb_deadlocks",
+    "Innodb_log_waits",
+    "Innodb_log_write_requests",
+    "Innodb_log_writes",
+    "Innodb_os_log_written",
+    "Innodb_row_lock_time",
+    "Innodb_row_lock_waits",
+    "Questions",
+];
+
 /// The server's own cumulative statistics under its own names, e.g. `wal.wal_bytes`, `database.blks_read`,
-/// `bgwriter.buffers_clean`. A server without such views has no such counters.
+/// `bgwriter.buffers_clean`, `status.Innodb_data_fsyncs`. A server without such views has no such counters.
 pub fn statistics(database: &mut dyn Database, counters: &mut Counters) {
+    if database.dialect() == Dialect::MariaDb {
+        for row in database.rows("SHOW GLOBAL STATUS").unwrap_or_default() {
+            if let [SqlValue::Text(name), SqlValue::Text(value)] = &row[..]
+                && STATUS.contains(&name.as_str())
+                && let Ok(value) = value.parse()
+            {
+                counters.insert(format!("status.{name}"), value);
+            }
+        }
+        return;
+    }
     // A query of a missing view would put an error into the server's log.
     let there =
         database.rows("SELECT viewname FROM pg_catalog.pg_views WHERE schemaname = 'pg_catalog'").unwrap_or_default();

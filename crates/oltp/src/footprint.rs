@@ -52,7 +52,7 @@ impl Footprint {
 
 /// The mean of a sample of sessions, evenly spread over their process numbers.
 fn session(counted: CountedProcesses) -> Option<SessionMemory> {
-    let CountedProcesses::Postmaster(postmaster) = counted else { return None };
+    let CountedProcesses::Server(postmaster) = counted else { return None };
     let all: Vec<i32> = counters::children(postmaster).into_iter().filter(|pid| is_session(*pid)).collect();
     let step = all.len().div_ceil(SAMPLE).max(1);
     let seen: Vec<SessionMemory> = all.iter().step_by(step).filter_map(|pid| of_process(*pid)).collect();

@@ -170,10 +170,13 @@ fn by_whom(before: Option<u64>, after: Option<u64>) -> String {
 
 /// Number of client sessions of the server.
 fn sessions(target: &DriveTarget<'_>) -> Option<i64> {
-    if matches!(target, DriveTarget::Sqlite { .. }) {
-        return None;
-    }
-    let count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+    let count = match target {
+        DriveTarget::Sqlite { .. } => return None,
+        DriveTarget::Postgres(_) => "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'",
+        DriveTarget::MariaDb { .. } => {
+            "SELECT count(*) FROM information_schema.processlist WHERE user <> 'system user'"
+        }
+    };
     trial::number(&mut *trial::database(target).ok()?, count).ok()
 }
 

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::counters::{self, CountedProcesses, Counters};
-use super::database::{Database, SqlValue};
+use super::database::{Database, Dialect, SqlValue};
 use super::driver::{DriveTarget, RunMoment};
 use super::footprint::Footprint;
+use super::maria;
 use super::pg::Connection;
 use bigiron_probe::counters::span;
 
@@ -30,7 +31,7 @@ pub struct Observations {
 pub struct RunMonitor {
     counted: CountedProcesses,
     /// The connection for querying the server.
-    session: Option<Connection>,
+    session: Option<Box<dyn Database>>,
     at: BTreeMap<u8, Counters>,
     waits: BTreeMap<String, u64>,
     footprint: Footprint,
@@ -40,10 +41,14 @@ impl RunMonitor {
     /// # Errors
     /// If the server has no connection for it.
     pub fn new(target: &DriveTarget<'_>) -> Result<Self> {
-        let (counted, session) = match target {
+        let (counted, session): (_, Option<Box<dyn Database>>) = match target {
             DriveTarget::Postgres(url) => {
                 let session = Connection::connect(url)?;
-                (counters::postmaster_of(session.server().cancel.process), Some(session))
+                let counted = counters::postmaster_of(session.server().cancel.process);
+                (counted, Some(Box::new(session)))
+            }
+            DriveTarget::MariaDb { place, server } => {
+                (CountedProcesses::Server(*server as i32), Some(Box::new(maria::Connection::connect(place)?)))
             }
             DriveTarget::Sqlite { .. } => (CountedProcesses::Own, None),
         };
@@ -52,7 +57,7 @@ impl RunMonitor {
 
     /// Whether the server's processes can be seen.
     pub fn sees_server(&self) -> bool {
-        matches!(self.counted, CountedProcesses::Postmaster(_))
+        matches!(self.counted, CountedProcesses::Server(_))
     }
 
     /// Must be called at the moments of a run.
@@ -69,7 +74,7 @@ impl RunMonitor {
         }
         let mut read = counters::read(self.counted);
         if let Some(session) = &mut self.session {
-            counters::statistics(session, &mut read);
+            counters::statistics(&mut **session, &mut read);
         }
         self.at.insert(slot, read);
         // The client that opens or closes the window has no time for it.
@@ -81,10 +86,14 @@ impl RunMonitor {
     }
 
     fn sample(&mut self) {
+        const STATES: &str = "SELECT coalesce(nullif(state, ''), 'CPU'), count(*) FROM information_schema.processlist \
+                              WHERE command <> 'Sleep' AND id <> connection_id() AND user <> 'system user' GROUP BY 1";
         const WAITS: &str = "SELECT coalesce(wait_event_type || ':' || wait_event, 'CPU'), count(*) FROM pg_stat_activity \
                              WHERE backend_type = 'client backend' AND state <> 'idle' AND pid <> pg_backend_pid() GROUP BY 1";
-        // A server that is lost, or not PostgreSQL, gives no rows.
-        let rows = self.session.as_mut().and_then(|session| session.rows(WAITS).ok()).unwrap_or_default();
+        let Some(session) = &mut self.session else { return };
+        let sql = if session.dialect() == Dialect::MariaDb { STATES } else { WAITS };
+        // A server that is lost, or only speaks PostgreSQL's protocol, gives no rows.
+        let rows = session.rows(sql).unwrap_or_default();
         for row in rows {
             if let [SqlValue::Text(event), SqlValue::Integer(count)] = &row[..] {
                 *self.waits.entry(event.clone()).or_default() += count.unsigned_abs();

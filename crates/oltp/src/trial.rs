@@ -24,7 +24,7 @@ use super::rendezvous::{self, Rendezvous, Stage};
 use super::run_monitor::{Observations, RunMonitor};
 use super::server::settings::deviations;
 use super::sqlite::Engine;
-use super::{metrics, settings};
+use super::{maria, metrics, settings};
 use bigiron_model::clock::Clock;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
@@ -67,6 +67,7 @@ struct Notes {
 pub fn database(target: &DriveTarget<'_>) -> Result<Box<dyn Database>> {
     Ok(match target {
         DriveTarget::Postgres(url) => Box::new(Connection::connect(url)?),
+        DriveTarget::MariaDb { place, .. } => Box::new(maria::Connection::connect(place)?),
         DriveTarget::Sqlite { path, journal } => Box::new(Engine::open(path, *journal)?),
     })
 }
@@ -342,6 +343,16 @@ fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<F
             if !weak.is_empty() {
                 facts.insert("weakened".to_owned(), weak.join("; "));
             }
+        }
+        DriveTarget::MariaDb { .. } => {
+            let names = maria::DURABILITY.map(|name| format!("'{name}'")).join(", ");
+            let sql = format!("SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})");
+            let said = |row: Vec<SqlValue>| match row.as_slice() {
+                [SqlValue::Text(name), SqlValue::Text(value)] => Some(format!("{name}={value}")),
+                _ => None,
+            };
+            let all: Vec<String> = database.rows(&sql)?.into_iter().filter_map(said).collect();
+            facts.insert("durability".to_owned(), all.join(", "));
         }
         DriveTarget::Sqlite { path, journal } => {
             let engine = Engine::open(path, *journal)?;

@@ -19,6 +19,7 @@ pub mod fixture;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -32,6 +33,7 @@ use bigiron_workload::limits;
 
 use super::config::{Config, Engine, Pace, SqliteJournal};
 use super::input::{Request, TransactionKind};
+use super::maria::{self, MariaSession, Place};
 use super::pg::Url;
 use super::random::Constants;
 use super::sqlite::Engine as Embedded;
@@ -61,6 +63,8 @@ const SAMPLE: Duration = Duration::from_secs(1);
 pub enum DriveTarget<'a> {
     /// A running server, with loaded tables and, for that mode, installed procedures.
     Postgres(&'a Url),
+    /// A running server, as above, and the number of its process.
+    MariaDb { place: &'a Place, server: u32 },
     /// A loaded database file.
     Sqlite { path: &'a Path, journal: SqliteJournal },
 }
@@ -119,6 +123,7 @@ impl DriveResult {
 /// A thread's connections.
 enum Lanes {
     Postgres(Vec<PostgresSession>),
+    MariaDb(Vec<MariaSession>),
     Sqlite(Embedded),
 }
 
@@ -126,9 +131,17 @@ impl Lanes {
     fn count(&self) -> usize {
         match self {
             Lanes::Postgres(sessions) => sessions.len(),
+            Lanes::MariaDb(sessions) => sessions.len(),
             Lanes::Sqlite(_) => 1,
         }
     }
+}
+
+/// A thread's sessions after its work: they end at the server when they are dropped.
+type Held = Box<dyn Any + Send>;
+
+fn held<S: Any + Send>(ended: Result<(ThreadResult, Vec<S>)>) -> Result<(ThreadResult, Held)> {
+    ended.map(|(report, sessions)| (report, Box::new(sessions) as Held))
 }
 
 /// Approximate number of files that the driver opens: a socket for each connection, or the files of an embedded engine.
@@ -145,7 +158,7 @@ pub fn files(config: &Config) -> u64 {
 pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     let Drive { config, target, seed, after, watch, ledger } = drive;
     let threads = match target {
-        DriveTarget::Postgres(_) => config.drivers,
+        DriveTarget::Postgres(_) | DriveTarget::MariaDb { .. } => config.drivers,
         // The engine works in the calling thread.
         DriveTarget::Sqlite { .. } => config.connections,
     };
@@ -164,7 +177,7 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     let start = now_ns();
     let all_started = start + first.iter().max().copied().unwrap_or(0);
     let control = RunControl::new(config.ramp, config.length, start, all_started, tell);
-    let reports: Vec<Result<(ThreadResult, Vec<PostgresSession>)>> = thread::scope(|scope| {
+    let reports: Vec<Result<(ThreadResult, Held)>> = thread::scope(|scope| {
         let (control, stop) = (&control, &stop);
         let handles: Vec<_> = (0..threads)
             .zip(lanes)
@@ -185,8 +198,11 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
                 );
                 let shift = DriverThread::new(scheduler, control, stop, ledger.map(|of| of(thread)));
                 scope.spawn(move || match lanes {
-                    Lanes::Postgres(sessions) => remote::work(shift, sessions, stop),
-                    Lanes::Sqlite(engine) => Ok((sqlite::work(shift, engine, stop)?, Vec::new())),
+                    Lanes::Postgres(sessions) => held(remote::work(shift, sessions, stop)),
+                    Lanes::MariaDb(sessions) => held(remote::work(shift, sessions, stop)),
+                    Lanes::Sqlite(engine) => {
+                        held(sqlite::work(shift, engine, stop).map(|report| (report, Vec::<()>::new())))
+                    }
                 })
             })
             .collect();
@@ -232,6 +248,13 @@ fn connect(
             let count = share(config.connections, (thread, threads)).count();
             let sessions = postgres::connect(url, config.mode, count, made);
             Ok(Lanes::Postgres(
+                sessions.with_context(|| format!("Cannot establish {} connections", config.connections))?,
+            ))
+        }
+        DriveTarget::MariaDb { place, .. } => {
+            let count = share(config.connections, (thread, threads)).count();
+            let sessions = maria::connect(place, config.mode, count, made);
+            Ok(Lanes::MariaDb(
                 sessions.with_context(|| format!("Cannot establish {} connections", config.connections))?,
             ))
         }

@@ -14,6 +14,16 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+/// Settings that decide what a crash can lose, and the server's version.
+pub const DURABILITY: [&str; 6] = [
+    "innodb_buffer_pool_size",
+    "innodb_doublewrite",
+    "innodb_flush_log_at_trx_commit",
+    "innodb_flush_method",
+    "sync_binlog",
+    "version",
+];
+
 pub use connection::{Connection, LoadIn, Taken};
 pub use error::MariaError;
 pub use session::{MariaSession, connect, install_procedures};

@@ -9,7 +9,8 @@ use super::*;
 use crate::check;
 use crate::config::Mode;
 use crate::database::{Database as _, SqlValue};
-use crate::driver::{NextStep, Session as _};
+use crate::driver::fixture::job as job_of;
+use crate::driver::{DriveTarget, NextStep, Session as _};
 use crate::input::{Customer, Input, Request};
 use crate::load;
 use crate::output::{Output, TransactionError};
@@ -18,6 +19,8 @@ use crate::scale::Scale;
 use crate::schema::TABLES;
 use crate::server::Listen;
 use crate::sqlite::fixture::{self, FIRST_NAMES, MORE_CONDITIONS};
+use crate::trial::{self, TrialContext};
+use bigiron_model::clock::Clock;
 use bigiron_service::mariadb;
 
 fn text(value: &str) -> SqlValue {
@@ -170,6 +173,43 @@ fn every_mode_leaves_the_rows_and_gives_the_answers_of_sqlite() {
         }
         assert_eq!(check::digest(&mut database).unwrap(), digests, "{mode:?}");
         check(&mut database);
+    }
+}
+
+/// Whole trials: the load's conditions, the run, the audit of its inputs, the server's count of orders, the ledger of what was acknowledged.
+#[test]
+fn a_live_server_agrees_with_the_driver() {
+    let running = Running::start(Listen::Tcp);
+    let place = running.socket();
+    load::mariadb(&place, Scale { warehouses: 1 }, 2, &|_, _, _| {}).unwrap();
+    install_procedures(&mut running.session()).unwrap();
+    let port = running.server.server().port().unwrap();
+    let tcp = Place::Tcp { port, password: mariadb::password(running.place.path()).unwrap() };
+    let dir = tempfile::tempdir().unwrap();
+    let cx = TrialContext {
+        dir: dir.path(),
+        seed: 5,
+        clock: Clock::Exact,
+        cpus: 2,
+        after: i64::MIN,
+        unavailable: &[],
+        rendezvous: None,
+        ack_sink: None,
+        progress: &|_| {},
+    };
+    for (mode, place) in [("procedures", &place), ("pipelined", &tcp), ("round-trips", &place)] {
+        let target = DriveTarget::MariaDb { place, server: running.server.pid() };
+        let job = job_of(&[("mode", mode), ("length", "300"), ("ramp", "20"), ("limits", "600/600/600/600/600")]);
+        if mode == "procedures" {
+            trial::prepare(&job, &target, &cx).unwrap();
+        }
+        let outcome = trial::run(&job, &target, &cx).unwrap();
+        trial::verify(&target, &cx).unwrap();
+        assert!(outcome.values.values().all(|v| *v > 0.0), "{:?}", outcome.values);
+        let fact = |name: &str| outcome.facts[name].as_str();
+        assert!(fact("agreement").contains("by the database's"));
+        assert!(fact("durability").contains("innodb_flush_log_at_trx_commit=0"), "{}", fact("durability"));
+        assert!(outcome.facts.contains_key("counter.status.Innodb_os_log_written"), "{:?}", outcome.facts);
     }
 }
 
