@@ -15,7 +15,7 @@ pub fn missing(session: &mut Connection) -> Vec<String> {
     for setting in PLANNER {
         note(session.run(setting), setting, &mut missing);
     }
-    for name in settings::of_durability() {
+    for name in settings::POSTGRES.of_durability() {
         note(session.run(&format!("SHOW {name}")), &format!("SHOW {name}"), &mut missing);
     }
     note(session.run("SELECT name, setting, boot_val FROM pg_settings LIMIT 0"), "pg_settings", &mut missing);

@@ -20,6 +20,14 @@ const UNCACHED_LEAST: f64 = 0.5;
 /// Maximum ratio between the reads of the window's halves for which reads count as proportional to the transactions.
 const PROPORTION: f64 = 2.0;
 
+/// The setting of the server's own cache.
+fn cache(job: &Job) -> &'static str {
+    match job.engine {
+        Engine::MariaDb { .. } => "`oltp.mariadb.innodb_buffer_pool_size`",
+        _ => "`oltp.postgres.shared_buffers`",
+    }
+}
+
 /// Checks the job's claim; returns the findings in words.
 ///
 /// # Errors
@@ -30,15 +38,16 @@ pub fn assert(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<Op
             swaps_not(seen)?;
             let (what, counter) = match job.engine {
                 // A server's reads count even if the page cache serves them: its own cache must be large enough.
-                Engine::Postgres { .. } | Engine::Url(_) => ("read from files", FILE_READ),
+                Engine::Postgres { .. } | Engine::Url(_) | Engine::MariaDb { .. } => ("read from files", FILE_READ),
                 Engine::Sqlite { .. } => ("read from storage", STORAGE_READ),
             };
             let blocks = reads(&seen.window, counter)? / driven.transactions().max(1) as f64;
             ensure!(
                 blocks <= CACHED_MOST,
                 "The job `{}` claims that its working set is cached, but {blocks:.3} blocks of 8 KiB were {what} per transaction (at most \
-                 {CACHED_MOST} are right); `oltp.postgres.shared_buffers` is too small for {} warehouses, or `oltp.ramp` too short",
+                 {CACHED_MOST} are right); {} is too small for {} warehouses, or `oltp.ramp` too short",
                 job.name,
+                cache(job),
                 job.scale.warehouses
             );
             Ok(Some(format!("cached: {blocks:.4} blocks {what} per transaction, no swapping: holds")))
@@ -50,8 +59,9 @@ pub fn assert(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<Op
             ensure!(
                 blocks >= UNCACHED_LEAST,
                 "The job `{}` claims that its working set is not cached, but {blocks:.3} blocks of 8 KiB were read per transaction (at least \
-                 {UNCACHED_LEAST} are right); `oltp.postgres.shared_buffers` is too large for {} warehouses",
+                 {UNCACHED_LEAST} are right); {} is too large for {} warehouses",
                 job.name,
+                cache(job),
                 job.scale.warehouses
             );
             ensure!(

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::scale::Scale;
+use super::settings::{self, Catalogue};
 
 /// How a transaction is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,13 +30,21 @@ pub enum Engine {
         /// Server settings in addition to bigiron's own, `NAME=VALUE`, in the order given.
         settings: Vec<(String, String)>,
     },
+    /// A private MariaDB that bigiron creates, starts and stops.
+    MariaDb {
+        /// The series of its versions, e.g. `10.11`.
+        version: String,
+        transport: Transport,
+        /// As above.
+        settings: Vec<(String, String)>,
+    },
     /// An existing server: `postgresql://…`.
     Url(String),
     /// In this process.
     Sqlite { journal: SqliteJournal },
 }
 
-/// How the driver connects to a private cluster.
+/// How the driver connects to a private server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     #[default]
@@ -71,6 +80,19 @@ pub enum Pace {
     },
     /// Poisson arrivals of this many transactions per second over all terminals; latency counts from the intended start.
     Open { rate: f64 },
+}
+
+impl Engine {
+    /// The settings that it takes.
+    pub fn settings(&self) -> Option<&'static Catalogue> {
+        match self {
+            Self::Postgres { .. } => Some(&settings::POSTGRES),
+            Self::MariaDb { .. } => Some(&settings::MARIADB),
+            // An existing server has its own; those of a job for it are refused by name.
+            Self::Url(_) => Some(&settings::POSTGRES),
+            Self::Sqlite { .. } => None,
+        }
+    }
 }
 
 impl Config {

@@ -32,7 +32,7 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
     put("terminals", config.terminals.to_string());
     put("drivers", config.drivers.to_string());
     if !matches!(job.engine, Engine::Sqlite { .. }) {
-        put("mode", mode(job.mode).to_owned());
+        put("mode", mode(job.mode, &job.engine).to_owned());
     }
     let deviations = deviations(job);
     if !deviations.is_empty() {
@@ -48,6 +48,7 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
 fn engine(job: &Job) -> String {
     match &job.engine {
         Engine::Postgres { version, .. } => format!("a private PostgreSQL {version}"),
+        Engine::MariaDb { version, .. } => format!("a private MariaDB {version}"),
         Engine::Url(_) => "an existing server".to_owned(),
         Engine::Sqlite { journal: SqliteJournal::Wal } => {
             "SQLite in the driver, write-ahead log, one writer at a time".to_owned()
@@ -58,8 +59,11 @@ fn engine(job: &Job) -> String {
     }
 }
 
-fn mode(mode: Mode) -> &'static str {
+fn mode(mode: Mode, engine: &Engine) -> &'static str {
     match mode {
+        Mode::Pipelined if matches!(engine, Engine::MariaDb { .. }) => {
+            "statements in one pipeline and COMMIT after it, two round trips"
+        }
         Mode::Procedures => "stored procedures, one round trip",
         Mode::Pipelined => "statements in one pipeline, one round trip",
         Mode::RoundTrips => "one round trip for each statement: a test of scheduler and network",
@@ -197,7 +201,9 @@ fn costs(job: &Job, driven: &DriveResult, seen: &Observations) -> Facts {
     per("log-bytes", "wal.wal_bytes", "bytes");
     per("log-full-pages", "wal.wal_fpi", "pages");
     per("commits-of-server", "database.xact_commit", "times");
-    if let (Some(server), Engine::Postgres { .. }) = (counted(counters::SERVER_CPU), &job.engine) {
+    if let (Some(server), Engine::Postgres { .. } | Engine::MariaDb { .. }) =
+        (counted(counters::SERVER_CPU), &job.engine)
+    {
         let driver = cpu.total.as_nanos() as f64;
         let all = driver + server + counted(counters::KERNEL_CPU).unwrap_or(0.0);
         facts.insert("driver-share".to_owned(), format!("{:.1} % of all CPU time", 100.0 * driver / all));

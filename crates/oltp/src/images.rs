@@ -10,15 +10,17 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
 use super::job::Job;
+use super::scale::Scale;
 use super::server::loaded::LoadedDatabase;
-use super::server::{Programs, RECIPE, tpcc};
+use super::server::private::Kind;
+use super::server::{Programs, cluster, mariadb, tpcc};
 use super::trial_database::{DATA, FILE, SERVER, TREE};
 use super::{check, load, sqlite};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
 use bigiron_service::image::ImageSpec;
+use bigiron_service::instance::Server;
 use bigiron_service::root;
-use bigiron_service::root::Root;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
 /// Space for new rows, their old versions and the log.
@@ -47,27 +49,51 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
             Ok(images)
         }
         Engine::Postgres { version, .. } => {
-            let planned = cx.foundation.get(SERVER).map(String::as_str);
-            let root = root::of(&store, &RECIPE, &version.to_string(), planned, cx.note)?;
-            let mut images = Images::default();
-            let server = format!("{} from Debian {}", root.about.version, root.about.release);
-            images.foundation.insert("server".to_owned(), server);
-            images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
-            if !in_guest {
-                return Ok(images);
-            }
-            let tree = image::of_root(&store, &RECIPE, &root, cx.note)?;
-            let loaded = loaded(&store, &root, job, cx)?;
-            images.foundation.insert("image".to_owned(), loaded.sha256.clone());
-            images.foundation.insert(
-                "image-checked".to_owned(),
-                format!("{} checks held right after the load", loaded.checked.len()),
-            );
-            images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
-            images.images.push(data(loaded.image));
-            Ok(images)
+            of_server(&cluster::KIND, &version.to_string(), tpcc::ensure, &store, job, cx)
         }
+        Engine::MariaDb { version, .. } => of_server(&mariadb::KIND, version, tpcc::ensure_mariadb, &store, job, cx),
     }
+}
+
+/// Makes or finds the image of a loaded database.
+type Ensure = fn(&Store, &tpcc::LoadSettings<'_>, Scale, &dyn Fn(&str)) -> Result<LoadedDatabase>;
+
+fn of_server<S: Server, P>(
+    kind: &Kind<S, P>,
+    series: &str,
+    ensure: Ensure,
+    store: &Store,
+    job: &Job,
+    cx: &ImageContext<'_>,
+) -> Result<Images> {
+    let planned = cx.foundation.get(SERVER).map(String::as_str);
+    let root = root::of(store, kind.recipe, series, planned, cx.note)?;
+    let mut images = Images::default();
+    let server = format!("{} from Debian {}", root.about.version, root.about.release);
+    images.foundation.insert("server".to_owned(), server);
+    images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
+    if cx.filesystem.is_none() {
+        return Ok(images);
+    }
+    let tree = image::of_root(store, kind.recipe, &root, cx.note)?;
+    let memory = rustix::system::sysinfo();
+    let programs = Programs::of(kind.recipe, &root)?;
+    let place = tpcc::LoadSettings {
+        programs: &programs,
+        server: &root.about.hash,
+        filesystem: FILESYSTEM,
+        room: ROOM,
+        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+    };
+    let loaded = ensure(store, &place, job.scale, cx.note)?;
+    images.foundation.insert("image".to_owned(), loaded.sha256.clone());
+    images
+        .foundation
+        .insert("image-checked".to_owned(), format!("{} checks held right after the load", loaded.checked.len()));
+    images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
+    images.images.push(data(loaded.image));
+    Ok(images)
 }
 
 fn data(path: PathBuf) -> Image {
@@ -82,18 +108,6 @@ fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> Result<()> {
     image::make(from, file.path(), shape)?;
     file.persist(to).with_context(|| format!("Cannot keep {}", to.display()))?;
     Ok(())
-}
-
-fn loaded(store: &Store, root: &Root, job: &Job, cx: &ImageContext<'_>) -> Result<LoadedDatabase> {
-    let memory = rustix::system::sysinfo();
-    let place = tpcc::LoadSettings {
-        server: &root.about.hash,
-        filesystem: FILESYSTEM,
-        room: ROOM,
-        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
-        jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-    };
-    tpcc::ensure(store, &Programs::of(&RECIPE, root)?, &place, job.scale, cx.note)
 }
 
 /// The names of a report's checks, if all of them hold.

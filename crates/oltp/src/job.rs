@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use super::config::{Config, Engine, Length, Mode, Pace};
 use super::jobs::Draft;
-use super::options::{A_URL, KEYS, UncheckedConfig};
+use super::options::{A_URL, EngineKind, KEYS, UncheckedConfig};
 use super::scale::Scale;
+use super::server::mariadb;
 use super::settings;
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
@@ -16,6 +17,9 @@ use bigiron_model::workload::Options;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys;
 use bigiron_workload::keys::form::{word, words_of};
+
+/// PostgreSQL's major version, unless the job says one: Debian 12's.
+const POSTGRES_VERSION: u32 = 15;
 
 /// A job's claim about its own run, checked when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,14 +133,24 @@ impl Job {
         if matches!(self.engine, Engine::Sqlite { .. }) && self.claim == Some(Claim::Uncached) {
             return Err(draft
                 .get("engine")
-                .cannot_be("`postgres` in this job: SQLite has no shared buffers to reduce"));
+                .cannot_be("`postgres` or `mariadb` in this job: SQLite has no shared buffers to reduce"));
         }
-        let settings = draft.settings()?;
-        if let (Some((name, _)), Engine::Url(_)) = (settings.first(), &self.engine) {
+        let catalogue = self.engine.settings();
+        if let Engine::Url(_) = &self.engine {
             // A job's own settings are for a private server.
-            let message =
-                format!("`oltp.postgres.{name}` cannot be set on an existing server; set it there, or omit `oltp.url`");
-            return Err(Refusal::new(message));
+            if let Some((name, _)) = draft.settings(&settings::POSTGRES)?.first() {
+                let message = format!(
+                    "`oltp.postgres.{name}` cannot be set on an existing server; set it there, or omit `oltp.url`"
+                );
+                return Err(Refusal::new(message));
+            }
+        }
+        if let Some(name) = draft.foreign_setting(catalogue)? {
+            let right = match catalogue {
+                Some(of) => format!("its own are `oltp.{}.NAME`", of.server),
+                None => "it has none of a server".to_owned(),
+            };
+            return Err(Refusal::new(format!("`{name}` is not a setting of this engine; {right}")));
         }
         Ok(())
     }
@@ -215,9 +229,12 @@ impl Job {
 
     /// Settings that weaken durability, each with what it can lose.
     pub fn weakened(&self) -> Vec<String> {
-        let Engine::Postgres { settings, .. } = &self.engine else { return Vec::new() };
+        let (Engine::Postgres { settings, .. } | Engine::MariaDb { settings, .. }) = &self.engine else {
+            return Vec::new();
+        };
+        let Some(catalogue) = self.engine.settings() else { return Vec::new() };
         let weak = |(name, value): &(String, String)| {
-            settings::weakens(name, value).map(|what| format!("{name}={value} ({what})"))
+            catalogue.weakens(name, value).map(|what| format!("{name}={value} ({what})"))
         };
         settings.iter().filter_map(weak).collect()
     }
@@ -225,17 +242,42 @@ impl Job {
 
 fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
     let url = &said.url;
-    if said.sqlite {
-        if url != "none" {
-            // The text may hold a password, which is not repeated.
-            let right = "`oltp.url` can only be `none` with the engine `sqlite`, which is not a server";
-            return Err(Refusal::new(right).at(draft.get("url").place()));
+    let only = |right: &str| Err(Refusal::new(right.to_owned()).at(draft.get("url").place()));
+    let (version, transport) = (&said.version, said.transport);
+    match (said.engine, url.as_str()) {
+        (EngineKind::Sqlite, "none") => return Ok(Engine::Sqlite { journal: said.journal }),
+        // The text may hold a password, which is not repeated.
+        (EngineKind::Sqlite, _) => {
+            return only("`oltp.url` can only be `none` with the engine `sqlite`, which is not a server");
         }
-        return Ok(Engine::Sqlite { journal: said.journal });
-    }
-    if url == "none" {
-        let (version, transport) = (said.version, said.transport);
-        return Ok(Engine::Postgres { version, transport, settings: draft.settings()? });
+        (EngineKind::MariaDb, "none") => {
+            let version = match version {
+                None => mariadb::SERIES.to_owned(),
+                Some(version) if version.contains('.') => version.clone(),
+                Some(_) => return Err(draft.get("version").cannot_be("MariaDB's series, such as 10.11 or 11.8")),
+            };
+            return Ok(Engine::MariaDb { version, transport, settings: draft.settings(&settings::MARIADB)? });
+        }
+        (EngineKind::MariaDb, _) => {
+            return only(
+                "`oltp.url` can only be `none` with the engine `mariadb`: existing servers speak PostgreSQL's protocol",
+            );
+        }
+        (EngineKind::Postgres, "none") => {
+            let version = match version {
+                None => POSTGRES_VERSION,
+                Some(version) => match version.parse() {
+                    Ok(version @ 9..=99) => version,
+                    _ => {
+                        return Err(draft
+                            .get("version")
+                            .cannot_be("PostgreSQL's major version, a number from 9 to 99"));
+                    }
+                },
+            };
+            return Ok(Engine::Postgres { version, transport, settings: draft.settings(&settings::POSTGRES)? });
+        }
+        (EngineKind::Postgres, _) => {}
     }
     if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
         // As above.

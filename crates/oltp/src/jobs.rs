@@ -4,8 +4,8 @@
 
 use std::iter;
 
-use super::options::{AS_JOB, KEYS, POSTGRES};
-use super::settings;
+use super::options::{AS_JOB, KEYS, setting};
+use super::settings::{self, Catalogue};
 use bigiron_model::document;
 use bigiron_model::document::{Table, Value};
 use bigiron_model::refusal::Refusal;
@@ -34,14 +34,16 @@ pub struct Draft {
 
 fn parse(name: &str, text: &str) -> Result<Table, Refusal> {
     let table = document::parse(name, text, "a job")?;
-    table.only(&[&["oltp", "name", "about", "claim", "postgres"], &keys::names(KEYS)[..]].concat())?;
+    table.only(&[&["oltp", "name", "about", "claim", "postgres", "mariadb"], &keys::names(KEYS)[..]].concat())?;
     match table.get("oltp") {
         None => return Err(Refusal::new("An oltp job must begin with `oltp = 1`").at(Some(name.to_owned()))),
         Some(v) if v.integer::<u64>()? != VERSION => return Err(v.cannot_be(VERSION)),
         Some(_) => {}
     }
-    for (key, _) in table.table("postgres")?.into_iter().flat_map(Table::items) {
-        settings::check_name(&key.text).map_err(|e| Refusal::new(e).at(key.place()))?;
+    for catalogue in settings::ALL {
+        for (key, _) in table.table(catalogue.server)?.into_iter().flat_map(Table::items) {
+            catalogue.check_name(&key.text).map_err(|e| Refusal::new(e).at(key.place()))?;
+        }
     }
     Ok(table)
 }
@@ -83,9 +85,9 @@ impl Draft {
         let name = job.get("name").map_or(Ok(name), Value::string)?;
         let mut said = Table::empty("");
         for (key, value) in options.iter().filter(|(key, value)| *key != "job" && *value != AS_JOB) {
-            let path: Vec<&str> = match key.strip_prefix(POSTGRES) {
+            let path: Vec<&str> = match setting(key) {
                 // A setting's name may itself contain a dot.
-                Some(setting) => vec!["postgres", setting],
+                Some((catalogue, setting)) => vec![catalogue.server, setting],
                 None => vec![key],
             };
             said.lay(&path, value, &format!("oltp.{key}"))?;
@@ -104,14 +106,14 @@ impl Draft {
         self.job.get("claim")
     }
 
-    /// The server's settings in the order in which they take effect: the job's, then those of options.
+    /// The settings of a kind of server in the order in which they take effect: the job's, then those of options.
     ///
     /// # Errors
     /// If one is not a string, a number or a truth value, or has a line break.
-    pub fn settings(&self) -> Result<Vec<(String, String)>, Refusal> {
+    pub fn settings(&self, of: &Catalogue) -> Result<Vec<(String, String)>, Refusal> {
         let mut settings: Vec<(String, String)> = Vec::new();
         for table in [&self.default, &self.job, &self.said] {
-            for (key, value) in table.table("postgres")?.into_iter().flat_map(Table::items) {
+            for (key, value) in table.table(of.server)?.into_iter().flat_map(Table::items) {
                 let text = match value.bool() {
                     Some(on) => if on { "on" } else { "off" }.to_owned(),
                     None => value.scalar()?,
@@ -126,5 +128,15 @@ impl Draft {
             }
         }
         Ok(settings)
+    }
+
+    /// A setting that an option gives for another kind of server than `of`.
+    pub fn foreign_setting(&self, of: Option<&Catalogue>) -> Result<Option<String>, Refusal> {
+        for other in settings::ALL.into_iter().filter(|other| of.is_none_or(|of| of.server != other.server)) {
+            if let Some((key, _)) = self.said.table(other.server)?.and_then(|table| table.items().first()) {
+                return Ok(Some(format!("oltp.{}.{}", other.server, key.text)));
+            }
+        }
+        Ok(None)
     }
 }

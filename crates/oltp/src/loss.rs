@@ -63,7 +63,7 @@ impl LedgerPages {
         // An embedded engine's threads are its connections.
         let threads = match config.engine {
             Engine::Sqlite { .. } => config.connections,
-            Engine::Postgres { .. } | Engine::Url(_) => config.drivers,
+            Engine::Postgres { .. } | Engine::MariaDb { .. } | Engine::Url(_) => config.drivers,
         };
         let of_threads = (0..threads).map(|_| Mutex::default()).collect();
         Self { of_threads, each: most / threads as usize }

@@ -82,7 +82,7 @@ fn kinds(job: &Job) -> impl Iterator<Item = TransactionKind> {
 fn cpu_metrics(job: &Job) -> Vec<MetricDef> {
     let cpu = |name, summary| def(name, Unit::Ns, Better::Lower, Sort::Cost, summary);
     match job.engine {
-        Engine::Postgres { .. } => vec![
+        Engine::Postgres { .. } | Engine::MariaDb { .. } => vec![
             cpu("cpu-per-transaction", "CPU time of driver, server and kernel threads per transaction"),
             cpu("driver-cpu", "CPU time of the driver's threads per transaction, user and system"),
             cpu("server-cpu", "CPU time of all processes of the server per transaction, user and system"),
@@ -126,7 +126,7 @@ pub fn values(job: &Job, driven: &DriveResult, seen: &Observations) -> Result<BT
     let driver = driven.cpu.total.as_nanos() as f64;
     let counted = |name: &str| seen.window.get(name).map(|ns| *ns as f64);
     match job.engine {
-        Engine::Postgres { .. } => {
+        Engine::Postgres { .. } | Engine::MariaDb { .. } => {
             let Some(server) = counted(SERVER_CPU) else {
                 anyhow::bail!("The CPU time of the server's processes cannot be read below /proc");
             };

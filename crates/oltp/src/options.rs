@@ -1,4 +1,4 @@
-//! The levers `oltp.NAME`, and the server settings `oltp.postgres.NAME`.
+//! The levers `oltp.NAME`, and the server settings `oltp.postgres.NAME` and `oltp.mariadb.NAME`.
 //!
 //! Invariant: an option that is not set has the job's value, and a key missing from the job has the value of the job `default`.
 
@@ -6,26 +6,39 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::config::{Length, Mode, SqliteJournal, Transport};
-use super::settings;
+use super::settings::{self, Catalogue};
 use super::values;
 use bigiron_model::document::Value;
 use bigiron_model::suggest;
 use bigiron_workload::OptionDef;
 use bigiron_workload::acknowledgements::AckTarget;
-use bigiron_workload::keys::form::{Form, count, one_of, or, text, word, words_of};
+use bigiron_workload::keys::form::{Form, count, or, text, word, words_of};
 use bigiron_workload::keys::{Key, key};
 
 /// The value of an option that leaves the choice to the job.
 pub const AS_JOB: &str = "job";
 
-/// The prefix of a server setting's name.
-pub const POSTGRES: &str = "postgres.";
+/// The engines that bigiron has itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    #[default]
+    Postgres,
+    MariaDb,
+    Sqlite,
+}
+
+/// Numbers with dots between them.
+fn series(text: &str) -> Option<String> {
+    let is_number = |part: &str| !part.is_empty() && part.len() <= 4 && part.bytes().all(|b| b.is_ascii_digit());
+    text.split('.').all(is_number).then(|| text.to_owned())
+}
 
 /// A job's values, before their combination is checked.
 #[derive(Clone, Debug, Default)]
 pub struct UncheckedConfig {
-    pub sqlite: bool,
-    pub version: u32,
+    pub engine: EngineKind,
+    /// `None`: the one that Debian 12 has.
+    pub version: Option<String>,
     pub url: String,
     pub transport: Transport,
     pub journal: SqliteJournal,
@@ -64,15 +77,17 @@ fn acks() -> Form<Option<AckTarget>> {
     Form::new("`none`, a file, or `tcp:HOST:PORT`", read, |_| None)
 }
 
+words_of!(EngineKind: "postgres" => Postgres, "mariadb" => MariaDb, "sqlite" => Sqlite);
 words_of!(Mode: "procedures" => Procedures, "pipelined" => Pipelined, "round-trips" => RoundTrips);
 words_of!(Transport: "unix" => Unix, "tcp" => Tcp);
 words_of!(SqliteJournal: "wal" => Wal, "rollback" => Rollback);
 
 /// The keys of a job. Their defaults come from the job `default`.
 pub const KEYS: &[Key<UncheckedConfig>] = &[
-    key!(UncheckedConfig, "engine": sqlite, one_of(&[("postgres", false), ("sqlite", true)]),
-        "A private PostgreSQL, or SQLite inside the driver"),
-    key!(UncheckedConfig, "version": version, count(9..=99), "PostgreSQL's major version, e.g. 15"),
+    key!(UncheckedConfig, "engine": engine, word::<EngineKind>(),
+        "A private PostgreSQL or MariaDB, or SQLite inside the driver"),
+    key!(UncheckedConfig, "version": version, or("auto", text("a version such as `15` or `10.11`", series)),
+        "The private server's version: PostgreSQL's major version (`auto`: 15), MariaDB's series (`auto`: 10.11)"),
     key!(UncheckedConfig, "url": url, url(),
         "An existing server, `postgresql://USER@HOST/DATABASE`, instead of a private one; or `none`"),
     key!(UncheckedConfig, "transport": transport, word::<Transport>(), "How the driver connects to a private server"),
@@ -130,19 +145,28 @@ pub static OPTIONS: LazyLock<Vec<OptionDef>> = LazyLock::new(|| {
     [JOB].into_iter().chain(keys).collect()
 });
 
+/// The kind of server and the setting that an option's name names: `postgres.shared_buffers`.
+pub fn setting(name: &str) -> Option<(&'static Catalogue, &str)> {
+    let (server, setting) = name.split_once('.')?;
+    settings::ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
+}
+
 /// Whether `name` is a setting of the server rather than one of [`static@OPTIONS`]. The error says what would be right.
 pub fn check_dotted(name: &str) -> Result<(), String> {
-    if let Some(setting) = name.strip_prefix(POSTGRES) {
-        return settings::check_name(setting);
+    if let Some((catalogue, setting)) = setting(name) {
+        return catalogue.check_name(setting);
     }
     let names = || OPTIONS.iter().map(|o| o.name);
     // `shared_buffers` instead of `postgres.shared_buffers`.
-    if settings::is_known(name) {
-        return Err(format!("did you mean `oltp.{POSTGRES}{name}`?"));
+    if let Some(catalogue) = settings::ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
+        return Err(format!("did you mean `oltp.{}.{name}`?", catalogue.server));
     }
     Err(match suggest::nearest(name, names()) {
         Some(near) => format!("did you mean `oltp.{near}`?"),
-        None => format!("oltp has {}, and the server's settings as `oltp.{POSTGRES}NAME`", suggest::list(names())),
+        None => format!(
+            "oltp has {}, and the server's settings as `oltp.postgres.NAME` or `oltp.mariadb.NAME`",
+            suggest::list(names())
+        ),
     })
 }
 
@@ -157,6 +181,12 @@ mod tests {
         assert_eq!(check_dotted("postgres.shared_bufers").unwrap_err(), "did you mean `oltp.postgres.shared_buffers`?");
         assert_eq!(check_dotted("shared_buffers").unwrap_err(), "did you mean `oltp.postgres.shared_buffers`?");
         assert_eq!(check_dotted("conections").unwrap_err(), "did you mean `oltp.connections`?");
+        assert_eq!(check_dotted("mariadb.innodb_doublewrite"), Ok(()));
+        assert_eq!(
+            check_dotted("innodb_flush_method").unwrap_err(),
+            "did you mean `oltp.mariadb.innodb_flush_method`?"
+        );
+        assert!(check_dotted("mariadb.socket").unwrap_err().contains("sets `socket` itself"));
         assert!(check_dotted("postgres.Shared-Buffers").unwrap_err().contains("lower-case"));
         assert!(check_dotted("frobnicate").unwrap_err().contains("`oltp.postgres.NAME`"));
     }

@@ -1,127 +1,202 @@
-//! Settings of a PostgreSQL server: names that are likely typing errors, and values that weaken durability.
+//! Settings of a private server: names that are likely typing errors, and values that weaken durability.
 //!
 //! Invariant: a setting that can lose acknowledged data is never passed on without being named in the record.
 
-use super::server::settings::PLUMBING;
+use super::server::{mariadb, settings};
 use bigiron_model::suggest;
 
-/// Settings that a study of a kernel is likely to change: a typing error is recognized by its distance to one of these. Any other
-/// lower-case name is passed on, because the server knows its own settings.
-const KNOWN: &[&str] = &[
-    "autovacuum",
-    "autovacuum_naptime",
-    "backend_flush_after",
-    "bgwriter_delay",
-    "bgwriter_flush_after",
-    "bgwriter_lru_maxpages",
-    "checkpoint_completion_target",
-    "checkpoint_flush_after",
-    "checkpoint_timeout",
-    "commit_delay",
-    "commit_siblings",
-    "data_sync_retry",
-    "deadlock_timeout",
-    "debug_io_direct",
-    "default_transaction_isolation",
-    "effective_cache_size",
-    "effective_io_concurrency",
-    "fsync",
-    "full_page_writes",
-    "huge_page_size",
-    "huge_pages",
-    "io_combine_limit",
-    "io_max_concurrency",
-    "io_method",
-    "io_workers",
-    "jit",
-    "lock_timeout",
-    "maintenance_io_concurrency",
-    "maintenance_work_mem",
-    "max_connections",
-    "max_locks_per_transaction",
-    "max_wal_size",
-    "min_dynamic_shared_memory",
-    "min_wal_size",
-    "plan_cache_mode",
-    "random_page_cost",
-    "recovery_init_sync_method",
-    "shared_buffers",
-    "shared_memory_type",
-    "statement_timeout",
-    "synchronous_commit",
-    "temp_buffers",
-    "track_io_timing",
-    "track_wal_io_timing",
-    "wal_buffers",
-    "wal_compression",
-    "wal_init_zero",
-    "wal_level",
-    "wal_recycle",
-    "wal_segment_size",
-    "wal_sync_method",
-    "wal_writer_delay",
-    "wal_writer_flush_after",
-    "work_mem",
-];
+/// The settings of a kind of server.
+#[derive(Debug)]
+pub struct Catalogue {
+    /// Its table in a job, and the prefix of its options: `postgres` of `oltp.postgres.NAME`.
+    pub server: &'static str,
+    /// Settings that a study of a kernel is likely to change, sorted: a typing error is recognized by its distance to one of these. Any other
+    /// lower-case name is passed on, because the server knows its own settings.
+    known: &'static [&'static str],
+    /// Values that weaken durability, and the possible loss.
+    weak: &'static [(&'static str, &'static [&'static str], &'static str)],
+    /// What bigiron sets itself, and what a user can do who needs another value.
+    plumbing: &'static [&'static str],
+    otherwise: &'static str,
+}
 
-/// Values that weaken durability, and the possible loss.
-const WEAK: &[(&str, &[&str], &str)] = &[
-    ("fsync", OFF, "nothing is forced to disk: a crash of the machine can lose everything"),
-    ("full_page_writes", OFF, "a torn page is not repaired after a crash of the machine"),
-    ("synchronous_commit", OFF, "a crash loses transactions that were acknowledged"),
-    ("data_sync_retry", ON, "a failed fsync is tried again as if it could still succeed"),
-];
 const OFF: &[&str] = &["off", "false", "no", "0"];
 const ON: &[&str] = &["on", "true", "yes", "1"];
 
-/// Frequently used settings.
-pub fn known() -> impl Iterator<Item = &'static str> {
-    KNOWN.iter().copied()
-}
+/// PostgreSQL's.
+pub static POSTGRES: Catalogue = Catalogue {
+    server: "postgres",
+    known: &[
+        "autovacuum",
+        "autovacuum_naptime",
+        "backend_flush_after",
+        "bgwriter_delay",
+        "bgwriter_flush_after",
+        "bgwriter_lru_maxpages",
+        "checkpoint_completion_target",
+        "checkpoint_flush_after",
+        "checkpoint_timeout",
+        "commit_delay",
+        "commit_siblings",
+        "data_sync_retry",
+        "deadlock_timeout",
+        "debug_io_direct",
+        "default_transaction_isolation",
+        "effective_cache_size",
+        "effective_io_concurrency",
+        "fsync",
+        "full_page_writes",
+        "huge_page_size",
+        "huge_pages",
+        "io_combine_limit",
+        "io_max_concurrency",
+        "io_method",
+        "io_workers",
+        "jit",
+        "lock_timeout",
+        "maintenance_io_concurrency",
+        "maintenance_work_mem",
+        "max_connections",
+        "max_locks_per_transaction",
+        "max_wal_size",
+        "min_dynamic_shared_memory",
+        "min_wal_size",
+        "plan_cache_mode",
+        "random_page_cost",
+        "recovery_init_sync_method",
+        "shared_buffers",
+        "shared_memory_type",
+        "statement_timeout",
+        "synchronous_commit",
+        "temp_buffers",
+        "track_io_timing",
+        "track_wal_io_timing",
+        "wal_buffers",
+        "wal_compression",
+        "wal_init_zero",
+        "wal_level",
+        "wal_recycle",
+        "wal_segment_size",
+        "wal_sync_method",
+        "wal_writer_delay",
+        "wal_writer_flush_after",
+        "work_mem",
+    ],
+    weak: &[
+        ("fsync", OFF, "nothing is forced to disk: a crash of the machine can lose everything"),
+        ("full_page_writes", OFF, "a torn page is not repaired after a crash of the machine"),
+        ("synchronous_commit", OFF, "a crash loses transactions that were acknowledged"),
+        ("data_sync_retry", ON, "a failed fsync is tried again as if it could still succeed"),
+    ],
+    plumbing: &settings::PLUMBING,
+    otherwise: "; for a server with another setup use `oltp.url=postgresql://…`",
+};
 
-/// Whether it is a frequently used setting.
-pub fn is_known(name: &str) -> bool {
-    KNOWN.contains(&name)
-}
+/// MariaDB's.
+pub static MARIADB: Catalogue = Catalogue {
+    server: "mariadb",
+    known: &[
+        "innodb_adaptive_flushing",
+        "innodb_adaptive_hash_index",
+        "innodb_buffer_pool_chunk_size",
+        "innodb_buffer_pool_size",
+        "innodb_change_buffering",
+        "innodb_checksum_algorithm",
+        "innodb_deadlock_detect",
+        "innodb_doublewrite",
+        "innodb_flush_log_at_trx_commit",
+        "innodb_flush_method",
+        "innodb_flush_neighbors",
+        "innodb_io_capacity",
+        "innodb_io_capacity_max",
+        "innodb_lock_wait_timeout",
+        "innodb_log_buffer_size",
+        "innodb_log_file_buffering",
+        "innodb_log_file_size",
+        "innodb_lru_scan_depth",
+        "innodb_max_dirty_pages_pct",
+        "innodb_page_cleaners",
+        "innodb_purge_threads",
+        "innodb_read_io_threads",
+        "innodb_stats_auto_recalc",
+        "innodb_use_atomic_writes",
+        "innodb_use_native_aio",
+        "innodb_write_io_threads",
+        "large_pages",
+        "max_connections",
+        "performance_schema",
+        "sync_binlog",
+        "table_open_cache",
+        "thread_cache_size",
+        "thread_handling",
+        "thread_pool_size",
+        "transaction_isolation",
+    ],
+    weak: &[
+        (
+            "innodb_flush_log_at_trx_commit",
+            &["0", "2"],
+            "a crash of the machine loses transactions that were acknowledged",
+        ),
+        ("innodb_flush_method", &["nosync"], "nothing is forced to disk: a crash of the machine can lose everything"),
+        ("innodb_doublewrite", OFF, "a torn page is not repaired after a crash of the machine"),
+    ],
+    plumbing: &mariadb::PLUMBING,
+    otherwise: "",
+};
 
-/// Refuses text that cannot be the name of a setting; the error says what would be right.
-pub fn check_name(name: &str) -> Result<(), String> {
-    let part = |p: &str| {
-        p.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-            && p.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
-    };
-    if !name.split('.').all(part) {
-        return Err(
-            "a setting's name consists of lower-case letters, digits and `_`, such as `oltp.postgres.shared_buffers`"
-                .into(),
-        );
+/// All kinds of servers.
+pub static ALL: [&Catalogue; 2] = [&POSTGRES, &MARIADB];
+
+impl Catalogue {
+    /// Frequently used settings.
+    pub fn known(&self) -> impl Iterator<Item = &'static str> {
+        self.known.iter().copied()
     }
-    if PLUMBING.contains(&name) {
-        return Err(format!(
-            "bigiron sets `{name}` itself; for a server with another setup use `oltp.url=postgresql://…`"
-        ));
+
+    /// Whether it is a frequently used setting.
+    pub fn is_known(&self, name: &str) -> bool {
+        self.known.contains(&name)
     }
-    if is_known(name) || name.contains('.') {
-        return Ok(());
-    }
-    match suggest::nearest(name, KNOWN.iter().copied()) {
-        // One or two letters of difference are a typing error; otherwise it is one of the server's own names.
-        Some(near) if strsim::damerau_levenshtein(name, near) <= 2 => {
-            Err(format!("did you mean `oltp.postgres.{near}`?"))
+
+    /// Refuses text that cannot be the name of a setting; the error says what would be right.
+    pub fn check_name(&self, name: &str) -> Result<(), String> {
+        let part = |p: &str| {
+            p.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+                && p.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
+        };
+        let server = self.server;
+        if !name.split('.').all(part) {
+            return Err(format!(
+                "a setting's name consists of lower-case letters, digits and `_`, such as `oltp.{server}.{}`",
+                if server == "postgres" { "shared_buffers" } else { "innodb_buffer_pool_size" }
+            ));
         }
-        _ => Ok(()),
+        if self.plumbing.contains(&name) {
+            return Err(format!("bigiron sets `{name}` itself{}", self.otherwise));
+        }
+        if self.is_known(name) || name.contains('.') {
+            return Ok(());
+        }
+        match suggest::nearest(name, self.known()) {
+            // One or two letters of difference are a typing error; otherwise it is one of the server's own names.
+            Some(near) if strsim::damerau_levenshtein(name, near) <= 2 => {
+                Err(format!("did you mean `oltp.{server}.{near}`?"))
+            }
+            _ => Ok(()),
+        }
     }
-}
 
-/// The possible loss with `name=value`, if it weakens durability.
-pub fn weakens(name: &str, value: &str) -> Option<&'static str> {
-    let value = value.trim().trim_matches('\'').to_ascii_lowercase();
-    WEAK.iter().find(|(n, values, _)| *n == name && values.contains(&value.as_str())).map(|(.., what)| *what)
-}
+    /// The possible loss with `name=value`, if it weakens durability.
+    pub fn weakens(&self, name: &str, value: &str) -> Option<&'static str> {
+        let value = value.trim().trim_matches('\'').to_ascii_lowercase();
+        self.weak.iter().find(|(n, values, _)| *n == name && values.contains(&value.as_str())).map(|(.., what)| *what)
+    }
 
-/// Names of the settings that decide durability, to query from a server.
-pub fn of_durability() -> impl Iterator<Item = &'static str> {
-    WEAK.iter().map(|(name, ..)| *name)
+    /// Names of the settings that decide durability, to query from a server.
+    pub fn of_durability(&self) -> impl Iterator<Item = &'static str> {
+        self.weak.iter().map(|(name, ..)| *name)
+    }
 }
 
 #[cfg(test)]
@@ -131,29 +206,31 @@ mod tests {
     #[test]
     fn weak_values_are_recognised_in_every_spelling() {
         for value in ["off", "OFF", "'off'", "false", "no", "0"] {
-            assert!(weakens("fsync", value).is_some(), "{value}");
+            assert!(POSTGRES.weakens("fsync", value).is_some(), "{value}");
         }
-        assert!(weakens("synchronous_commit", "off").unwrap().contains("acknowledged"));
+        assert!(POSTGRES.weakens("synchronous_commit", "off").unwrap().contains("acknowledged"));
         for (name, value) in [("fsync", "on"), ("synchronous_commit", "local"), ("autovacuum", "off"), ("jit", "off")] {
-            assert_eq!(weakens(name, value), None, "{name}={value}");
+            assert_eq!(POSTGRES.weakens(name, value), None, "{name}={value}");
         }
-        assert!(weakens("data_sync_retry", "on").is_some());
+        assert!(POSTGRES.weakens("data_sync_retry", "on").is_some());
     }
 
     #[test]
     fn names_that_the_run_owns_are_refused_and_unknown_ones_are_the_servers() {
-        assert!(check_name("port").unwrap_err().contains("sets `port` itself"));
+        assert!(POSTGRES.check_name("port").unwrap_err().contains("sets `port` itself"));
         for name in ["vacuum_cost_delay", "enable_partitionwise_join", "pg_stat_statements.max", "io_method"] {
-            assert_eq!(check_name(name), Ok(()), "{name}");
+            assert_eq!(POSTGRES.check_name(name), Ok(()), "{name}");
         }
         for name in ["", "9lives", "a-b", "a..b", "a b"] {
-            assert!(check_name(name).is_err(), "{name}");
+            assert!(POSTGRES.check_name(name).is_err(), "{name}");
         }
     }
 
     #[test]
     fn the_list_is_sorted_and_its_names_are_not_slips_of_each_other() {
-        assert!(KNOWN.is_sorted());
-        assert!(KNOWN.iter().all(|name| check_name(name) == Ok(())));
+        for catalogue in ALL {
+            assert!(catalogue.known.is_sorted());
+            assert!(catalogue.known().all(|name| catalogue.check_name(name) == Ok(())), "{}", catalogue.server);
+        }
     }
 }

@@ -22,6 +22,7 @@ use super::loss::{AckLedger, LedgerPages, Loss};
 use super::pg::Connection;
 use super::rendezvous::{self, Rendezvous, Stage};
 use super::run_monitor::{Observations, RunMonitor};
+use super::schema::{INDEXES, TABLES};
 use super::server::settings::deviations;
 use super::sqlite::Engine;
 use super::{maria, metrics, settings};
@@ -94,10 +95,24 @@ pub fn prepare(job: &Job, target: &DriveTarget<'_>, cx: &TrialContext<'_>) -> Re
 /// # Errors
 /// If the server refuses.
 pub fn warm(job: &Job, target: &DriveTarget<'_>) -> Result<()> {
-    if !matches!((job.claim, &job.engine), (Some(Claim::Cached), config::Engine::Postgres { .. })) {
+    if job.claim != Some(Claim::Cached) {
         return Ok(());
     }
     let mut database = database(target)?;
+    match job.engine {
+        config::Engine::Postgres { .. } => {}
+        config::Engine::MariaDb { .. } => {
+            for table in TABLES {
+                let of_table = INDEXES.iter().filter(|index| index.table == table.name).map(|index| index.name);
+                let key = (!table.key.is_empty()).then_some("PRIMARY");
+                for index in key.into_iter().chain(of_table) {
+                    number(&mut *database, &format!("SELECT count(*) FROM {} FORCE INDEX ({index})", table.name))?;
+                }
+            }
+            return Ok(());
+        }
+        config::Engine::Url(_) | config::Engine::Sqlite { .. } => return Ok(()),
+    }
     database.execute("CREATE EXTENSION IF NOT EXISTS pg_prewarm").context("The server has no `pg_prewarm`")?;
     let all = "SELECT sum(pg_prewarm(oid)) FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'i')";
     ensure!(number(&mut *database, all)? > 0, "Nothing was read into shared buffers");
@@ -326,12 +341,14 @@ fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<F
     match target {
         DriveTarget::Postgres(_) => {
             let (mut all, mut weak) = (Vec::new(), Vec::new());
-            for name in settings::of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"]) {
+            for name in
+                settings::POSTGRES.of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"])
+            {
                 // A server other than PostgreSQL may lack it.
                 let Ok(rows) = database.rows(&format!("SHOW {name}")) else { continue };
                 if let Some(SqlValue::Text(value)) = rows.first().and_then(|row| row.first()) {
                     all.push(format!("{name}={value}"));
-                    weak.extend(settings::weakens(name, value).map(|what| format!("{name}={value} ({what})")));
+                    weak.extend(settings::POSTGRES.weakens(name, value).map(|what| format!("{name}={value} ({what})")));
                 }
             }
             facts.insert("durability".to_owned(), all.join(", "));
@@ -347,12 +364,17 @@ fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<F
         DriveTarget::MariaDb { .. } => {
             let names = maria::DURABILITY.map(|name| format!("'{name}'")).join(", ");
             let sql = format!("SHOW GLOBAL VARIABLES WHERE variable_name IN ({names})");
-            let said = |row: Vec<SqlValue>| match row.as_slice() {
-                [SqlValue::Text(name), SqlValue::Text(value)] => Some(format!("{name}={value}")),
-                _ => None,
-            };
-            let all: Vec<String> = database.rows(&sql)?.into_iter().filter_map(said).collect();
+            let (mut all, mut weak) = (Vec::new(), Vec::new());
+            for row in database.rows(&sql)? {
+                let [SqlValue::Text(name), SqlValue::Text(value)] = row.as_slice() else { continue };
+                all.push(format!("{name}={value}"));
+                let what = settings::MARIADB.weakens(name, value);
+                weak.extend(what.map(|what| format!("{name}={value} ({what})")));
+            }
             facts.insert("durability".to_owned(), all.join(", "));
+            if !weak.is_empty() {
+                facts.insert("weakened".to_owned(), weak.join("; "));
+            }
         }
         DriveTarget::Sqlite { path, journal } => {
             let engine = Engine::open(path, *journal)?;

@@ -5,31 +5,26 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 
-use super::config::{Config, Engine, Mode, SqliteJournal, Transport};
+use super::config::{Config, Engine, Mode, SqliteJournal};
 use super::database::{Database, SqlValue};
 use super::driver::DriveTarget;
 use super::job::Job;
+use super::maria::Place;
 use super::pg::{Connection, PgError, Url};
 use super::rendezvous::Rendezvous;
 use super::scale::Scale;
-use super::server::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster, tpcc};
+use super::server::private::{PrivateServer, Start};
+use super::server::{Settings, Sizing, cluster, mariadb, tpcc};
 use super::{abilities, load, sql, trial};
-use bigiron_archive::Store;
 use bigiron_service::error::ServerError;
-use bigiron_service::postgres::{self, SOCKET};
-use bigiron_service::root;
-use bigiron_service::server_folder::short_path;
+use bigiron_service::mariadb::MariaDb;
+use bigiron_service::postgres::Postgres;
 use bigiron_workload::{Context, Progress};
 
-/// The names of the images in a guest.
-pub const TREE: &str = "tree";
-pub const DATA: &str = "data";
-/// In a foundation, the hash of the server's programs.
-pub const SERVER: &str = "server-tree";
-/// The cluster's folder in a trial's own.
-const FOLDER: &str = "cluster";
+pub use super::server::private::{DATA, SERVER, TREE};
+
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
 
@@ -50,26 +45,13 @@ pub struct TrialDatabase {
     pub rendezvous: Option<Rendezvous>,
     /// Reserved space for the recovery of a database whose disk is full; freed when needed.
     ballast: PathBuf,
-    /// A short path to the cluster's folder: a socket's path is limited to 107 bytes.
-    _way: Option<OwnedFolder>,
 }
 
 enum DatabaseKind {
-    Own(Box<PrivateCluster>),
+    Postgres(Box<PrivateServer<Postgres, Url>>),
+    MariaDb(Box<PrivateServer<MariaDb, Place>>),
     Foreign(Url),
     Sqlite { path: PathBuf, journal: SqliteJournal },
-}
-
-/// A private cluster and its start parameters, for restarting it.
-struct PrivateCluster {
-    /// `None` if it could not be started again.
-    cluster: Option<Cluster>,
-    url: Url,
-    server: Programs,
-    folder: PathBuf,
-    settings: Settings,
-    listen: Listen,
-    transport: Transport,
 }
 
 impl TrialDatabase {
@@ -81,23 +63,19 @@ impl TrialDatabase {
     pub fn open(cx: &Context<'_>, job: &Job, config: &Config) -> Result<Self> {
         match &job.engine {
             Engine::Postgres { version, transport, settings } => {
-                let sizing = Sizing {
-                    memory_bytes: cx.memory_bytes,
-                    data_bytes: tpcc::data_bytes(job.scale),
-                    connections: config.connections,
-                };
-                let settings = Settings::new(&sizing, settings)?;
-                match (cx.images.get(TREE), cx.images.get(DATA)) {
-                    (Some(tree), Some(data)) => {
-                        let listen = match transport {
-                            Transport::Unix => Listen::Socket,
-                            Transport::Tcp => Listen::TcpAlone,
-                        };
-                        let server = Programs::in_tree(&RECIPE, tree, &version.to_string());
-                        Self::start(&server, data, &settings, listen, *transport, None)
-                    }
-                    _ => Self::made(cx, config, *version, *transport, &settings),
-                }
+                let settings = Settings::new(&sizing(cx, job, config), settings)?;
+                let series = version.to_string();
+                let how = Start { series: &series, transport: *transport, settings: &settings, scale: config.scale };
+                let server = PrivateServer::open(cx, &cluster::KIND, how, &steps(cx))?;
+                let ballast = ballast(&server.folder().join("data"));
+                Ok(Self::of(DatabaseKind::Postgres(Box::new(server)), ballast))
+            }
+            Engine::MariaDb { version, transport, settings } => {
+                let settings = mariadb::settings(&sizing(cx, job, config), settings)?;
+                let how = Start { series: version, transport: *transport, settings: &settings, scale: config.scale };
+                let server = PrivateServer::open(cx, &mariadb::KIND, how, &steps(cx))?;
+                let ballast = ballast(&server.folder().join("data"));
+                Ok(Self::of(DatabaseKind::MariaDb(Box::new(server)), ballast))
             }
             Engine::Url(text) => {
                 let url = Url::parse(text)?;
@@ -115,8 +93,8 @@ impl TrialDatabase {
                     _ => load_marked(&url, config.scale, procedures, &steps(cx)),
                 }?;
                 unavailable.extend(abilities::missing(&mut Connection::connect(&url)?));
-                let kind = DatabaseKind::Foreign(url);
-                Ok(Self { kind, after: i64::MIN, unavailable, rendezvous, ballast: PathBuf::new(), _way: None })
+                let of_url = Self::of(DatabaseKind::Foreign(url), PathBuf::new());
+                Ok(Self { unavailable, rendezvous, ..of_url })
             }
             Engine::Sqlite { journal } => {
                 let path = match cx.images.get(DATA) {
@@ -128,77 +106,22 @@ impl TrialDatabase {
                     }
                 };
                 let ballast = ballast(&path);
-                Ok(Self {
-                    kind: DatabaseKind::Sqlite { path, journal: *journal },
-                    after: i64::MIN,
-                    unavailable: Vec::new(),
-                    rendezvous: None,
-                    ballast,
-                    _way: None,
-                })
+                Ok(Self::of(DatabaseKind::Sqlite { path, journal: *journal }, ballast))
             }
         }
     }
 
-    /// A cluster in the trial's own folder.
-    fn made(
-        cx: &Context<'_>,
-        config: &Config,
-        version: u32,
-        transport: Transport,
-        settings: &Settings,
-    ) -> Result<Self> {
-        let note = |text: &str| eprintln!("bigiron: {text}");
-        let planned = cx.foundation.get(SERVER).map(String::as_str);
-        let root = root::of(&Store::open()?, &RECIPE, &version.to_string(), planned, &note)?;
-        let server = Programs::of(&RECIPE, &root)?;
-        let folder = cx.dir.join(FOLDER);
-        fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
-        let (way, short) = short_path(&folder, SOCKET)?;
-        (cx.progress)(Progress { step: "initdb", done: 0, of: 0 });
-        postgres::init(&server, &short, true)?;
-        let listen = match transport {
-            Transport::Unix => Listen::Socket,
-            Transport::Tcp => Listen::Tcp,
-        };
-        let trial_database = Self::start(&server, &short, settings, listen, transport, way)?;
-        if let DatabaseKind::Own(own) = &trial_database.kind {
-            // The connection only knows that it broke; the server may know why.
-            let told = |e: anyhow::Error| match own.cluster.as_ref().and_then(postgres::complaint) {
-                Some(complaint) => e.context(complaint),
-                None => e,
-            };
-            load_marked(&own.url, config.scale, Procedures::Needed, &steps(cx)).map_err(told)?;
-        }
-        Ok(trial_database)
-    }
-
-    fn start(
-        server: &Programs,
-        folder: &Path,
-        settings: &Settings,
-        listen: Listen,
-        transport: Transport,
-        way: Option<OwnedFolder>,
-    ) -> Result<Self> {
-        let (cluster, url) = started(server, folder, settings, listen, transport)?;
-        let ballast = ballast(&folder.join("data"));
-        let (server, folder, settings) = (server.clone(), folder.to_owned(), settings.clone());
-        let own = PrivateCluster { cluster: Some(cluster), url, server, folder, settings, listen, transport };
-        Ok(Self {
-            kind: DatabaseKind::Own(Box::new(own)),
-            after: i64::MIN,
-            unavailable: Vec::new(),
-            rendezvous: None,
-            ballast,
-            _way: way,
-        })
+    fn of(kind: DatabaseKind, ballast: PathBuf) -> Self {
+        Self { kind, after: i64::MIN, unavailable: Vec::new(), rendezvous: None, ballast }
     }
 
     /// The private server's own explanation of its loss.
     pub fn complaint(&self) -> Option<ServerError> {
-        let DatabaseKind::Own(own) = &self.kind else { return None };
-        postgres::complaint(own.cluster.as_ref()?)
+        match &self.kind {
+            DatabaseKind::Postgres(server) => server.complaint(),
+            DatabaseKind::MariaDb(server) => server.complaint(),
+            DatabaseKind::Foreign(_) | DatabaseKind::Sqlite { .. } => None,
+        }
     }
 
     /// Recovers a private database after a crash: kills the rest of its server, and starts it again in the same folder. Returns
@@ -208,24 +131,21 @@ impl TrialDatabase {
     /// The server's own message if it does not recover.
     pub fn recover(&mut self) -> Result<bool, ServerError> {
         let _ = fs::remove_file(&self.ballast);
-        let own = match &mut self.kind {
-            DatabaseKind::Own(own) => own,
+        match &mut self.kind {
+            DatabaseKind::Postgres(server) => server.recover()?,
+            DatabaseKind::MariaDb(server) => server.recover()?,
             DatabaseKind::Foreign(_) => return Ok(false),
             // It recovers when it is opened next.
-            DatabaseKind::Sqlite { .. } => return Ok(true),
-        };
-        if let Some(cluster) = own.cluster.take() {
-            cluster.kill();
+            DatabaseKind::Sqlite { .. } => {}
         }
-        let (cluster, url) = started(&own.server, &own.folder, &own.settings, own.listen, own.transport)?;
-        (own.cluster, own.url) = (Some(cluster), url);
         Ok(true)
     }
 
     /// The target for the driver.
     pub fn target(&self) -> DriveTarget<'_> {
         match &self.kind {
-            DatabaseKind::Own(own) => DriveTarget::Postgres(&own.url),
+            DatabaseKind::Postgres(server) => DriveTarget::Postgres(server.place()),
+            DatabaseKind::MariaDb(server) => DriveTarget::MariaDb { place: server.place(), server: server.pid() },
             DatabaseKind::Foreign(url) => DriveTarget::Postgres(url),
             DatabaseKind::Sqlite { path, journal } => DriveTarget::Sqlite { path, journal: *journal },
         }
@@ -242,8 +162,8 @@ impl TrialDatabase {
     /// The postmaster of a private server.
     #[cfg(test)]
     pub fn postmaster(&self) -> Option<u32> {
-        let DatabaseKind::Own(own) = &self.kind else { return None };
-        own.cluster.as_ref().map(Cluster::pid)
+        let DatabaseKind::Postgres(server) = &self.kind else { return None };
+        Some(server.pid())
     }
 
     /// Stops everything that was started, in an orderly way.
@@ -252,7 +172,8 @@ impl TrialDatabase {
     /// If a server does not stop properly.
     pub fn close(self) -> Result<()> {
         match self.kind {
-            DatabaseKind::Own(own) => Ok(own.cluster.map_or(Ok(()), |cluster| cluster.stop())?),
+            DatabaseKind::Postgres(server) => Ok(server.stop()?),
+            DatabaseKind::MariaDb(server) => Ok(server.stop()?),
             DatabaseKind::Foreign(_) | DatabaseKind::Sqlite { .. } => Ok(()),
         }
     }
@@ -272,17 +193,8 @@ fn ballast(data: &Path) -> PathBuf {
     path
 }
 
-fn started(
-    server: &Programs,
-    folder: &Path,
-    settings: &Settings,
-    listen: Listen,
-    transport: Transport,
-) -> Result<(Cluster, Url), ServerError> {
-    let cluster = cluster::start(server, folder, settings, listen)?;
-    let url = cluster::url(&cluster, transport);
-    let url = url.ok_or_else(|| ServerError::Failed("The server does not listen on that transport".to_owned()))?;
-    Ok((cluster, url))
+fn sizing(cx: &Context<'_>, job: &Job, config: &Config) -> Sizing {
+    Sizing { memory_bytes: cx.memory_bytes, data_bytes: tpcc::data_bytes(job.scale), connections: config.connections }
 }
 
 /// The use of the stored procedures.

@@ -11,12 +11,13 @@ use anyhow::Result;
 use super::config::{Engine, Length};
 use super::job::Job;
 use super::loss::Loss;
-use super::options::{AS_JOB, POSTGRES};
+use super::options::AS_JOB;
 use super::pg::Url;
 use super::rendezvous::{LOADING, Rendezvous, Stage};
+use super::settings::{self, Catalogue};
 use super::trial::{self, TrialContext};
 use super::trial_database::{self, TrialDatabase};
-use super::{images, jobs, metrics, options, ramp, settings, survival};
+use super::{images, jobs, metrics, options, ramp, survival};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
@@ -56,7 +57,8 @@ impl Workload for Oltp {
     }
 
     fn dotted(&self) -> Vec<String> {
-        settings::known().map(|name| format!("{POSTGRES}{name}")).collect()
+        let of = |catalogue: &'static Catalogue| catalogue.known().map(|name| format!("{}.{name}", catalogue.server));
+        settings::ALL.into_iter().flat_map(of).collect()
     }
 
     fn library(&self) -> Option<(&'static str, &'static Library)> {
@@ -110,7 +112,7 @@ impl Configured for Job {
                 + u64::from(config.terminals) * 1024
                 + match job.engine {
                     Engine::Sqlite { .. } => u64::from(config.connections) * (66 << 20),
-                    Engine::Postgres { .. } => u64::from(sessions) * SESSION_BYTES,
+                    Engine::Postgres { .. } | Engine::MariaDb { .. } => u64::from(sessions) * SESSION_BYTES,
                     Engine::Url(_) => 0,
                 },
             modules: Vec::new(),

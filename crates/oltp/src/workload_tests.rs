@@ -28,6 +28,38 @@ fn sqlite_is_loaded_driven_and_checked() {
 }
 
 #[test]
+fn mariadb_is_loaded_driven_checked_killed_and_recovered() {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let settings = [
+        ("engine", "mariadb"),
+        ("transport", "tcp"),
+        ("ramp", "20"),
+        ("length", "200"),
+        ("limits", "600/600/600/600/600"),
+        ("mariadb.innodb_buffer_pool_size", "64M"),
+        ("mariadb.innodb_flush_log_at_trx_commit", "2"),
+    ];
+    with_context(&settings, dir.path(), |job, cx| {
+        let mut trial_database = TrialDatabase::open(cx, job, &job.config(cx.clock, cx.cpus)).unwrap();
+        let outcome = {
+            let (target, trial) = (trial_database.target(), trial_context(cx, &trial_database));
+            trial::prepare(job, &target, &trial).unwrap();
+            let outcome = trial::run(job, &target, &trial).unwrap();
+            trial::verify(&target, &trial).unwrap();
+            outcome
+        };
+        let declared: Vec<_> = job.metrics().into_iter().map(|m| m.name).collect();
+        assert!(declared.iter().all(|name| outcome.values[name] > 0.0), "{:?}", outcome.values);
+        assert!(outcome.facts["engine"].contains("MariaDB 10.11"));
+        assert!(outcome.facts["durability"].contains("innodb_buffer_pool_size=67108864"), "{:?}", outcome.facts);
+        assert!(outcome.facts["weakened"].starts_with("innodb_flush_log_at_trx_commit=2 ("), "{:?}", outcome.facts);
+        assert!(trial_database.recover().unwrap());
+        trial::verify(&trial_database.target(), &trial_context(cx, &trial_database)).unwrap();
+        trial_database.close().unwrap();
+    });
+}
+
+#[test]
 fn trials_side_by_side_in_one_process_share_nothing() {
     let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let settings = |length| [("engine", "sqlite"), ("ramp", "1"), ("length", length), ("connections", "1")];

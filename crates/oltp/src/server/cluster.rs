@@ -5,13 +5,26 @@ use std::path::Path;
 use bigiron_service::error::ServerError;
 use bigiron_service::instance::Instance;
 use bigiron_service::listen::Listen;
-use bigiron_service::postgres::{self, DATABASE, Postgres, SUPERUSER};
+use bigiron_service::postgres::{self, DATABASE, Postgres, RECIPE, SOCKET, SUPERUSER};
 use bigiron_service::programs::Programs;
 
+use super::private::Kind;
 use super::settings::Settings;
 use crate::config::Transport;
 use crate::pg::Url;
 use crate::pg::url::Password;
+use crate::trial_database::{self, Procedures};
+
+/// PostgreSQL, as private servers run it.
+pub static KIND: Kind<Postgres, Url> = Kind {
+    recipe: &RECIPE,
+    socket: SOCKET,
+    init: postgres::init,
+    start,
+    place: |cluster, transport| Ok(url(cluster, transport)),
+    load: |url, scale, progress| trial_database::load_marked(url, scale, Procedures::Needed, progress).map(drop),
+    complaint: postgres::complaint,
+};
 
 /// A running cluster. Dropping it kills it.
 pub type Cluster = Instance<Postgres>;

@@ -1,7 +1,7 @@
 //! Loaded databases as file-system images: created once on this machine, and the start of every trial.
 //!
 //! ```text
-//! CACHE/postgres/loaded/KEY/{loaded.json,image}      the image holds a cluster's folder: data/ run/ password
+//! CACHE/NAME/loaded/KEY/{loaded.json,image}      the image holds a server's folder: data/ run/ password
 //! ```
 //! Invariant: an image is kept only if its database was loaded, checked, and stopped cleanly; it is never changed afterwards.
 
@@ -13,14 +13,15 @@ use serde::{Deserialize, Serialize};
 
 use super::cluster;
 use super::settings::{Settings, Sizing};
-use super::{Listen, Programs};
+use super::{Listen, Programs, mariadb};
 use crate::config::Transport;
-use crate::database::Database;
+use crate::database::{Database, SqlValue};
+use crate::maria::{self, Place};
 use crate::pg::{Connection, Url};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
 use bigiron_service::image::ImageSpec;
-use bigiron_service::postgres::{self, SOCKET};
+use bigiron_service::postgres;
 use bigiron_service::server_folder::{server_folder, short_path};
 use bigiron_service::tree::UID;
 
@@ -30,6 +31,9 @@ const VERSION: u32 = 1;
 /// The required database.
 #[derive(Clone, Debug)]
 pub struct DatabaseSpec<'a> {
+    /// The kind of server, by its recipe's name, and the longest path of its socket below its folder.
+    pub kind: &'a str,
+    pub socket: &'a str,
     /// The identity of the server's programs: a tree's hash.
     pub server: &'a str,
     /// The database's contents, in words that change whenever the contents would: scale, seed, the loader's own version.
@@ -40,8 +44,15 @@ pub struct DatabaseSpec<'a> {
     pub filesystem: &'a str,
     /// Free space in the file system besides the database, for its growth and its WAL, in bytes.
     pub room: u64,
-    /// The resources of this machine that the load may use.
-    pub sizing: Sizing,
+    /// Its approximate size, in bytes.
+    pub data_bytes: u64,
+}
+
+/// What a load reports: the bytes of the database according to the server, and the names of the checks that held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filled {
+    pub data_bytes: u64,
+    pub checked: Vec<String>,
 }
 
 /// A loaded database.
@@ -77,17 +88,16 @@ impl LoadedDatabase {
     }
 }
 
-/// The image of a database as `wanted`, from the cache or made now: `load` is given an empty database, fills and checks it, and
-/// returns the names of its checks. `note` receives progress messages.
+/// The image of a database as `wanted`, from the cache or made now: `fill` is given an empty folder, creates a server's data there, fills and checks
+/// the database, and stops the server. `note` receives progress messages.
 ///
 /// # Errors
-/// If the server does not run here, `load` fails, mkfs fails, or there is no room. Nothing is kept then.
-/// The server does not run here, `load` fails, mkfs fails, no room. Nothing is kept then.
+/// If the server does not run here, `fill` fails, mkfs fails, or there is no room. Nothing is kept then.
 pub fn ensure(
     store: &Store,
     server: &Programs,
     wanted: &DatabaseSpec<'_>,
-    load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
+    fill: &mut dyn FnMut(&Path) -> anyhow::Result<Filled>,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<LoadedDatabase> {
     let maker = image::maker(wanted.filesystem)?;
@@ -96,8 +106,8 @@ pub fn ensure(
         wanted.server, wanted.contents, wanted.filesystem, wanted.room
     );
     let key = hash::of_bytes(all.as_bytes())[..16].to_owned();
-    let postgres = store.dir().join("postgres");
-    let shelf = postgres.join("loaded");
+    let home = store.dir().join(wanted.kind);
+    let shelf = home.join("loaded");
     let folder = shelf.join(&key);
     if let Some(found) = LoadedDatabase::read(&folder) {
         return Ok(found);
@@ -108,13 +118,13 @@ pub fn ensure(
         return Ok(found);
     }
     // The database, its WAL and the image at the same time.
-    store.needs(wanted.sizing.data_bytes.saturating_mul(2).saturating_add(1 << 30))?;
-    let place = server_folder(&postgres)?;
+    store.needs(wanted.data_bytes.saturating_mul(2).saturating_add(1 << 30))?;
+    let place = server_folder(&home)?;
     note(&format!("Loading {} into {}", wanted.name, server.version()?));
     let cluster_folder = place.path().join("c");
     fs::create_dir(&cluster_folder)?;
-    let (_way, short) = short_path(&cluster_folder, SOCKET)?;
-    let (data_bytes, checked) = fill(server, &short, wanted, load)?;
+    let (_way, short) = short_path(&cluster_folder, wanted.socket)?;
+    let Filled { data_bytes, checked } = fill(&short)?;
     fs::remove_file(cluster_folder.join("log")).context("Cannot remove the server's log")?;
     note(&format!("Making an {} image of it", wanted.filesystem));
     let staged = place.path().join("image");
@@ -141,28 +151,60 @@ pub fn ensure(
     Ok(known)
 }
 
-/// Creates a cluster in `folder`, loads it with `load`, and stops it cleanly. Returns the bytes of the database, and the names of
-/// the checks.
-fn fill(
+/// Fills a folder with a PostgreSQL cluster whose database `load` fills and checks.
+///
+/// # Errors
+/// The server does not run here, or `load` fails.
+pub fn in_postgres(
     server: &Programs,
     folder: &Path,
-    wanted: &DatabaseSpec<'_>,
+    sizing: &Sizing,
     load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
-) -> anyhow::Result<(u64, Vec<String>)> {
+) -> anyhow::Result<Filled> {
     postgres::init(server, folder, false)?;
-    let cluster = cluster::start(server, folder, &Settings::loading(&wanted.sizing), Listen::Socket)?;
+    let cluster = cluster::start(server, folder, &Settings::loading(sizing), Listen::Socket)?;
     let url = cluster::url(&cluster, Transport::Unix).expect("every cluster has a socket");
     let checked = load(&url)?;
     let mut connection = Connection::connect(&url).context("The server cannot be reached after the load")?;
     connection.execute("CHECKPOINT")?;
-    let size = connection.rows("SELECT pg_database_size(current_database())")?;
-    let size = size.first().and_then(|r| r.first()).cloned();
-    let Some(crate::database::SqlValue::Integer(bytes)) = size else {
-        anyhow::bail!("The server does not report the size of its database: {size:?}");
-    };
+    let data_bytes = bytes(&mut connection, "SELECT pg_database_size(current_database())")?;
     drop(connection);
     cluster.stop()?;
-    Ok((bytes.unsigned_abs(), checked))
+    Ok(Filled { data_bytes, checked })
+}
+
+/// As [`in_postgres`], for MariaDB.
+///
+/// # Errors
+/// As for PostgreSQL.
+pub fn in_mariadb(
+    server: &Programs,
+    folder: &Path,
+    sizing: &Sizing,
+    load: &mut dyn FnMut(&Place) -> anyhow::Result<Vec<String>>,
+) -> anyhow::Result<Filled> {
+    let kind = &mariadb::KIND;
+    (kind.init)(server, folder, false)?;
+    let instance = (kind.start)(server, folder, &mariadb::loading(sizing), Listen::Socket)?;
+    let place = (kind.place)(&instance, Transport::Unix)?.expect("every server has a socket");
+    let checked = load(&place)?;
+    let mut connection = maria::Connection::connect(&place).context("The server cannot be reached after the load")?;
+    let sql = "SELECT CAST(sum(data_length + index_length) AS INTEGER) FROM information_schema.tables WHERE table_schema = database()";
+    let data_bytes = bytes(&mut connection, sql)?;
+    // Pages are written before the server stops, so that no trial begins with that.
+    connection.execute("SET GLOBAL innodb_fast_shutdown = 0")?;
+    drop(connection);
+    instance.stop()?;
+    Ok(Filled { data_bytes, checked })
+}
+
+fn bytes(database: &mut dyn Database, sql: &str) -> anyhow::Result<u64> {
+    let size = database.rows(sql)?;
+    let size = size.first().and_then(|r| r.first()).cloned();
+    let Some(SqlValue::Integer(bytes)) = size else {
+        anyhow::bail!("The server does not report the size of its database: {size:?}");
+    };
+    Ok(bytes.unsigned_abs())
 }
 
 fn lock(path: &Path, name: &str, note: &dyn Fn(&str)) -> anyhow::Result<File> {
@@ -188,6 +230,7 @@ mod tests {
     use super::*;
     use crate::server::{RECIPE, testing};
     use bigiron_image::find_tool;
+    use bigiron_service::postgres::SOCKET;
 
     #[test]
     fn loaded_once_and_good_for_another_start() {
@@ -196,12 +239,14 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
         let wanted = DatabaseSpec {
+            kind: RECIPE.name,
+            socket: SOCKET,
             server: &tree.about.hash,
             contents: "a thousand rows",
             name: "a thousand rows",
             filesystem: "ext4",
             room: 64 << 20,
-            sizing: testing::sizing(),
+            data_bytes: testing::sizing().data_bytes,
         };
         let mut loads = 0;
         let mut load = |url: &Url| {
@@ -210,8 +255,9 @@ mod tests {
             connection.execute("CREATE TABLE t (a int); INSERT INTO t SELECT generate_series(1, 1000)")?;
             Ok(vec!["rows are there".to_owned()])
         };
-        let loaded = ensure(&store, &server, &wanted, &mut load, &|_| {}).unwrap();
-        assert_eq!(ensure(&store, &server, &wanted, &mut load, &|_| {}).unwrap(), loaded);
+        let mut fill = |folder: &Path| in_postgres(&server, folder, &testing::sizing(), &mut load);
+        let loaded = ensure(&store, &server, &wanted, &mut fill, &|_| {}).unwrap();
+        assert_eq!(ensure(&store, &server, &wanted, &mut fill, &|_| {}).unwrap(), loaded);
         assert_eq!(loads, 1);
         assert_eq!(hash::of_file(&loaded.image).unwrap(), loaded.sha256);
         assert_eq!(loaded.checked, ["rows are there"]);
@@ -242,15 +288,18 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
         let wanted = DatabaseSpec {
+            kind: RECIPE.name,
+            socket: SOCKET,
             server: "s",
             contents: "c",
             name: "nothing",
             filesystem: "ext4",
             room: 0,
-            sizing: testing::sizing(),
+            data_bytes: testing::sizing().data_bytes,
         };
         let mut load = |_: &Url| Err(anyhow::anyhow!("Condition 3 does not hold"));
-        let said = ensure(&store, &server, &wanted, &mut load, &|_| {}).unwrap_err().to_string();
+        let mut fill = |folder: &Path| in_postgres(&server, folder, &testing::sizing(), &mut load);
+        let said = ensure(&store, &server, &wanted, &mut fill, &|_| {}).unwrap_err().to_string();
         assert!(said.contains("Condition 3"), "{said}");
         let kept = fs::read_dir(cache.path().join("postgres/loaded")).unwrap();
         assert!(kept.filter_map(Result::ok).all(|e| e.path().extension().is_some_and(|x| x == "lock")));

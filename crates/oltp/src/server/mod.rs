@@ -1,7 +1,9 @@
-//! The PostgreSQL server of a trial: its settings, its connections for the load, and images of loaded databases for guests.
+//! The private servers of trials: their settings, their connections for the load, and images of loaded databases for guests.
 
 pub mod cluster;
 pub mod loaded;
+pub mod mariadb;
+pub mod private;
 pub mod settings;
 #[cfg(test)]
 pub mod testing;

@@ -12,9 +12,9 @@ use crate::database::{Database, SqlValue};
 use bigiron_service::error::ServerError;
 use bigiron_service::postgres::quoted;
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 /// Connections in addition to the load's: superuser's, statistics, checks.
-const SPARE_CONNECTIONS: u32 = 8;
+pub(super) const SPARE_CONNECTIONS: u32 = 8;
 /// Minimum number of locks of the server, minimum for each connection, and PostgreSQL's default.
 const LOCKS: u32 = 32_768;
 const FEWEST_LOCKS: u32 = 10;
@@ -73,12 +73,22 @@ impl Settings {
     /// starts.
     pub fn new(sizing: &Sizing, user: &[(String, String)]) -> Result<Self, ServerError> {
         let mut settings = Self::standard(sizing);
+        settings.lay(user, &PLUMBING, "; for a server set up otherwise use `oltp.url=postgresql://…`")?;
+        Ok(settings)
+    }
+
+    /// These settings.
+    pub(super) fn of(list: &[(&str, String)]) -> Self {
+        Self { list: list.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect() }
+    }
+
+    /// Lays the user's settings over others; those of `plumbing` are not for the user, who may be told something `else_`.
+    pub(super) fn lay(&mut self, user: &[(String, String)], plumbing: &[&str], else_: &str) -> Result<(), ServerError> {
         for (name, value) in user {
             let name = name.to_ascii_lowercase();
-            if PLUMBING.contains(&name.as_str()) {
+            if plumbing.contains(&name.as_str()) {
                 return Err(ServerError::Setting(format!(
-                    "`{name}` cannot be set: bigiron decides where its private server is and who may enter; for a server set up otherwise \
-                     use `oltp.url=postgresql://…`"
+                    "`{name}` cannot be set: bigiron decides where its private server is and who may enter{else_}"
                 )));
             }
             let is_name = !name.is_empty()
@@ -92,9 +102,9 @@ impl Settings {
             if value.contains(['\n', '\0']) {
                 return Err(ServerError::Setting(format!("The value of `{name}` must be on one line")));
             }
-            settings.put(&name, value.clone());
+            self.put(&name, value.clone());
         }
-        Ok(settings)
+        Ok(())
     }
 
     /// For loading and checking a database that is discarded after any error, and synced as a whole at the end: nothing is synced
@@ -149,7 +159,7 @@ impl Settings {
         Self { list: list.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() }
     }
 
-    fn put(&mut self, name: &str, value: String) {
+    pub(super) fn put(&mut self, name: &str, value: String) {
         self.list.retain(|(n, _)| n != name);
         self.list.push((name.to_owned(), value));
     }
@@ -160,7 +170,12 @@ impl Settings {
 
     /// The lines of a `postgresql.conf`.
     pub fn text(&self) -> String {
-        self.list.iter().map(|(name, value)| format!("{name} = {}\n", quoted(value))).collect()
+        self.lines(quoted)
+    }
+
+    /// A line for each setting; `spell` writes a value.
+    pub(super) fn lines(&self, spell: fn(&str) -> String) -> String {
+        self.list.iter().map(|(name, value)| format!("{name} = {}\n", spell(value))).collect()
     }
 }
 

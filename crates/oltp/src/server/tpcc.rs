@@ -2,18 +2,24 @@
 //!
 //! Invariant: a kept database satisfies all of TPC-C's consistency conditions.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
-use super::Programs;
-use super::loaded::{self, DatabaseSpec, LoadedDatabase};
+use super::loaded::{self, DatabaseSpec, Filled, LoadedDatabase};
+use super::private::Kind;
 use super::settings::Sizing;
+use super::{Programs, cluster, mariadb};
 use crate::check;
+use crate::database::Database;
+use crate::maria::{self, Place};
 use crate::pg::{Connection, Url};
 use crate::scale::Scale;
 use crate::trial_database;
 use crate::trial_database::Procedures;
 use bigiron_archive::Store;
+use bigiron_service::instance::Server;
 
 /// All sources that decide the bytes of a load. An irrelevant change only makes images again; a missed change would leave stale
 /// ones.
@@ -28,6 +34,17 @@ pub(crate) const SOURCES: [&str; 9] = [
     include_str!("../sql/procedures.sql"),
     include_str!("../schema.rs"),
 ];
+const MARIADB_SOURCES: [&str; 9] = [
+    include_str!("../load/mariadb.rs"),
+    include_str!("../load/text_rows.rs"),
+    include_str!("../population/goods.rs"),
+    include_str!("../population/mod.rs"),
+    include_str!("../population/orders.rs"),
+    include_str!("../population/people.rs"),
+    include_str!("../random.rs"),
+    include_str!("../maria/procedures.sql"),
+    include_str!("../schema.rs"),
+];
 /// Size of a warehouse in PostgreSQL including indexes, rounded up; and of the rest (items, catalogue).
 const WAREHOUSE_BYTES: u64 = 112 << 20;
 const REST_BYTES: u64 = 64 << 20;
@@ -40,7 +57,8 @@ pub fn data_bytes(scale: Scale) -> u64 {
 /// How a database is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSettings<'a> {
-    /// The identity of the server's programs: a tree's hash.
+    /// The server's programs, and their identity: a tree's hash.
+    pub programs: &'a Programs,
     pub server: &'a str,
     /// Only `ext4` so far.
     pub filesystem: &'a str,
@@ -52,42 +70,80 @@ pub struct LoadSettings<'a> {
     pub jobs: u32,
 }
 
-/// The image of `config`'s database, from the cache or made now.
+/// The image of a PostgreSQL database, from the cache or made now.
 ///
 /// # Errors
 /// As [`loaded::ensure`]; also if a condition does not hold.
-/// As [`loaded::ensure`]; a condition that does not hold.
 pub fn ensure(
     store: &Store,
-    server: &Programs,
     place: &LoadSettings<'_>,
     scale: Scale,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<LoadedDatabase> {
-    let mut sources = Sha256::new();
-    SOURCES.iter().for_each(|s| sources.update(s));
-    let sources: String = sources.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let mut load = |url: &Url| {
+        trial_database::load_marked(url, scale, Procedures::Needed, &|_, _, _| {})?;
+        checked(&mut Connection::connect(url).context(UNREACHED)?, note)
+    };
+    let mut fill = |folder: &Path| loaded::in_postgres(place.programs, folder, &sizing(place, scale), &mut load);
+    of_kind(&cluster::KIND, &SOURCES, store, (place, scale), &mut fill, note)
+}
+
+/// The image of a MariaDB database, from the cache or made now.
+///
+/// # Errors
+/// As [`ensure`].
+pub fn ensure_mariadb(
+    store: &Store,
+    place: &LoadSettings<'_>,
+    scale: Scale,
+    note: &dyn Fn(&str),
+) -> anyhow::Result<LoadedDatabase> {
+    let mut load = |at: &Place| {
+        (mariadb::KIND.load)(at, scale, &|_, _, _| {})?;
+        checked(&mut maria::Connection::connect(at).context(UNREACHED)?, note)
+    };
+    let mut fill = |folder: &Path| loaded::in_mariadb(place.programs, folder, &sizing(place, scale), &mut load);
+    of_kind(&mariadb::KIND, &MARIADB_SOURCES, store, (place, scale), &mut fill, note)
+}
+
+fn of_kind<S: Server, P>(
+    kind: &Kind<S, P>,
+    sources: &[&str],
+    store: &Store,
+    (place, scale): (&LoadSettings<'_>, Scale),
+    fill: &mut dyn FnMut(&Path) -> anyhow::Result<Filled>,
+    note: &dyn Fn(&str),
+) -> anyhow::Result<LoadedDatabase> {
+    let mut hasher = Sha256::new();
+    sources.iter().for_each(|s| hasher.update(s));
+    let sources: String = hasher.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
     let name = match scale.warehouses {
         1 => "1 warehouse".to_owned(),
         n => format!("{n} warehouses"),
     };
     let wanted = DatabaseSpec {
+        kind: kind.recipe.name,
+        socket: kind.socket,
         server: place.server,
         contents: &format!("oltp, {name}, {sources}"),
         name: &name,
         filesystem: place.filesystem,
         room: place.room,
-        sizing: Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs },
+        data_bytes: data_bytes(scale),
     };
-    let mut fill = |url: &Url| fill(url, scale, note);
-    loaded::ensure(store, server, &wanted, &mut fill, note)
+    loaded::ensure(store, place.programs, &wanted, fill, note)
 }
 
-fn fill(url: &Url, scale: Scale, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
-    trial_database::load_marked(url, scale, Procedures::Needed, &|_, _, _| {})?;
-    let mut connection = Connection::connect(url).context("The server cannot be reached after the load")?;
+fn sizing(place: &LoadSettings<'_>, scale: Scale) -> Sizing {
+    Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs }
+}
+
+const UNREACHED: &str = "The server cannot be reached after the load";
+
+/// The names of the conditions, all of which hold.
+fn checked(database: &mut dyn Database, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
     note("Checking the twelve conditions");
-    let report = check::conditions(&mut connection, true)?;
+    let report = check::conditions(database, true)?;
     let broken: Vec<String> = report.failures().map(|c| format!("{} ({})", c.name, c.claim)).collect();
     if !broken.is_empty() {
         bail!("The freshly loaded database is wrong: {}", broken.join("; "));
@@ -108,6 +164,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
         let place = LoadSettings {
+            programs: &server,
             server: &tree.about.hash,
             filesystem: "ext4",
             room: 256 << 20,
@@ -115,7 +172,7 @@ mod tests {
             jobs: 2,
         };
         let started = Instant::now();
-        let loaded = ensure(&store, &server, &place, Scale { warehouses }, &|line| {
+        let loaded = ensure(&store, &place, Scale { warehouses }, &|line| {
             eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
         });
         let loaded = loaded.unwrap();

@@ -1,0 +1,105 @@
+//! A private MariaDB, as the load connects to it: its settings, and its tables.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::private::Kind;
+use super::settings::{MIB, SPARE_CONNECTIONS, Settings, Sizing};
+use super::{Listen, Programs};
+use crate::config::Transport;
+use crate::load;
+use crate::maria::{self, Connection, Place};
+use crate::scale::Scale;
+use bigiron_service::error::ServerError;
+use bigiron_service::instance::Instance;
+use bigiron_service::mariadb::{self, MariaDb, RECIPE, SOCKET};
+
+/// The series that Debian 12 has.
+pub const SERIES: &str = "10.11";
+
+/// MariaDB, as private servers run it.
+pub static KIND: Kind<MariaDb, Place> =
+    Kind { recipe: &RECIPE, socket: SOCKET, init: mariadb::init, start, place, load, complaint: mariadb::complaint };
+
+/// Settings of the server's location and access: not for the user to change.
+pub const PLUMBING: [&str; 14] = [
+    "basedir",
+    "bind_address",
+    "datadir",
+    "lc_messages_dir",
+    "local_infile",
+    "log_error",
+    "pid_file",
+    "port",
+    "skip_grant_tables",
+    "skip_name_resolve",
+    "skip_networking",
+    "socket",
+    "tmpdir",
+    "user",
+];
+
+/// The settings of a server, with the user's over bigiron's.
+///
+/// Durability is MariaDB's own: `innodb_flush_log_at_trx_commit` and `innodb_doublewrite` are on unless the user says otherwise.
+///
+/// # Errors
+/// A name or value that cannot be in a file of settings.
+pub fn settings(sizing: &Sizing, user: &[(String, String)]) -> Result<Settings, ServerError> {
+    let mut settings = standard(sizing);
+    settings.lay(user, &PLUMBING, "")?;
+    Ok(settings)
+}
+
+/// For loading and checking a database that is discarded after any error, and synced as a whole at the end: nothing is synced
+/// before.
+pub fn loading(sizing: &Sizing) -> Settings {
+    let mut settings = standard(sizing);
+    for (name, value) in
+        [("innodb_flush_log_at_trx_commit", "0"), ("innodb_flush_method", "nosync"), ("innodb_doublewrite", "0")]
+    {
+        settings.put(name, value.to_owned());
+    }
+    settings
+}
+
+fn standard(sizing: &Sizing) -> Settings {
+    // InnoDB bypasses the page cache; more than the data and some reserve is useless.
+    let useful = sizing.data_bytes + sizing.data_bytes / 4 + 128 * MIB;
+    let pool = (sizing.memory_bytes / 2).min(useful).max(32 * MIB) / MIB / 16 * 16;
+    Settings::of(&[
+        // The default (151) is kept if it suffices.
+        ("max_connections", (sizing.connections + SPARE_CONNECTIONS).max(151).to_string()),
+        ("innodb_buffer_pool_size", format!("{pool}M")),
+        // Each trial starts with the same contents: none.
+        ("innodb_buffer_pool_dump_at_shutdown", "OFF".to_owned()),
+        ("innodb_buffer_pool_load_at_startup", "OFF".to_owned()),
+        // Tables are loaded by `LOAD DATA LOCAL`.
+        ("local_infile", "ON".to_owned()),
+    ])
+}
+
+fn start(
+    programs: &Programs,
+    folder: &Path,
+    settings: &Settings,
+    listen: Listen,
+) -> Result<Instance<MariaDb>, ServerError> {
+    mariadb::start(programs, folder, settings.lines(str::to_owned), listen)
+}
+
+fn place(server: &Instance<MariaDb>, transport: Transport) -> Result<Option<Place>, ServerError> {
+    Ok(match (transport, server.server().port()) {
+        (Transport::Unix, _) => Some(Place::Socket(server.folder().join(SOCKET))),
+        (Transport::Tcp, None) => None,
+        (Transport::Tcp, Some(port)) => Some(Place::Tcp { port, password: mariadb::password(server.folder())? }),
+    })
+}
+
+/// Loads tables and procedures.
+fn load(place: &Place, scale: Scale, progress: load::Progress<'_>) -> Result<()> {
+    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    load::mariadb(place, scale, jobs, progress)?;
+    Ok(maria::install_procedures(&mut Connection::connect(place)?)?)
+}
