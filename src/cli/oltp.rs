@@ -9,7 +9,7 @@ use super::number::{between, whole};
 use super::{DbsimFormat, qemu_source};
 use crate::complete;
 
-/// Run transactions on PostgreSQL or SQLite on this machine; load and check databases
+/// Run transactions on PostgreSQL, MariaDB or SQLite on this machine; load and check databases
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron oltp jobs\n  \

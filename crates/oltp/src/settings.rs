@@ -213,6 +213,9 @@ mod tests {
             assert_eq!(POSTGRES.weakens(name, value), None, "{name}={value}");
         }
         assert!(POSTGRES.weakens("data_sync_retry", "on").is_some());
+        assert!(MARIADB.weakens("innodb_flush_log_at_trx_commit", "2").is_some());
+        assert_eq!(MARIADB.weakens("innodb_flush_log_at_trx_commit", "1"), None);
+        assert_eq!(MARIADB.weakens("fsync", "off"), None, "another server's");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::pg::Connection;
 use super::rendezvous::{self, Rendezvous, Stage};
 use super::run_monitor::{Observations, RunMonitor};
 use super::schema::{INDEXES, TABLES};
+use super::server::mariadb::PLUMBING;
 use super::server::settings::deviations;
 use super::sqlite::Engine;
 use super::{maria, metrics, settings};
@@ -374,6 +375,17 @@ fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<F
             facts.insert("durability".to_owned(), all.join(", "));
             if !weak.is_empty() {
                 facts.insert("weakened".to_owned(), weak.join("; "));
+            }
+            let set = "SELECT lower(variable_name), global_value, default_value FROM information_schema.system_variables \
+                       WHERE global_value_origin = 'CONFIG' AND global_value <> default_value ORDER BY 1";
+            for row in database.rows(set)? {
+                let [SqlValue::Text(name), SqlValue::Text(value), SqlValue::Text(default)] = row.as_slice() else {
+                    continue;
+                };
+                if !PLUMBING.contains(&name.as_str()) {
+                    let default = if default.is_empty() { "nothing" } else { default };
+                    facts.insert(format!("setting.{name}"), format!("{value}, {default} by default"));
+                }
             }
         }
         DriveTarget::Sqlite { path, journal } => {

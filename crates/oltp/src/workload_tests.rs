@@ -52,6 +52,8 @@ fn mariadb_is_loaded_driven_checked_killed_and_recovered() {
         assert!(declared.iter().all(|name| outcome.values[name] > 0.0), "{:?}", outcome.values);
         assert!(outcome.facts["engine"].contains("MariaDB 10.11"));
         assert!(outcome.facts["durability"].contains("innodb_buffer_pool_size=67108864"), "{:?}", outcome.facts);
+        assert_eq!(outcome.facts["setting.innodb_buffer_pool_size"], "67108864, 134217728 by default");
+        assert!(!outcome.facts.contains_key("setting.socket"));
         assert!(outcome.facts["weakened"].starts_with("innodb_flush_log_at_trx_commit=2 ("), "{:?}", outcome.facts);
         assert!(trial_database.recover().unwrap());
         trial::verify(&trial_database.target(), &trial_context(cx, &trial_database)).unwrap();
