@@ -8,7 +8,7 @@ use std::time::Duration;
 use bigiron_sys::load::Histogram;
 
 use super::audit::Audit;
-use super::job::{ClassKind, DataSync, Job, Method};
+use super::job::{ClassKind, DataSync, Job, Method, explain};
 use super::outcome::{ClassOutcome, JobOutcome};
 
 /// The facts of a run.
@@ -48,16 +48,12 @@ pub fn of(job: &Job, outcome: &JobOutcome) -> BTreeMap<String, String> {
 }
 
 fn sizes(job: &Job, outcome: &JobOutcome) -> impl Iterator<Item = (&'static str, String)> {
-    let durability = match job.data.sync {
-        DataSync::Dsync => "data files and journals opened O_DSYNC",
-        DataSync::Fdatasync => "fdatasync after every redo write, and of the data files at every checkpoint",
-    };
     let counts = &outcome.counts;
     let ratio = |a: u64, b: u64| format!("{:.4}", a as f64 / b.max(1) as f64);
     let always = [
         ("engine", engine(job).to_owned()),
-        ("page-cache", if job.data.direct { "bypassed (O_DIRECT)" } else { "used" }.to_owned()),
-        ("durability", durability.to_owned()),
+        ("page-cache", if explain::bypasses_page_cache(job) { "bypassed (O_DIRECT)" } else { "used" }.to_owned()),
+        ("durability", durability(job)),
         ("processes", outcome.processes.to_string()),
         ("transactions", outcome.transactions.to_string()),
         ("data-bytes", job.data.bytes.to_string()),
@@ -75,6 +71,19 @@ fn sizes(job: &Job, outcome: &JobOutcome) -> impl Iterator<Item = (&'static str,
     let sometimes = [("rollbacks", counts.rollbacks), ("late-starts", counts.late)];
     let sometimes = sometimes.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, n.to_string()));
     always.into_iter().chain(sometimes)
+}
+
+/// When what the processes write is durable.
+fn durability(job: &Job) -> String {
+    match job.data.sync {
+        // Plain requests have settings of their own.
+        _ if job.transactors() == 0 => match explain::durable(job) {
+            writes if writes.is_empty() => "nothing is written".to_owned(),
+            writes => writes.join("; "),
+        },
+        DataSync::Dsync => "data files and journals opened O_DSYNC".to_owned(),
+        DataSync::Fdatasync => "fdatasync after every redo write, and of the data files at every checkpoint".to_owned(),
+    }
 }
 
 /// How the database writers issue I/O.
@@ -134,6 +143,8 @@ fn latency(h: &Histogram) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dbsim;
+    use bigiron_workload::testing;
 
     #[test]
     fn the_identity_is_judged_at_one_per_cent() {
@@ -145,5 +156,18 @@ mod tests {
         assert!(identity(&audit(890)).unwrap().ends_with("does not hold to 1 %"));
         assert!(identity(&audit(1_110)).unwrap().ends_with("does not hold to 1 %"));
         assert_eq!(identity(&Audit::default()), None);
+    }
+
+    #[test]
+    fn requests_are_described_by_their_own_settings() {
+        let job = |settings: &[(&str, &str)]| {
+            Job::parse(&testing::options(&Dbsim, settings.iter().copied()).unwrap()).unwrap()
+        };
+        let streaming = job(&[("job", "read-during-stream")]);
+        assert_eq!(durability(&streaming), "writer: never");
+        assert!(!explain::bypasses_page_cache(&streaming));
+        let transactions = job(&[]);
+        assert_eq!(durability(&transactions), "data files and journals opened O_DSYNC");
+        assert!(explain::bypasses_page_cache(&transactions));
     }
 }

@@ -287,7 +287,17 @@ fn waits(job: &Job) -> Vec<String> {
     lines
 }
 
-fn durable(job: &Job) -> Vec<String> {
+/// Whether all processes read and write data files past the page cache.
+pub fn bypasses_page_cache(job: &Job) -> bool {
+    if job.transactors() > 0 {
+        job.data.direct
+    } else {
+        job.classes.iter().all(|c| !matches!(&c.kind, ClassKind::Requests(r) if !r.direct))
+    }
+}
+
+/// When what each kind of process writes is durable.
+pub fn durable(job: &Job) -> Vec<String> {
     let mut lines = Vec::new();
     if has(job, "log-writer") {
         lines.push(match job.journal.sync {
@@ -415,12 +425,7 @@ fn not_tested(job: &Job) -> Vec<String> {
         lacks(has(job, "client"), "clients: no other process requests the transactions");
         lacks(steps(job).any(|s| matches!(s, Step::Rollback)), "rollback");
     }
-    let bypassed = if transacts {
-        job.data.direct
-    } else {
-        job.classes.iter().all(|c| !matches!(&c.kind, ClassKind::Requests(r) if !r.direct))
-    };
-    lacks(!bypassed, "the page cache: data files bypass it");
+    lacks(!bypasses_page_cache(job), "the page cache: data files bypass it");
     lacks(false, "row locks, SQL, networks beyond this machine");
     lines
 }
