@@ -73,8 +73,9 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     load(&job.modules)?;
     job.shape.verify(guest.cpus, &|path| fs::read_to_string(path).ok()).map_err(|why| anyhow!(why))?;
     read_back(&job, &guest)?;
-    // The disks exist as long as their servers do.
-    let (mounted, _servers) = block::mount_all(&job)?;
+    let (mounted, servers) = block::mount_all(&job)?;
+    // They end with the guest. If they ended before it, what is still to be written would fail, and the kernel would report errors of a disk.
+    std::mem::forget(servers);
     loopback_up().context("The loopback interface does not come up")?;
     // Programs that look up their own host name find it there.
     rustix::system::sethostname(b"localhost").context("The guest gets no name")?;
