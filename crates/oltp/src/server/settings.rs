@@ -82,13 +82,13 @@ impl Settings {
         Self { list: list.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect() }
     }
 
-    /// Lays the user's settings over others; those of `plumbing` are not for the user, who may be told something `else_`.
+    /// Lays the user's settings over others; those of `plumbing` are not for the user, who is told what to do `instead`.
     pub(super) fn lay(&mut self, user: &[(String, String)], plumbing: &[&str], else_: &str) -> Result<(), ServerError> {
         for (name, value) in user {
             let name = name.to_ascii_lowercase();
             if plumbing.contains(&name.as_str()) {
                 return Err(ServerError::Setting(format!(
-                    "`{name}` cannot be set: bigiron decides where its private server is and who may enter{else_}"
+                    "`{name}` cannot be set: bigiron decides where its private server is and who may enter{instead}"
                 )));
             }
             let is_name = !name.is_empty()
