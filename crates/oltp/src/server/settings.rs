@@ -83,7 +83,12 @@ impl Settings {
     }
 
     /// Lays the user's settings over others; those of `plumbing` are not for the user, who is told what to do `instead`.
-    pub(super) fn lay(&mut self, user: &[(String, String)], plumbing: &[&str], else_: &str) -> Result<(), ServerError> {
+    pub(super) fn lay(
+        &mut self,
+        user: &[(String, String)],
+        plumbing: &[&str],
+        instead: &str,
+    ) -> Result<(), ServerError> {
         for (name, value) in user {
             let name = name.to_ascii_lowercase();
             if plumbing.contains(&name.as_str()) {
