@@ -56,7 +56,6 @@ mod tests {
     use super::super::trial_database::{Procedures, load_marked};
     use super::*;
     use crate::server::{cluster, testing};
-    use bigiron_model::clock::Clock;
 
     /// A role without a language for procedures, temporary tables and a view of the server, on tables that do not accept `COPY`:
     /// PostgreSQL refuses it on tables with row-level security, which a trigger enables for each.
@@ -97,17 +96,7 @@ mod tests {
         assert!(conditions(&mut session, true).unwrap().passed());
         assert!(Marks::take(&mut session).unwrap().payments > 0);
         let dir = tempfile::tempdir().unwrap();
-        let cx = TrialContext {
-            dir: dir.path(),
-            seed: 5,
-            clock: Clock::Exact,
-            cpus: 2,
-            after: i64::MIN,
-            unavailable: &unavailable,
-            rendezvous: None,
-            ack_sink: None,
-            progress: &|_| {},
-        };
+        let cx = TrialContext { unavailable: &unavailable, ..fixture::context(dir.path()) };
         let target = DriveTarget::Postgres(&url);
         for mode in ["pipelined", "round-trips"] {
             let job = fixture::job(&[("mode", mode), ("length", "300"), ("ramp", "20"), ("connections", "4")]);

@@ -123,17 +123,7 @@ fn a_killed_server_has_all_that_it_acknowledged_and_a_forgotten_commit_is_found(
     let ways: [fn(&TrialDatabase); 3] = [kill_all, kill_postmaster, kill_session];
     let mut last = None;
     for (seed, (mode, die)) in (7..).zip(["procedures", "pipelined", "round-trips"].into_iter().zip(ways)) {
-        let cx = TrialContext {
-            dir: dir.path(),
-            seed,
-            clock: Clock::Exact,
-            cpus: 2,
-            after: i64::MIN,
-            unavailable: &[],
-            rendezvous: None,
-            ack_sink: None,
-            progress: &|_| {},
-        };
+        let cx = TrialContext { seed, ..fixture::context(dir.path()) };
         let orders = 40 + moments.bits() % 160;
         let loss = lose(&trial_database, &cx, mode, orders, die);
         assert!((1..=6).contains(&loss.in_doubt), "{loss}");

@@ -30,17 +30,7 @@ fn job(users: &str, more: &[(&str, &str)]) -> Job {
 }
 
 fn context<'a>(dir: &'a Path, progress: &'a dyn Fn(Progress<'_>)) -> TrialContext<'a> {
-    TrialContext {
-        dir,
-        seed: 5,
-        clock: Clock::Exact,
-        cpus: 2,
-        after: i64::MIN,
-        unavailable: &[],
-        rendezvous: None,
-        ack_sink: None,
-        progress,
-    }
+    TrialContext { progress, ..fixture::context(dir) }
 }
 
 #[test]

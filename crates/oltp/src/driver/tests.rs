@@ -233,24 +233,13 @@ fn a_live_server_agrees_with_the_driver() {
     use crate::server::Listen;
     use crate::server::{cluster, testing};
     use crate::trial;
-    use crate::trial::TrialContext;
     use crate::trial_database::{Procedures, load_marked};
     let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
     let url = cluster::url(&server.cluster, Transport::Unix).unwrap();
     load_marked(&url, crate::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
     let target = DriveTarget::Postgres(&url);
     let dir = tempfile::tempdir().unwrap();
-    let cx = TrialContext {
-        dir: dir.path(),
-        seed: 5,
-        clock: Clock::Exact,
-        cpus: 2,
-        after: i64::MIN,
-        unavailable: &[],
-        rendezvous: None,
-        ack_sink: None,
-        progress: &|_| {},
-    };
+    let cx = fixture::context(dir.path());
     for settings in [
         &[("mode", "procedures"), ("length", "300")][..],
         &[("mode", "pipelined"), ("length", "300"), ("connections", "8"), ("drivers", "2")],

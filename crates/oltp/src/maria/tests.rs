@@ -9,7 +9,7 @@ use super::*;
 use crate::check;
 use crate::config::Mode;
 use crate::database::{Database as _, SqlValue};
-use crate::driver::fixture::job as job_of;
+use crate::driver::fixture as driver_fixture;
 use crate::driver::{DriveTarget, NextStep, Session as _};
 use crate::input::{Customer, Input, Request};
 use crate::load;
@@ -19,8 +19,7 @@ use crate::scale::Scale;
 use crate::schema::TABLES;
 use crate::server::Listen;
 use crate::sqlite::fixture::{self, FIRST_NAMES, MORE_CONDITIONS};
-use crate::trial::{self, TrialContext};
-use bigiron_model::clock::Clock;
+use crate::trial;
 use bigiron_service::mariadb;
 
 fn text(value: &str) -> SqlValue {
@@ -186,20 +185,15 @@ fn a_live_server_agrees_with_the_driver() {
     let port = running.server.server().port().unwrap();
     let tcp = Place::Tcp { port, password: mariadb::password(running.place.path()).unwrap() };
     let dir = tempfile::tempdir().unwrap();
-    let cx = TrialContext {
-        dir: dir.path(),
-        seed: 5,
-        clock: Clock::Exact,
-        cpus: 2,
-        after: i64::MIN,
-        unavailable: &[],
-        rendezvous: None,
-        ack_sink: None,
-        progress: &|_| {},
-    };
+    let cx = driver_fixture::context(dir.path());
     for (mode, place) in [("procedures", &place), ("pipelined", &tcp), ("round-trips", &place)] {
         let target = DriveTarget::MariaDb { place, server: running.server.pid() };
-        let job = job_of(&[("mode", mode), ("length", "300"), ("ramp", "20"), ("limits", "600/600/600/600/600")]);
+        let job = driver_fixture::job(&[
+            ("mode", mode),
+            ("length", "300"),
+            ("ramp", "20"),
+            ("limits", "600/600/600/600/600"),
+        ]);
         if mode == "procedures" {
             trial::prepare(&job, &target, &cx).unwrap();
         }
