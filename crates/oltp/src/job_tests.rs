@@ -49,6 +49,34 @@ fn settings_are_the_jobs_then_the_options() {
 }
 
 #[test]
+fn each_engine_has_its_own_version_and_settings() {
+    let engine = |settings: &[_]| job(settings).unwrap().engine;
+    let Engine::MariaDb { version, settings, .. } = engine(&[("job", "cached"), ("engine", "mariadb")]) else {
+        panic!()
+    };
+    assert_eq!((version.as_str(), settings[0].0.as_str()), ("10.11", "innodb_buffer_pool_size"));
+    assert!(
+        matches!(engine(&[("engine", "mariadb"), ("version", "11.8")]), Engine::MariaDb { version, .. } if version == "11.8")
+    );
+    assert!(matches!(engine(&[("version", "17")]), Engine::Postgres { version: 17, .. }));
+    for (settings, words) in [
+        (&[("engine", "mariadb"), ("version", "11")][..], "MariaDB's series, such as 10.11 or 11.8"),
+        (&[("version", "10.11")], "PostgreSQL's major version, a number from 9 to 99"),
+        (&[("version", "new")], "`auto`, or a version such as `15` or `10.11`"),
+        (&[("engine", "mariadb"), ("url", "postgresql://a/b")], "`none` with the engine `mariadb`"),
+        (
+            &[("engine", "mariadb"), ("postgres.fsync", "off")],
+            "`oltp.postgres.fsync` is not a setting of this engine; its own are `oltp.mariadb.NAME`",
+        ),
+        (&[("mariadb.innodb_doublewrite", "off")], "its own are `oltp.postgres.NAME`"),
+        (&[("engine", "sqlite"), ("postgres.fsync", "off")], "it has none of a server"),
+    ] {
+        let said = refusal(settings);
+        assert!(said.contains(words), "{settings:?}: {said}");
+    }
+}
+
+#[test]
 fn what_contradicts_itself_is_refused_with_what_would_be_right() {
     for (settings, words) in [
         (&[("mix", "45/43/4/4/5")][..], "`oltp.mix` cannot be `45/43/4/4/5`; it can be five percentages"),

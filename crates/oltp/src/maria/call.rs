@@ -53,7 +53,7 @@ struct Step {
 enum Reading {
     /// Its first packet comes next.
     Start,
-    /// So many definitions of columns come before the rows.
+    /// The number of column definitions that are still to come, and those received.
     Columns(u64, Vec<Column>),
     Rows(Arc<[Column]>),
 }

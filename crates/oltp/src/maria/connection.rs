@@ -51,7 +51,7 @@ enum Response {
     Done { more: bool, taken: Taken },
     /// The server asks for the lines of a file.
     Lines,
-    /// Rows of so many columns.
+    /// Rows follow; the number of their columns.
     Rows(u64),
 }
 
