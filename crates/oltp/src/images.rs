@@ -10,8 +10,6 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
 use super::job::Job;
-use super::scale::Scale;
-use super::server::loaded::LoadedDatabase;
 use super::server::private::Kind;
 use super::server::{Programs, cluster, mariadb, tpcc};
 use super::trial_database::{DATA, FILE, SERVER, TREE};
@@ -48,20 +46,14 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
             images.foundation.insert("image".to_owned(), key);
             Ok(images)
         }
-        Engine::Postgres { version, .. } => {
-            of_server(&cluster::KIND, &version.to_string(), tpcc::ensure, &store, job, cx)
-        }
-        Engine::MariaDb { version, .. } => of_server(&mariadb::KIND, version, tpcc::ensure_mariadb, &store, job, cx),
+        Engine::Postgres { version, .. } => of_server(&cluster::KIND, &version.to_string(), &store, job, cx),
+        Engine::MariaDb { version, .. } => of_server(&mariadb::KIND, version, &store, job, cx),
     }
 }
-
-/// Makes or finds the image of a loaded database.
-type Ensure = fn(&Store, &tpcc::LoadSettings<'_>, Scale, &dyn Fn(&str)) -> Result<LoadedDatabase>;
 
 fn of_server<S: Server, P>(
     kind: &Kind<S, P>,
     series: &str,
-    ensure: Ensure,
     store: &Store,
     job: &Job,
     cx: &ImageContext<'_>,
@@ -86,7 +78,7 @@ fn of_server<S: Server, P>(
         memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
         jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
     };
-    let loaded = ensure(store, &place, job.scale, cx.note)?;
+    let loaded = tpcc::ensure(kind, store, &place, job.scale, cx.note)?;
     images.foundation.insert("image".to_owned(), loaded.sha256.clone());
     images
         .foundation

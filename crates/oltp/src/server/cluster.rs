@@ -10,9 +10,10 @@ use bigiron_service::programs::Programs;
 
 use super::private::Kind;
 use super::settings::Settings;
+use super::tpcc;
 use crate::config::Transport;
-use crate::pg::Url;
 use crate::pg::url::Password;
+use crate::pg::{Connection, Url};
 use crate::trial_database::{self, Procedures};
 
 /// PostgreSQL, as private servers run it.
@@ -22,6 +23,11 @@ pub static KIND: Kind<Postgres, Url> = Kind {
     init: postgres::init,
     start,
     place: |cluster, transport| Ok(url(cluster, transport)),
+    database: |url| Ok(Box::new(Connection::connect(url)?)),
+    loading: Settings::loading,
+    settle: "CHECKPOINT",
+    size: "SELECT pg_database_size(current_database())",
+    sources: &tpcc::SOURCES,
     load: |url, scale, progress| trial_database::load_marked(url, scale, Procedures::Needed, progress).map(drop),
     complaint: postgres::complaint,
 };

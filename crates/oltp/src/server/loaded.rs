@@ -11,17 +11,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::cluster;
-use super::settings::{Settings, Sizing};
-use super::{Listen, Programs, mariadb};
+use super::private::Kind;
+use super::settings::Sizing;
+use super::{Listen, Programs};
 use crate::config::Transport;
 use crate::database::{Database, SqlValue};
-use crate::maria::{self, Place};
-use crate::pg::{Connection, Url};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
 use bigiron_service::image::ImageSpec;
-use bigiron_service::postgres;
+use bigiron_service::instance::Server;
 use bigiron_service::server_folder::{server_folder, short_path};
 use bigiron_service::tree::UID;
 
@@ -151,49 +149,25 @@ pub fn ensure(
     Ok(known)
 }
 
-/// Fills a folder with a PostgreSQL cluster whose database `load` fills and checks.
+/// Fills a folder with the data of a server whose database `load` fills and checks.
 ///
 /// # Errors
 /// The server does not run here, or `load` fails.
-pub fn in_postgres(
+pub fn filled<S: Server, P>(
+    kind: &Kind<S, P>,
     server: &Programs,
     folder: &Path,
     sizing: &Sizing,
-    load: &mut dyn FnMut(&Url) -> anyhow::Result<Vec<String>>,
+    load: &mut dyn FnMut(&P) -> anyhow::Result<Vec<String>>,
 ) -> anyhow::Result<Filled> {
-    postgres::init(server, folder, false)?;
-    let cluster = cluster::start(server, folder, &Settings::loading(sizing), Listen::Socket)?;
-    let url = cluster::url(&cluster, Transport::Unix).expect("every cluster has a socket");
-    let checked = load(&url)?;
-    let mut connection = Connection::connect(&url).context("The server cannot be reached after the load")?;
-    connection.execute("CHECKPOINT")?;
-    let data_bytes = bytes(&mut connection, "SELECT pg_database_size(current_database())")?;
-    drop(connection);
-    cluster.stop()?;
-    Ok(Filled { data_bytes, checked })
-}
-
-/// As [`in_postgres`], for MariaDB.
-///
-/// # Errors
-/// As for PostgreSQL.
-pub fn in_mariadb(
-    server: &Programs,
-    folder: &Path,
-    sizing: &Sizing,
-    load: &mut dyn FnMut(&Place) -> anyhow::Result<Vec<String>>,
-) -> anyhow::Result<Filled> {
-    let kind = &mariadb::KIND;
     (kind.init)(server, folder, false)?;
-    let instance = (kind.start)(server, folder, &mariadb::loading(sizing), Listen::Socket)?;
+    let instance = (kind.start)(server, folder, &(kind.loading)(sizing), Listen::Socket)?;
     let place = (kind.place)(&instance, Transport::Unix)?.expect("every server has a socket");
     let checked = load(&place)?;
-    let mut connection = maria::Connection::connect(&place).context("The server cannot be reached after the load")?;
-    let sql = "SELECT CAST(sum(data_length + index_length) AS INTEGER) FROM information_schema.tables WHERE table_schema = database()";
-    let data_bytes = bytes(&mut connection, sql)?;
-    // Pages are written before the server stops, so that no trial begins with that.
-    connection.execute("SET GLOBAL innodb_fast_shutdown = 0")?;
-    drop(connection);
+    let mut database = (kind.database)(&place).context("The server cannot be reached after the load")?;
+    database.execute(kind.settle)?;
+    let data_bytes = bytes(&mut *database, kind.size)?;
+    drop(database);
     instance.stop()?;
     Ok(Filled { data_bytes, checked })
 }
@@ -228,7 +202,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::server::{RECIPE, testing};
+    use crate::pg::{Connection, Url};
+    use crate::server::{RECIPE, Settings, cluster, testing};
     use bigiron_image::find_tool;
     use bigiron_service::postgres::SOCKET;
 
@@ -255,7 +230,7 @@ mod tests {
             connection.execute("CREATE TABLE t (a int); INSERT INTO t SELECT generate_series(1, 1000)")?;
             Ok(vec!["rows are there".to_owned()])
         };
-        let mut fill = |folder: &Path| in_postgres(&server, folder, &testing::sizing(), &mut load);
+        let mut fill = |folder: &Path| filled(&cluster::KIND, &server, folder, &testing::sizing(), &mut load);
         let loaded = ensure(&store, &server, &wanted, &mut fill, &|_| {}).unwrap();
         assert_eq!(ensure(&store, &server, &wanted, &mut fill, &|_| {}).unwrap(), loaded);
         assert_eq!(loads, 1);
@@ -298,7 +273,7 @@ mod tests {
             data_bytes: testing::sizing().data_bytes,
         };
         let mut load = |_: &Url| Err(anyhow::anyhow!("Condition 3 does not hold"));
-        let mut fill = |folder: &Path| in_postgres(&server, folder, &testing::sizing(), &mut load);
+        let mut fill = |folder: &Path| filled(&cluster::KIND, &server, folder, &testing::sizing(), &mut load);
         let said = ensure(&store, &server, &wanted, &mut fill, &|_| {}).unwrap_err().to_string();
         assert!(said.contains("Condition 3"), "{said}");
         let kept = fs::read_dir(cache.path().join("postgres/loaded")).unwrap();

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::settings::Settings;
+use super::settings::{Settings, Sizing};
 use super::{Listen, OwnedFolder, Programs};
 use crate::config::Transport;
+use crate::database::Database;
 use crate::load;
 use crate::scale::Scale;
 use bigiron_archive::Store;
@@ -39,6 +40,15 @@ pub struct Kind<S: Server, P> {
     pub start: StartServer<S>,
     /// How to connect; `None` if it does not listen on that transport.
     pub place: fn(&Instance<S>, Transport) -> Result<Option<P>, ServerError>,
+    /// A connection for checks.
+    pub database: fn(&P) -> Result<Box<dyn Database>>,
+    /// The settings for a load that is discarded after any error, and synced as a whole at the end.
+    pub loading: fn(&Sizing) -> Settings,
+    /// SQL: what a loaded server does before it stops, so that no trial begins with it; and the bytes of the database.
+    pub settle: &'static str,
+    pub size: &'static str,
+    /// All sources that decide the bytes of a load. An irrelevant change only makes images again; a missed change would leave stale ones.
+    pub sources: &'static [&'static str],
     /// Loads the tables and procedures into a new server.
     pub load: fn(&P, Scale, load::Progress<'_>) -> Result<()>,
     /// The server's own explanation of its end.

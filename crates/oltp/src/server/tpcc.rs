@@ -7,22 +7,17 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
-use super::loaded::{self, DatabaseSpec, Filled, LoadedDatabase};
+use super::Programs;
+use super::loaded::{self, DatabaseSpec, LoadedDatabase};
 use super::private::Kind;
 use super::settings::Sizing;
-use super::{Programs, cluster, mariadb};
 use crate::check;
 use crate::database::Database;
-use crate::maria::{self, Place};
-use crate::pg::{Connection, Url};
 use crate::scale::Scale;
-use crate::trial_database;
-use crate::trial_database::Procedures;
 use bigiron_archive::Store;
 use bigiron_service::instance::Server;
 
-/// All sources that decide the bytes of a load. An irrelevant change only makes images again; a missed change would leave stale
-/// ones.
+/// As [`Kind::sources`]: PostgreSQL's, and MariaDB's.
 pub(crate) const SOURCES: [&str; 9] = [
     include_str!("../load/copy.rs"),
     include_str!("../load/postgres.rs"),
@@ -34,7 +29,7 @@ pub(crate) const SOURCES: [&str; 9] = [
     include_str!("../sql/procedures.sql"),
     include_str!("../schema.rs"),
 ];
-const MARIADB_SOURCES: [&str; 9] = [
+pub(crate) const MARIADB_SOURCES: [&str; 9] = [
     include_str!("../load/mariadb.rs"),
     include_str!("../load/text_rows.rs"),
     include_str!("../population/goods.rs"),
@@ -70,52 +65,19 @@ pub struct LoadSettings<'a> {
     pub jobs: u32,
 }
 
-/// The image of a PostgreSQL database, from the cache or made now.
+/// The image of a database, from the cache or made now.
 ///
 /// # Errors
 /// As [`loaded::ensure`]; also if a condition does not hold.
-pub fn ensure(
-    store: &Store,
-    place: &LoadSettings<'_>,
-    scale: Scale,
-    note: &dyn Fn(&str),
-) -> anyhow::Result<LoadedDatabase> {
-    let mut load = |url: &Url| {
-        trial_database::load_marked(url, scale, Procedures::Needed, &|_, _, _| {})?;
-        checked(&mut Connection::connect(url).context(UNREACHED)?, note)
-    };
-    let mut fill = |folder: &Path| loaded::in_postgres(place.programs, folder, &sizing(place, scale), &mut load);
-    of_kind(&cluster::KIND, &SOURCES, store, (place, scale), &mut fill, note)
-}
-
-/// The image of a MariaDB database, from the cache or made now.
-///
-/// # Errors
-/// As [`ensure`].
-pub fn ensure_mariadb(
-    store: &Store,
-    place: &LoadSettings<'_>,
-    scale: Scale,
-    note: &dyn Fn(&str),
-) -> anyhow::Result<LoadedDatabase> {
-    let mut load = |at: &Place| {
-        (mariadb::KIND.load)(at, scale, &|_, _, _| {})?;
-        checked(&mut maria::Connection::connect(at).context(UNREACHED)?, note)
-    };
-    let mut fill = |folder: &Path| loaded::in_mariadb(place.programs, folder, &sizing(place, scale), &mut load);
-    of_kind(&mariadb::KIND, &MARIADB_SOURCES, store, (place, scale), &mut fill, note)
-}
-
-fn of_kind<S: Server, P>(
+pub fn ensure<S: Server, P>(
     kind: &Kind<S, P>,
-    sources: &[&str],
     store: &Store,
-    (place, scale): (&LoadSettings<'_>, Scale),
-    fill: &mut dyn FnMut(&Path) -> anyhow::Result<Filled>,
+    place: &LoadSettings<'_>,
+    scale: Scale,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<LoadedDatabase> {
     let mut hasher = Sha256::new();
-    sources.iter().for_each(|s| hasher.update(s));
+    kind.sources.iter().for_each(|s| hasher.update(s));
     let sources: String = hasher.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
     let name = match scale.warehouses {
         1 => "1 warehouse".to_owned(),
@@ -131,14 +93,14 @@ fn of_kind<S: Server, P>(
         room: place.room,
         data_bytes: data_bytes(scale),
     };
-    loaded::ensure(store, place.programs, &wanted, fill, note)
+    let sizing = Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs };
+    let mut load = |at: &P| {
+        (kind.load)(at, scale, &|_, _, _| {})?;
+        checked(&mut *(kind.database)(at).context("The server cannot be reached after the load")?, note)
+    };
+    let mut fill = |folder: &Path| loaded::filled(kind, place.programs, folder, &sizing, &mut load);
+    loaded::ensure(store, place.programs, &wanted, &mut fill, note)
 }
-
-fn sizing(place: &LoadSettings<'_>, scale: Scale) -> Sizing {
-    Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs }
-}
-
-const UNREACHED: &str = "The server cannot be reached after the load";
 
 /// The names of the conditions, all of which hold.
 fn checked(database: &mut dyn Database, note: &dyn Fn(&str)) -> anyhow::Result<Vec<String>> {
@@ -156,7 +118,8 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::server::{RECIPE, testing};
+    use crate::server::{RECIPE, cluster, mariadb, testing};
+    use bigiron_service::root;
 
     fn loaded(warehouses: u32) -> (tempfile::TempDir, LoadedDatabase) {
         let tree = testing::tree();
@@ -172,7 +135,7 @@ mod tests {
             jobs: 2,
         };
         let started = Instant::now();
-        let loaded = ensure(&store, &place, Scale { warehouses }, &|line| {
+        let loaded = ensure(&cluster::KIND, &store, &place, Scale { warehouses }, &|line| {
             eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
         });
         let loaded = loaded.unwrap();
@@ -186,6 +149,29 @@ mod tests {
         assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
         assert!(loaded.data_bytes < data_bytes(Scale { warehouses: 1 }), "{}", loaded.data_bytes);
         assert!(loaded.data_bytes > data_bytes(Scale { warehouses: 1 }) / 3, "{}", loaded.data_bytes);
+    }
+
+    #[test]
+    fn a_warehouse_is_loaded_into_mariadb_and_checked() {
+        let kind = &mariadb::KIND;
+        let root = root::ensure(&Store::open().unwrap(), kind.recipe, mariadb::SERIES, &|_| {}).unwrap();
+        let programs = Programs::of(kind.recipe, &root).unwrap();
+        let cache = tempfile::tempdir().unwrap();
+        let store = Store::at(cache.path()).unwrap();
+        let server = root.about.hash.as_str();
+        let place = LoadSettings {
+            programs: &programs,
+            server,
+            filesystem: "ext4",
+            room: 64 << 20,
+            memory_bytes: 1 << 30,
+            jobs: 2,
+        };
+        let scale = Scale { warehouses: 1 };
+        let loaded = ensure(kind, &store, &place, scale, &|_| {}).unwrap();
+        assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
+        assert!((data_bytes(scale) / 3..data_bytes(scale)).contains(&loaded.data_bytes), "{}", loaded.data_bytes);
+        assert_eq!(ensure(kind, &store, &place, scale, &|line| panic!("{line}")).unwrap(), loaded);
     }
 
     #[test]
