@@ -22,6 +22,8 @@ use super::programs::Programs;
 
 /// The server's working folder below its own.
 pub const DATA: &str = "data";
+/// The server's output, in its folder.
+pub const LOG: &str = "log";
 /// The C library's text for `ENOSPC`.
 const NO_SPACE: &str = "No space left on device";
 /// A server may take this long to start (recovery) or to stop (a checkpoint) on a slow disk or in a VM without KVM.
@@ -66,7 +68,7 @@ impl<S: Server> Instance<S> {
     /// It does not start; includes its log.
     pub fn start(server: S, programs: &Programs, folder: &Path) -> Result<Self, ServerError> {
         server.configure(programs, folder)?;
-        let path = folder.join("log");
+        let path = folder.join(LOG);
         let log = File::options().create(true).append(true).open(&path).map_err(doing("Cannot write", &path))?;
         let before = log.metadata().map_or(0, |m| m.len());
         let (program, arguments) = server.start(&programs.inside(folder));
@@ -119,7 +121,7 @@ impl<S: Server> Instance<S> {
 
     /// The server's log file.
     pub fn log(&self) -> PathBuf {
-        self.folder.join("log")
+        self.folder.join(LOG)
     }
 
     /// The number of the process that was started, the parent of all others.

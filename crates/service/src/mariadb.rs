@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use bigiron_archive::SeriesPackage;
 
 use super::error::{ServerError, doing};
-use super::instance::{self, DATA, Instance, Server};
+use super::instance::{self, DATA, Instance, LOG, Server};
 use super::listen::{Listen, PASSWORD, new_password};
 use super::programs::Programs;
 use super::recipe::Recipe;
@@ -52,7 +52,9 @@ pub const DATABASE: &str = "bigiron";
 const PORT: u16 = 3306;
 /// The socket, relative to the server's folder.
 pub const SOCKET: &str = "run/socket";
-/// The file that the server writes when it is ready: the number of its process.
+/// What its log says when the server is ready.
+const READY: &str = ": ready for connections.";
+/// The file that the server writes while it starts: the number of its process.
 const PID_FILE: &str = "run/pid";
 /// Bytes without which a server cannot go on: a page of each of its log's buffers, and of temporary files.
 const ROOM: u64 = 16 << 20;
@@ -183,8 +185,11 @@ impl Server for MariaDb {
     }
 
     fn is_ready(&self, folder: &Path, pid: u32) -> bool {
-        let text = fs::read_to_string(folder.join(PID_FILE)).unwrap_or_default();
-        text.trim().parse() == Ok(pid)
+        // The file with its number is written earlier, and a request to stop that comes before these words can be lost.
+        let log = fs::read(folder.join(LOG)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let start = log.rfind(&format!("as process {pid}\n"));
+        start.is_some_and(|at| log[at..].contains(READY))
     }
 
     fn leftovers(&self, folder: &Path) -> Vec<PathBuf> {
@@ -215,6 +220,23 @@ mod tests {
         let mut text = vec![0; length as usize];
         from.read_exact(&mut text).unwrap();
         String::from_utf8_lossy(&text).into_owned()
+    }
+
+    #[test]
+    fn a_server_is_ready_when_it_says_so_itself() {
+        let place = server_folder(&std::env::temp_dir()).unwrap();
+        let server = MariaDb { settings: String::new(), port: None };
+        let mut log = String::new();
+        for (line, ready) in [
+            ("Starting MariaDB 10.11 as process 7", false),
+            ("mariadbd: ready for connections.", true),
+            ("Starting MariaDB 10.11 as process 71", false),
+        ] {
+            log.push_str(&format!("{line}\n"));
+            fs::write(place.path().join(LOG), &log).unwrap();
+            let pid = if log.contains("71") { 71 } else { 7 };
+            assert_eq!(server.is_ready(place.path(), pid), ready, "{log}");
+        }
     }
 
     #[test]
