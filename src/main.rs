@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use bigiron::{cli, complete};
 
 fn main() -> ExitCode {
-    bigiron_oltp::pg::encryption::install();
+    bigiron_sql::pg::encryption::install();
     bigiron::agent::run();
     complete::answer();
     bigiron::commands::main(cli::parse())

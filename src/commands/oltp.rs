@@ -18,10 +18,10 @@ use bigiron_model::metric::{MetricDef, Unit};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
 use bigiron_oltp::check::CheckReport;
-use bigiron_oltp::pg::{Connection, Url};
 use bigiron_oltp::trial_database::Procedures;
 use bigiron_oltp::{Oltp, Scale, check, jobs, ledger, ramp, trial_database};
 use bigiron_report::quantity::Quantity;
+use bigiron_sql::pg::{Connection, Url};
 use bigiron_workload::Workload as _;
 
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {

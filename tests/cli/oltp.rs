@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use bigiron_archive::Store;
 use bigiron_oltp::check;
-use bigiron_oltp::config::Transport;
-use bigiron_oltp::database::Database;
-use bigiron_oltp::pg::url::Password;
-use bigiron_oltp::pg::{Connection, Url};
-use bigiron_oltp::server::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
 use bigiron_service::server_folder::server_folder;
 use bigiron_service::{postgres, root};
+use bigiron_sql::database::Database;
+use bigiron_sql::pg::url::Password;
+use bigiron_sql::pg::{Connection, Url};
+use bigiron_sql::server::Transport;
+use bigiron_sql::server::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
 
 use crate::builder::{Ran, Test, skipped};
 

@@ -3,7 +3,7 @@
 //! ```text
 //! CACHE/kernels/RELEASE-KEY/{entry.toml,image,config,System.map,modules/}
 //! CACHE/names/NAME        the entry a name stands for
-//! CACHE/postgres/         trees of PostgreSQL servers and loaded databases, kept by `workload::oltp::server`
+//! CACHE/postgres/         trees of PostgreSQL servers and loaded databases, kept by `bigiron_sql::server`
 //! CACHE/qemu/             the QEMU that runs guests, kept by `lab::vm::pinned`
 //! CACHE/apt/              apt's private state
 //! CACHE/git/              where commits of a source tree are built, by `bisect::git::workspace`

@@ -3,10 +3,10 @@
 //! Invariant: nothing is required here; missing features are reported, and the figures that depend on them are omitted.
 
 use super::counters::VIEWS;
-use super::database::Database;
-use super::pg::{Connection, PgError};
-use super::settings;
 use super::sql::PLANNER;
+use bigiron_sql::catalogue;
+use bigiron_sql::database::Database;
+use bigiron_sql::pg::{Connection, PgError};
 
 /// The missing features, each with the server's message, in words for the record. Needs a connection that is used for nothing
 /// else.
@@ -15,7 +15,7 @@ pub fn missing(session: &mut Connection) -> Vec<String> {
     for setting in PLANNER {
         note(session.run(setting), setting, &mut missing);
     }
-    for name in settings::POSTGRES.of_durability() {
+    for name in catalogue::POSTGRES.of_durability() {
         note(session.run(&format!("SHOW {name}")), &format!("SHOW {name}"), &mut missing);
     }
     note(session.run("SELECT name, setting, boot_val FROM pg_settings LIMIT 0"), "pg_settings", &mut missing);
@@ -47,15 +47,15 @@ fn note(tried: Result<(), PgError>, what: &str, missing: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::super::check::{Marks, conditions};
-    use super::super::config::Transport;
-    use super::super::database::SqlValue;
     use super::super::driver::{DriveTarget, fixture};
     use super::super::scale::Scale;
-    use super::super::server::Listen;
     use super::super::trial::{self, TrialContext};
     use super::super::trial_database::{Procedures, load_marked};
     use super::*;
-    use crate::server::{cluster, testing};
+    use bigiron_sql::database::SqlValue;
+    use bigiron_sql::server::Listen;
+    use bigiron_sql::server::Transport;
+    use bigiron_sql::server::{cluster, testing};
 
     /// A role without a language for procedures, temporary tables and a view of the server, on tables that do not accept `COPY`:
     /// PostgreSQL refuses it on tables with row-level security, which a trigger enables for each.

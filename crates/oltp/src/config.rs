@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use super::scale::Scale;
-use super::settings::{self, Catalogue};
+use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::server::Transport;
+use bigiron_sql::sqlite::SqliteJournal;
 
 /// How a transaction is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,22 +46,6 @@ pub enum Engine {
     Sqlite { journal: SqliteJournal },
 }
 
-/// How the driver connects to a private server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Transport {
-    #[default]
-    Unix,
-    Tcp,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SqliteJournal {
-    #[default]
-    Wal,
-    /// The rollback journal (`journal_mode=DELETE`).
-    Rollback,
-}
-
 /// Work or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
@@ -86,10 +72,10 @@ impl Engine {
     /// The settings that it takes.
     pub fn settings(&self) -> Option<&'static Catalogue> {
         match self {
-            Self::Postgres { .. } => Some(&settings::POSTGRES),
-            Self::MariaDb { .. } => Some(&settings::MARIADB),
+            Self::Postgres { .. } => Some(&catalogue::POSTGRES),
+            Self::MariaDb { .. } => Some(&catalogue::MARIADB),
             // An existing server has its own; those of a job for it are refused by name.
-            Self::Url(_) => Some(&settings::POSTGRES),
+            Self::Url(_) => Some(&catalogue::POSTGRES),
             Self::Sqlite { .. } => None,
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use super::database::{Database, Dialect, SqlValue};
+use bigiron_sql::database::{Database, Dialect, SqlValue};
 use bigiron_sys::cpu_clock::cpu_time;
 
 /// CPU time of the server's processes, in nanoseconds.

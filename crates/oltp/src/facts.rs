@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use super::config::{Config, Engine, Mode, Pace, SqliteJournal};
+use super::config::{Config, Engine, Mode, Pace};
 use super::counters;
 use super::driver::{DriveResult, TransactionCounts};
 use super::input::TransactionKind;
 use super::job::Job;
 use super::run_monitor::Observations;
+use bigiron_sql::sqlite::SqliteJournal;
 
 pub type Facts = BTreeMap<String, String>;
 

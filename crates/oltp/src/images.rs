@@ -10,8 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
 use super::job::Job;
-use super::server::private::Kind;
-use super::server::{Programs, cluster, mariadb, tpcc};
+use super::tpcc::{self, Tables};
 use super::trial_database::{DATA, FILE, SERVER, TREE};
 use super::{check, load, sqlite};
 use bigiron_archive::{Store, hash};
@@ -19,6 +18,7 @@ use bigiron_service::image;
 use bigiron_service::image::ImageSpec;
 use bigiron_service::instance::Server;
 use bigiron_service::root;
+use bigiron_sql::server::Programs;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
 /// Space for new rows, their old versions and the log.
@@ -46,18 +46,19 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
             images.foundation.insert("image".to_owned(), key);
             Ok(images)
         }
-        Engine::Postgres { version, .. } => of_server(&cluster::KIND, &version.to_string(), &store, job, cx),
-        Engine::MariaDb { version, .. } => of_server(&mariadb::KIND, version, &store, job, cx),
+        Engine::Postgres { version, .. } => of_server(&tpcc::POSTGRES, &version.to_string(), &store, job, cx),
+        Engine::MariaDb { version, .. } => of_server(&tpcc::MARIADB, version, &store, job, cx),
     }
 }
 
 fn of_server<S: Server, P>(
-    kind: &Kind<S, P>,
+    tables: &Tables<S, P>,
     series: &str,
     store: &Store,
     job: &Job,
     cx: &ImageContext<'_>,
 ) -> Result<Images> {
+    let kind = tables.kind;
     let planned = cx.foundation.get(SERVER).map(String::as_str);
     let root = root::of(store, kind.recipe, series, planned, cx.note)?;
     let mut images = Images::default();
@@ -78,7 +79,7 @@ fn of_server<S: Server, P>(
         memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
         jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
     };
-    let loaded = tpcc::ensure(kind, store, &place, job.scale, cx.note)?;
+    let loaded = tpcc::ensure(tables, store, &place, job.scale, cx.note)?;
     images.foundation.insert("image".to_owned(), loaded.sha256.clone());
     images
         .foundation
@@ -127,7 +128,7 @@ fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(Path
             tempfile::tempdir_in(&shelf).with_context(|| format!("Cannot create a folder in {}", shelf.display()))?;
         let file = dir.path().join(FILE);
         load::sqlite(&file, job.scale, true, &|_, _, _| {})?;
-        let mut engine = sqlite::Engine::open(&file, super::config::SqliteJournal::Rollback)?;
+        let mut engine = sqlite::Engine::open(&file, bigiron_sql::sqlite::SqliteJournal::Rollback)?;
         all_hold(&check::conditions(&mut engine, true)?)?;
         drop(engine);
         make(dir.path(), &kept, &ImageSpec { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;

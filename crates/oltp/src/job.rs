@@ -9,11 +9,11 @@ use super::config::{Config, Engine, Length, Mode, Pace};
 use super::jobs::Draft;
 use super::options::{A_URL, EngineKind, KEYS, UncheckedConfig};
 use super::scale::Scale;
-use super::server::mariadb;
-use super::settings;
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
+use bigiron_sql::catalogue;
+use bigiron_sql::server::mariadb;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys;
 use bigiron_workload::keys::form::{word, words_of};
@@ -138,7 +138,7 @@ impl Job {
         let catalogue = self.engine.settings();
         if let Engine::Url(_) = &self.engine {
             // A job's own settings are for a private server.
-            if let Some((name, _)) = draft.settings(&settings::POSTGRES)?.first() {
+            if let Some((name, _)) = draft.settings(&catalogue::POSTGRES)?.first() {
                 let message = format!(
                     "`oltp.postgres.{name}` cannot be set on an existing server; set it there, or omit `oltp.url`"
                 );
@@ -256,7 +256,7 @@ fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
                 Some(version) if version.contains('.') => version.clone(),
                 Some(_) => return Err(draft.get("version").cannot_be("MariaDB's series, such as 10.11 or 11.8")),
             };
-            return Ok(Engine::MariaDb { version, transport, settings: draft.settings(&settings::MARIADB)? });
+            return Ok(Engine::MariaDb { version, transport, settings: draft.settings(&catalogue::MARIADB)? });
         }
         (EngineKind::MariaDb, _) => {
             return only(
@@ -275,7 +275,7 @@ fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
                     }
                 },
             };
-            return Ok(Engine::Postgres { version, transport, settings: draft.settings(&settings::POSTGRES)? });
+            return Ok(Engine::Postgres { version, transport, settings: draft.settings(&catalogue::POSTGRES)? });
         }
         (EngineKind::Postgres, _) => {}
     }

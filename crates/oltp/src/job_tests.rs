@@ -1,7 +1,7 @@
 use super::*;
-use crate::config::Transport;
 use crate::jobs::LIBRARY;
 use crate::options::OPTIONS;
+use bigiron_sql::server::Transport;
 
 fn job(settings: &[(&str, &str)]) -> Result<Job, String> {
     let mut options: Options = OPTIONS.iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();

@@ -5,11 +5,11 @@
 use std::iter;
 
 use super::options::{AS_JOB, KEYS, setting};
-use super::settings::{self, Catalogue};
 use bigiron_model::document;
 use bigiron_model::document::{Table, Value};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
+use bigiron_sql::catalogue::{self, Catalogue};
 use bigiron_workload::keys;
 use bigiron_workload::library::{Library, Shipped, shipped, stem};
 
@@ -40,9 +40,9 @@ fn parse(name: &str, text: &str) -> Result<Table, Refusal> {
         Some(v) if v.integer::<u64>()? != VERSION => return Err(v.cannot_be(VERSION)),
         Some(_) => {}
     }
-    for catalogue in settings::ALL {
+    for catalogue in catalogue::ALL {
         for (key, _) in table.table(catalogue.server)?.into_iter().flat_map(Table::items) {
-            catalogue.check_name(&key.text).map_err(|e| Refusal::new(e).at(key.place()))?;
+            catalogue.check_name("oltp", &key.text).map_err(|e| Refusal::new(e).at(key.place()))?;
         }
     }
     Ok(table)
@@ -132,7 +132,7 @@ impl Draft {
 
     /// A setting that an option gives for another kind of server than `of`.
     pub fn foreign_setting(&self, of: Option<&Catalogue>) -> Result<Option<String>, Refusal> {
-        for other in settings::ALL.into_iter().filter(|other| of.is_none_or(|of| of.server != other.server)) {
+        for other in catalogue::ALL.into_iter().filter(|other| of.is_none_or(|of| of.server != other.server)) {
             if let Some((key, _)) = self.said.table(other.server)?.and_then(|table| table.items().first()) {
                 return Ok(Some(format!("oltp.{}.{}", other.server, key.text)));
             }

@@ -1,4 +1,4 @@
-//! oltp: TPC-C-like transactions on a real PostgreSQL, on any server with its protocol, or on the embedded SQLite.
+//! oltp: TPC-C-like transactions on a real PostgreSQL or MariaDB, on any server with PostgreSQL's protocol, or on the embedded SQLite.
 //!
 //! Invariant: the same seed gives the same transactions in every wire mode and on every engine, and leaves the same rows.
 //!
@@ -9,7 +9,6 @@ pub mod check;
 pub mod claims;
 pub mod config;
 pub mod counters;
-pub mod database;
 pub mod driver;
 pub mod facts;
 pub mod footprint;
@@ -24,7 +23,6 @@ pub mod maria;
 pub mod metrics;
 pub mod options;
 pub mod output;
-pub mod pg;
 pub mod population;
 pub mod ramp;
 pub mod random;
@@ -32,12 +30,11 @@ pub mod rendezvous;
 pub mod run_monitor;
 pub mod scale;
 pub mod schema;
-pub mod server;
-pub mod settings;
 pub mod sql;
 pub mod sqlite;
 pub mod survival;
 pub mod terminal;
+pub mod tpcc;
 pub mod trial;
 pub mod trial_database;
 mod values;

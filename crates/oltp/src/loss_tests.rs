@@ -10,8 +10,6 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 use crate::check::{conditions, prove};
-use crate::config::SqliteJournal;
-use crate::database::{Database, SqlValue};
 use crate::driver;
 use crate::driver::{Drive, DriveTarget, fixture};
 use crate::input::{Input, Request};
@@ -23,6 +21,8 @@ use crate::trial;
 use crate::trial::TrialContext;
 use crate::{Scale, load};
 use bigiron_model::clock::Clock;
+use bigiron_sql::database::{Database, SqlValue};
+use bigiron_sql::sqlite::SqliteJournal;
 use bigiron_workload::Context;
 use bigiron_workload::testing;
 

@@ -5,11 +5,13 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::config::{Length, Mode, SqliteJournal, Transport};
-use super::settings::{self, Catalogue};
+use super::config::{Length, Mode};
 use super::values;
 use bigiron_model::document::Value;
 use bigiron_model::suggest;
+use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::server::Transport;
+use bigiron_sql::sqlite::SqliteJournal;
 use bigiron_workload::OptionDef;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys::form::{Form, count, or, text, word, words_of};
@@ -79,8 +81,6 @@ fn acks() -> Form<Option<AckTarget>> {
 
 words_of!(EngineKind: "postgres" => Postgres, "mariadb" => MariaDb, "sqlite" => Sqlite);
 words_of!(Mode: "procedures" => Procedures, "pipelined" => Pipelined, "round-trips" => RoundTrips);
-words_of!(Transport: "unix" => Unix, "tcp" => Tcp);
-words_of!(SqliteJournal: "wal" => Wal, "rollback" => Rollback);
 
 /// The keys of a job. Their defaults come from the job `default`.
 pub const KEYS: &[Key<UncheckedConfig>] = &[
@@ -148,17 +148,17 @@ pub static OPTIONS: LazyLock<Vec<OptionDef>> = LazyLock::new(|| {
 /// The kind of server and the setting that an option's name names: `postgres.shared_buffers`.
 pub fn setting(name: &str) -> Option<(&'static Catalogue, &str)> {
     let (server, setting) = name.split_once('.')?;
-    settings::ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
+    catalogue::ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
 }
 
 /// Whether `name` is a setting of the server rather than one of [`static@OPTIONS`]. The error says what would be right.
 pub fn check_dotted(name: &str) -> Result<(), String> {
     if let Some((catalogue, setting)) = setting(name) {
-        return catalogue.check_name(setting);
+        return catalogue.check_name("oltp", setting);
     }
     let names = || OPTIONS.iter().map(|o| o.name);
     // `shared_buffers` instead of `postgres.shared_buffers`.
-    if let Some(catalogue) = settings::ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
+    if let Some(catalogue) = catalogue::ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
         return Err(format!("did you mean `oltp.{}.{name}`?", catalogue.server));
     }
     Err(match suggest::nearest(name, names()) {

@@ -17,12 +17,12 @@ use super::input::TransactionKind;
 use super::job::Job;
 use super::loss::{AckLedger, Loss};
 use super::metrics::USERS_HELD;
-use super::pg::PgError;
 use super::run_monitor::Observations;
 use super::trial::{self, StateBefore, TrialContext};
 use super::trial_database::TrialDatabase;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
+use bigiron_sql::pg::PgError;
 use bigiron_workload::limits;
 use bigiron_workload::{Progress, WorkloadResult, WrongData};
 

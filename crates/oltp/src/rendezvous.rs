@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::database::{Database as _, SqlValue};
 use super::driver::{DriveResult, TransactionCounts, TransactionTally};
-use super::pg::{Connection, PgError, Url};
+use bigiron_sql::database::{Database as _, SqlValue};
+use bigiron_sql::pg::{Connection, PgError, Url};
 use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::Histogram;
 
@@ -259,16 +259,16 @@ pub fn merge(own: &mut DriveResult, parts: &[String]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::Transport;
     use super::super::driver::{DriveTarget, fixture};
     use super::super::input::TransactionKind;
     use super::super::scale::Scale;
-    use super::super::server::Listen;
     use super::super::trial::{self, TrialContext};
     use super::super::trial_database::{Procedures, load_marked};
     use super::*;
-    use crate::server::{cluster, testing};
     use bigiron_model::clock::Clock;
+    use bigiron_sql::server::Listen;
+    use bigiron_sql::server::Transport;
+    use bigiron_sql::server::{cluster, testing};
     use bigiron_workload::WorkloadResult;
 
     fn driven(orders: u64, latencies: &[u64]) -> DriveResult {

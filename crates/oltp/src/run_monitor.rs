@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::counters::{self, CountedProcesses, Counters};
-use super::database::{Database, Dialect, SqlValue};
 use super::driver::{DriveTarget, RunMoment};
 use super::footprint::Footprint;
-use super::maria;
-use super::pg::Connection;
 use bigiron_probe::counters::span;
+use bigiron_sql::database::{Database, Dialect, SqlValue};
+use bigiron_sql::maria;
+use bigiron_sql::pg::Connection;
 
 /// External observations of a run.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 //! Invariant: every amount is a whole number, money in cents and rates in ten thousandths, so that sums are exact and engines
 //! agree to the cent. No foreign keys, as in DBT-2.
 
-use super::database::Dialect;
+use bigiron_sql::database::Dialect;
 
 /// A table: its name, and its columns with PostgreSQL's types in the order in which rows are loaded.
 pub struct Table {

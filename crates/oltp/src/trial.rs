@@ -12,25 +12,26 @@ use serde::{Deserialize, Serialize};
 use super::check::{self, CheckReport, Marks};
 use super::claims;
 use super::config::{self, Config};
-use super::database::{Database, SqlValue};
 use super::driver::{self, Drive, DriveResult, DriveTarget, RunMoment, TransactionCounts};
 use super::facts::{self, Facts};
 use super::input::TransactionKind;
 use super::job::{Claim, Job};
 use super::ledger::Stream;
 use super::loss::{AckLedger, LedgerPages, Loss};
-use super::pg::Connection;
+use super::metrics;
 use super::rendezvous::{self, Rendezvous, Stage};
 use super::run_monitor::{Observations, RunMonitor};
 use super::schema::{INDEXES, TABLES};
-use super::server::mariadb::PLUMBING;
-use super::server::settings::deviations;
 use super::sqlite::Engine;
-use super::{maria, metrics, settings};
 use bigiron_model::clock::Clock;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
+use bigiron_sql::database::{Database, SqlValue};
+use bigiron_sql::pg::Connection;
+use bigiron_sql::server::mariadb::PLUMBING;
+use bigiron_sql::server::settings::deviations;
+use bigiron_sql::{catalogue, maria};
 use bigiron_workload::{AckSink, Progress, WorkloadResult};
 
 /// Notes of the run for the later check, in the trial's directory.
@@ -343,13 +344,15 @@ fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<F
         DriveTarget::Postgres(_) => {
             let (mut all, mut weak) = (Vec::new(), Vec::new());
             for name in
-                settings::POSTGRES.of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"])
+                catalogue::POSTGRES.of_durability().chain(["wal_sync_method", "shared_buffers", "server_version"])
             {
                 // A server other than PostgreSQL may lack it.
                 let Ok(rows) = database.rows(&format!("SHOW {name}")) else { continue };
                 if let Some(SqlValue::Text(value)) = rows.first().and_then(|row| row.first()) {
                     all.push(format!("{name}={value}"));
-                    weak.extend(settings::POSTGRES.weakens(name, value).map(|what| format!("{name}={value} ({what})")));
+                    weak.extend(
+                        catalogue::POSTGRES.weakens(name, value).map(|what| format!("{name}={value} ({what})")),
+                    );
                 }
             }
             facts.insert("durability".to_owned(), all.join(", "));
@@ -369,7 +372,7 @@ fn durability(database: &mut dyn Database, target: &DriveTarget<'_>) -> Result<F
             for row in database.rows(&sql)? {
                 let [SqlValue::Text(name), SqlValue::Text(value)] = row.as_slice() else { continue };
                 all.push(format!("{name}={value}"));
-                let what = settings::MARIADB.weakens(name, value);
+                let what = catalogue::MARIADB.weakens(name, value);
                 weak.extend(what.map(|what| format!("{name}={value} ({what})")));
             }
             facts.insert("durability".to_owned(), all.join(", "));

@@ -7,23 +7,24 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-use super::config::{Config, Engine, Mode, SqliteJournal};
-use super::database::{Database, SqlValue};
+use super::config::{Config, Engine, Mode};
 use super::driver::DriveTarget;
 use super::job::Job;
-use super::maria::Place;
-use super::pg::{Connection, PgError, Url};
 use super::rendezvous::Rendezvous;
 use super::scale::Scale;
-use super::server::private::{PrivateServer, Start};
-use super::server::{Settings, Sizing, cluster, mariadb, tpcc};
-use super::{abilities, load, sql, trial};
+use super::{abilities, load, sql, tpcc, trial};
 use bigiron_service::error::ServerError;
 use bigiron_service::mariadb::MariaDb;
 use bigiron_service::postgres::Postgres;
+use bigiron_sql::database::{Database, SqlValue};
+use bigiron_sql::maria::Place;
+use bigiron_sql::pg::{Connection, PgError, Url};
+use bigiron_sql::server::private::{PrivateServer, Start};
+use bigiron_sql::server::{Settings, Sizing, mariadb};
+use bigiron_sql::sqlite::SqliteJournal;
 use bigiron_workload::{Context, Progress};
 
-pub use super::server::private::{DATA, SERVER, TREE};
+pub use bigiron_sql::server::private::{DATA, SERVER, TREE};
 
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";
@@ -65,15 +66,17 @@ impl TrialDatabase {
             Engine::Postgres { version, transport, settings } => {
                 let settings = Settings::new(&sizing(cx, job, config), settings)?;
                 let series = version.to_string();
-                let how = Start { series: &series, transport: *transport, settings: &settings, scale: config.scale };
-                let server = PrivateServer::open(cx, &cluster::KIND, how, &steps(cx))?;
+                let how = Start { series: &series, transport: *transport, settings: &settings };
+                let load = |at: &_| (tpcc::POSTGRES.load)(at, config.scale, &steps(cx));
+                let server = PrivateServer::open(cx, tpcc::POSTGRES.kind, how, &load)?;
                 let ballast = ballast(&server.folder().join("data"));
                 Ok(Self::of(DatabaseKind::Postgres(Box::new(server)), ballast))
             }
             Engine::MariaDb { version, transport, settings } => {
                 let settings = mariadb::settings(&sizing(cx, job, config), settings)?;
-                let how = Start { series: version, transport: *transport, settings: &settings, scale: config.scale };
-                let server = PrivateServer::open(cx, &mariadb::KIND, how, &steps(cx))?;
+                let how = Start { series: version, transport: *transport, settings: &settings };
+                let load = |at: &_| (tpcc::MARIADB.load)(at, config.scale, &steps(cx));
+                let server = PrivateServer::open(cx, tpcc::MARIADB.kind, how, &load)?;
                 let ballast = ballast(&server.folder().join("data"));
                 Ok(Self::of(DatabaseKind::MariaDb(Box::new(server)), ballast))
             }

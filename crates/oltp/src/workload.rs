@@ -12,15 +12,15 @@ use super::config::{Engine, Length};
 use super::job::Job;
 use super::loss::Loss;
 use super::options::AS_JOB;
-use super::pg::Url;
 use super::rendezvous::{LOADING, Rendezvous, Stage};
-use super::settings::{self, Catalogue};
 use super::trial::{self, TrialContext};
 use super::trial_database::{self, TrialDatabase};
 use super::{images, jobs, metrics, options, ramp, survival};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
+use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::pg::Url;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::library::Library;
 use bigiron_workload::{
@@ -58,7 +58,7 @@ impl Workload for Oltp {
 
     fn dotted(&self) -> Vec<String> {
         let of = |catalogue: &'static Catalogue| catalogue.known().map(|name| format!("{}.{name}", catalogue.server));
-        settings::ALL.into_iter().flat_map(of).collect()
+        catalogue::ALL.into_iter().flat_map(of).collect()
     }
 
     fn library(&self) -> Option<(&'static str, &'static Library)> {

@@ -4,11 +4,11 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::super::database::{Database, Dialect};
 use super::super::scale::CUSTOMERS;
 use super::query::{instant, integer_row, integers, is_refused, micros, temporary, tune};
 use super::skew::top_share;
 use super::{Check, CheckOutcome, CheckReport, Violations};
+use bigiron_sql::database::{Database, Dialect};
 
 /// Standard errors by which a correct sample may miss the band: exceeded by chance once in 16,000.
 const ERRORS: f64 = 4.0;

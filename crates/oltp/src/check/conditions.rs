@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
-use super::super::database::{Database, Dialect};
 use super::super::scale::FIRST_NEW_ORDER;
 use super::query::{integer_row, integers, is_refused, temporary, tune, whole_sum};
 use super::{Check, CheckOutcome, CheckReport, EXAMPLES, Violations};
+use bigiron_sql::database::{Database, Dialect};
 
 /// Number of orders of a district that are delivered right after load.
 const DELIVERED: i64 = FIRST_NEW_ORDER as i64 - 1;

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use anyhow::{Result, bail};
 
-use super::super::database::Database;
 use super::super::ledger::{Account, Entry, Fact};
 use super::audit::Marks;
 use super::query::{instant, integers, micros, tune};
 use super::{Check, CheckReport, Violations};
+use bigiron_sql::database::Database;
 
 /// The entries by date; those found in the database are ticked off.
 struct EntriesByDate<'a> {

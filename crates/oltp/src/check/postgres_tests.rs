@@ -2,15 +2,15 @@
 //!
 //! Invariant: each test has its own server and leaves nothing behind.
 
-use super::super::config::Transport;
-use super::super::pg::{Connection, Url};
-use super::super::server::Listen;
 use super::super::sqlite::fixture;
 use super::conditions::of_load;
 use super::tests::{DELIVERED, PLANTED, failed, ledger_of_a_run};
 use super::*;
-use crate::server::testing::Running;
-use crate::server::{cluster, testing};
+use bigiron_sql::pg::{Connection, Url};
+use bigiron_sql::server::Listen;
+use bigiron_sql::server::Transport;
+use bigiron_sql::server::testing::Running;
+use bigiron_sql::server::{cluster, testing};
 
 /// A connection to the test's own server, in drop order.
 struct Scratch(Connection, #[allow(dead_code, reason = "keeps the server")] Running);

@@ -4,9 +4,9 @@
 
 use anyhow::{Context, Result, bail};
 
-use super::super::database::{Database, Dialect, SqlValue};
-use super::super::pg::PgError;
 use bigiron_service::mariadb::DATABASE;
+use bigiron_sql::database::{Database, Dialect, SqlValue};
+use bigiron_sql::pg::PgError;
 
 /// Seconds from 1970 to 2000, in microseconds.
 const EPOCH: i64 = 946_684_800_000_000;

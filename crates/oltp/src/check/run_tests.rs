@@ -1,15 +1,16 @@
 //! The requests of real terminals on a loaded database pass every check.
 
-use super::super::config::{Config, Engine as Kind, Length, Mode, Pace, SqliteJournal};
+use super::super::config::{Config, Engine as Kind, Length, Mode, Pace};
 use super::super::input::Request;
 use super::super::ledger::{Account, Entry};
 use super::super::load;
 use super::super::output::Output;
 use super::super::random::Constants;
 use super::super::scale::Scale;
-use super::super::sqlite::{Engine, Options};
+use super::super::sqlite::{Engine, Options, Transact as _};
 use super::super::terminal::Terminal;
 use super::*;
+use bigiron_sql::sqlite::SqliteJournal;
 
 #[test]
 fn a_run_on_a_loaded_database_passes() {
@@ -42,7 +43,7 @@ fn a_run_on_a_loaded_database_passes() {
     let mut new_orders = 0;
     for number in 0..2000 {
         let request = Request { input: terminals[number % 20].next(), date: marks.latest + 1 + number as i64 };
-        let output = engine.execute(&request).unwrap();
+        let output = engine.transact(&request).unwrap();
         assert_eq!(output == Output::RolledBack, request.input.must_roll_back());
         new_orders += u64::from(matches!(output, Output::NewOrder { .. }));
         account.entries.extend(Entry::answered(&request, &output));

@@ -5,9 +5,9 @@
 use anyhow::{Context, Result};
 use sha2::{Digest as _, Sha256};
 
-use super::super::database::{Database, SqlValue};
 use super::super::schema::{TABLES, Table};
 use super::query::{integers, micros, tune, whole_sum};
+use bigiron_sql::database::{Database, SqlValue};
 
 /// Number of rows of a table, and exact sums of the columns that transactions change.
 #[derive(Clone, Debug, PartialEq, Eq)]

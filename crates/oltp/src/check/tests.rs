@@ -1,10 +1,10 @@
-use super::super::database::Database;
 use super::super::input::{Input, Request};
 use super::super::ledger::{Account, Entry, Fact};
 use super::super::output::Output;
-use super::super::sqlite::{Engine, fixture};
+use super::super::sqlite::{Engine, Transact as _, fixture};
 use super::conditions::of_load;
 use super::*;
+use bigiron_sql::database::Database;
 
 /// Delivered orders of each district of the fixture.
 pub(super) const DELIVERED: i64 = fixture::FIRST_NEW_ORDER as i64 - 1;
@@ -27,7 +27,7 @@ fn caught(sql: &str) -> Vec<&'static str> {
 }
 
 pub(super) fn work(engine: &mut Engine, count: u32) -> Vec<Output> {
-    fixture::requests(count, 2).iter().map(|request| engine.execute(request).unwrap()).collect()
+    fixture::requests(count, 2).iter().map(|request| engine.transact(request).unwrap()).collect()
 }
 
 /// A violation, planted in a consistent database, and the conditions that must detect it.
@@ -140,7 +140,7 @@ fn all_conditions_hold_after_work_and_in_empty_districts() {
     // Deliver until nothing waits.
     for date in 0..waiting {
         let input = Input::Delivery { warehouse: 1 + (date % 2) as u32, carrier: 1 };
-        engine.execute(&Request { input, date: 10_000_000 + date }).unwrap();
+        engine.transact(&Request { input, date: 10_000_000 + date }).unwrap();
     }
     assert_eq!(query::integer_row(&mut engine, "SELECT count(*) FROM new_order").unwrap(), [0]);
     assert_eq!(failed(&conditions(&mut engine, false).unwrap()), [""; 0]);
@@ -278,7 +278,7 @@ pub(super) fn ledger_of_a_run() -> (tempfile::TempDir, Engine, Marks, Account) {
     let marks = Marks::take(&mut engine).unwrap();
     let mut account = Account { in_flight: 0, entries: Vec::new() };
     for request in fixture::requests(200, 2) {
-        let output = engine.execute(&request).unwrap();
+        let output = engine.transact(&request).unwrap();
         account.entries.extend(Entry::answered(&request, &output));
     }
     (directory, engine, marks, account)

@@ -31,13 +31,15 @@ use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::{Histogram, now_ns};
 use bigiron_workload::limits;
 
-use super::config::{Config, Engine, Pace, SqliteJournal};
+use super::config::{Config, Engine, Pace};
 use super::input::{Request, TransactionKind};
-use super::maria::{self, MariaSession, Place};
-use super::pg::Url;
+use super::maria::{self, MariaSession};
 use super::random::Constants;
 use super::sqlite::Engine as Embedded;
 use super::terminal::Terminal;
+use bigiron_sql::maria::Place;
+use bigiron_sql::pg::Url;
+use bigiron_sql::sqlite::SqliteJournal;
 
 use arrivals::Arrivals;
 use control::RunControl;

@@ -6,8 +6,8 @@ use std::sync::mpsc::Sender;
 use crate::config::Mode;
 use crate::input::Request;
 use crate::output::TransactionError;
-use crate::pg::{Channel, Connection, Message, PgError, Url};
 use crate::sql::{self, Call};
+use bigiron_sql::pg::{Channel, Connection, Message, PgError, Url};
 
 use super::remote::{NextStep, Session};
 

@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result};
 
-use crate::sqlite::Engine;
+use crate::sqlite::{Engine, Transact as _};
 use bigiron_sys::load::now_ns;
 
 use super::driver_thread::{DriverThread, ThreadResult};
@@ -22,7 +22,7 @@ pub fn work<U: User>(mut shift: DriverThread<'_, U>, mut engine: Engine, stop: &
     while shift.goes_on(now_ns()) {
         match shift.scheduler.dispatch() {
             Some(lane) => loop {
-                let result = engine.execute(shift.scheduler.request(lane));
+                let result = engine.transact(shift.scheduler.request(lane));
                 if !shift.answer(lane, result) {
                     break;
                 }

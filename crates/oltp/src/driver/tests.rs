@@ -229,11 +229,11 @@ fn an_open_loop_and_users_that_think_run_on_the_same_sockets() {
 
 #[test]
 fn a_live_server_agrees_with_the_driver() {
-    use crate::config::Transport;
-    use crate::server::Listen;
-    use crate::server::{cluster, testing};
     use crate::trial;
     use crate::trial_database::{Procedures, load_marked};
+    use bigiron_sql::server::Listen;
+    use bigiron_sql::server::Transport;
+    use bigiron_sql::server::{cluster, testing};
     let server = testing::start(Listen::Socket, &[("fsync", "off"), ("full_page_writes", "off")]);
     let url = cluster::url(&server.cluster, Transport::Unix).unwrap();
     load_marked(&url, crate::Scale { warehouses: 1 }, Procedures::Needed, &|_, _, _| ()).unwrap();
@@ -259,10 +259,10 @@ fn a_live_server_agrees_with_the_driver() {
 #[test]
 #[ignore = "a measurement, not a test: what a frozen server does to an open and to a closed loop"]
 fn a_frozen_server_is_in_the_latencies_of_an_open_loop() {
-    use crate::config::Transport;
-    use crate::server::Listen;
-    use crate::server::{cluster, testing};
     use crate::trial_database::{Procedures, load_marked};
+    use bigiron_sql::server::Listen;
+    use bigiron_sql::server::Transport;
+    use bigiron_sql::server::{cluster, testing};
     use rustix::process::{Pid, Signal, kill_process};
     let server = testing::start(Listen::Socket, &[]);
     let url = cluster::url(&server.cluster, Transport::Unix).unwrap();

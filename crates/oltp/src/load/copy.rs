@@ -95,10 +95,10 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for BinaryRows<H> {
 mod tests {
     use std::convert::Infallible;
 
-    use super::super::super::database::SqlValue;
     use super::super::super::population::{self, values};
     use super::super::super::schema::{TABLES, Table};
     use super::*;
+    use bigiron_sql::database::SqlValue;
 
     /// Decodes a copy as the manual describes it.
     fn decode(table: &Table, mut bytes: &[u8]) -> Vec<Vec<SqlValue>> {

@@ -5,14 +5,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::super::database::{Dialect, SqlValue};
-use super::super::maria::{Connection, MariaError, Place};
 use super::super::population;
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES, Table};
 use super::stage::{by_size, stage};
 use super::text_rows::TextRows;
 use super::{LoadError, LoadSummary, Progress};
+use bigiron_sql::database::{Dialect, SqlValue};
+use bigiron_sql::maria::{Connection, MariaError, Place};
 
 /// Keys are unique and in order by construction.
 const LOADING: &str = "SET SESSION unique_checks = 0, foreign_key_checks = 0";

@@ -2,10 +2,10 @@
 //!
 //! Invariant: the trials leave nothing on the server.
 
-use super::super::pg::{Connection, PgError};
 use super::super::population::Sink;
 use super::copy::BinaryRows;
 use super::text_rows::TextRows;
+use bigiron_sql::pg::{Connection, PgError};
 
 /// From the fastest to the one that every server supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

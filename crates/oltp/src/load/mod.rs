@@ -19,8 +19,8 @@ pub use postgres::postgres;
 pub use sqlite::sqlite;
 pub use text_rows::timestamp;
 
-use super::maria::MariaError;
-use super::pg::PgError;
+use bigiron_sql::maria::MariaError;
+use bigiron_sql::pg::PgError;
 
 /// Receives the present activity (`rows`, `indexes`, `statistics`, `checkpoint`), the amount done, and the total.
 pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);

@@ -8,8 +8,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::super::database::{Dialect, SqlValue};
-use super::super::pg::{Connection, PgError, Url};
 use super::super::population;
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES, Table};
@@ -18,6 +16,8 @@ use super::method::{self, LoadMethod};
 use super::stage::{by_size, stage};
 use super::text_rows::TextRows;
 use super::{LoadError, LoadSummary, Progress};
+use bigiron_sql::database::{Dialect, SqlValue};
+use bigiron_sql::pg::{Connection, PgError, Url};
 
 /// From this many connections on, tables are split over them: unfrozen rows cost less than idle processors.
 const SPLIT_FROM: u32 = 8;

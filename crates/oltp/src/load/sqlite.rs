@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Statement};
 
-use super::super::database::Dialect;
 use super::super::population::{self, Sink};
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
 use super::{LoadError, LoadSummary, Progress};
+use bigiron_sql::database::Dialect;
 
 /// Only for the load: an interrupted load is discarded, so nothing needs to be undone or synced before its end.
 const PRAGMAS: &str =

@@ -5,17 +5,18 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OpenFlags};
 
 use super::super::check;
-use super::super::config::{SqliteJournal, Transport};
-use super::super::database::{Database, SqlValue};
-use super::super::pg::{self, Url};
 use super::super::population::{self, values};
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
-use super::super::server::{Cluster, Listen};
 use super::super::sqlite;
 use super::*;
-use crate::server::testing::Running;
-use crate::server::{cluster, testing};
+use bigiron_sql::database::{Database, SqlValue};
+use bigiron_sql::pg::{self, Url};
+use bigiron_sql::server::Transport;
+use bigiron_sql::server::testing::Running;
+use bigiron_sql::server::{Cluster, Listen};
+use bigiron_sql::server::{cluster, testing};
+use bigiron_sql::sqlite::SqliteJournal;
 
 /// Progress that never decreases and reaches its end.
 #[derive(Default)]
@@ -184,7 +185,7 @@ fn rows_in_words_are_the_same_rows() {
             _ => (*name).to_owned(),
         });
         let columns = columns.collect::<Vec<_>>().join(", ");
-        session.run(&table.create(super::super::database::Dialect::Postgres)).unwrap();
+        session.run(&table.create(bigiron_sql::database::Dialect::Postgres)).unwrap();
         let mut copy = session.copy_in(&super::method::LoadMethod::Text.copy(table.name)).unwrap();
         let mut rows = super::text_rows::TextRows::copy(|piece: &[u8], _| copy.write(piece));
         population::write(table, 1, &mut rows).unwrap();

@@ -16,17 +16,16 @@ use mysql_common::proto::{Binary, MySerialize as _};
 use mysql_common::row::RowDeserializer;
 use mysql_common::value::{ServerSide, Value};
 
-use super::channel::Channel;
-use super::connection::{self, ERROR, OK, TERMINATOR, parse};
-use super::error::MariaError;
 use super::statements::{Expect, Part};
 use crate::config::Mode;
 use crate::driver::NextStep;
 use crate::input::Request;
 use crate::load::timestamp;
 use crate::output::{Output, TransactionError};
-use crate::pg::Parameter;
 use crate::sql::{self, Answer, Statement};
+use bigiron_sql::maria::connection::{self, ERROR, OK, TERMINATOR, parse};
+use bigiron_sql::maria::{Channel, MariaError};
+use bigiron_sql::pg::Parameter;
 
 /// The error of `new_order` in `procedures.sql` if an item does not exist.
 const NO_ITEM: u16 = 30_001;

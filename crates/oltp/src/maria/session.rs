@@ -4,16 +4,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::mpsc::Sender;
 
 use super::call::{Call, Prepared, PreparedPart};
-use super::channel::Channel;
-use super::connection::Connection;
-use super::error::MariaError;
 use super::statements::parts;
-use super::stream::Place;
 use crate::config::Mode;
 use crate::driver::{NextStep, Session};
 use crate::input::Request;
 use crate::output::TransactionError;
 use crate::sql::Statement;
+use bigiron_sql::maria::{Channel, Connection, MariaError, Place};
 
 /// One connection and its present transaction.
 pub struct MariaSession {

@@ -1,8 +1,8 @@
 use std::collections::{HashMap, HashSet};
 
-use super::super::database::SqlValue;
 use super::super::schema::TABLES;
 use super::*;
+use bigiron_sql::database::SqlValue;
 
 fn table(name: &str) -> &'static Table {
     TABLES.iter().find(|t| t.name == name).unwrap()

@@ -2,9 +2,9 @@
 
 use std::convert::Infallible;
 
-use super::super::database::SqlValue;
 use super::super::schema::Table;
 use super::{Sink, write};
+use bigiron_sql::database::SqlValue;
 
 /// The rows of [`write`].
 pub fn rows(table: &Table, warehouse: u32) -> Vec<Vec<SqlValue>> {

@@ -9,7 +9,7 @@ use crate::config::Mode;
 use crate::driver::NextStep;
 use crate::input::Request;
 use crate::output::{Output, TransactionError};
-use crate::pg::{Message, Parameter, Row, ServerError, Status, binary, frontend, message};
+use bigiron_sql::pg::{Message, Parameter, Row, ServerError, Status, binary, frontend, message};
 
 use super::answer::Answer;
 use super::script::{self, Statements};

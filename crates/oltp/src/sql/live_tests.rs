@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::check::{Digest, conditions, digest};
-use crate::config::{Mode, Transport};
-use crate::database::{Database, SqlValue};
+use crate::config::Mode;
 use crate::input::{Customer, Input, Request};
 use crate::output::{Output, TransactionError};
-use crate::pg::{Channel, Connection, Url};
-use crate::server::Listen;
-use crate::server::testing::Running;
-use crate::server::{cluster, testing};
+use crate::sqlite::Transact as _;
 use crate::sqlite::fixture;
 use crate::sqlite::fixture::{CUSTOMERS, FIRST_NAMES, FIRST_NEW_ORDER, MORE_CONDITIONS};
+use bigiron_sql::database::{Database, SqlValue};
+use bigiron_sql::pg::{Channel, Connection, Url};
+use bigiron_sql::server::Listen;
+use bigiron_sql::server::Transport;
+use bigiron_sql::server::testing::Running;
+use bigiron_sql::server::{cluster, testing};
 
 use super::{Call, install_procedures, prepare};
 use crate::driver::NextStep;
@@ -106,7 +108,7 @@ fn every_mode_leaves_the_rows_and_gives_the_answers_of_sqlite() {
     let requests = fixture::requests(2000, WAREHOUSES);
     let (_directory, mut engine) = fixture::engine(WAREHOUSES);
     engine.connection().execute_batch(FIRST_NAMES).unwrap();
-    let expected: Vec<Output> = requests.iter().map(|request| engine.execute(request).unwrap()).collect();
+    let expected: Vec<Output> = requests.iter().map(|request| engine.transact(request).unwrap()).collect();
     let expected_digest = digest(&mut engine).unwrap();
     assert!(expected.contains(&Output::RolledBack));
     assert!(expected.iter().any(|o| matches!(o, Output::Delivery { delivered: 0..10 })), "some district was empty");

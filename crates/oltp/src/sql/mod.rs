@@ -26,8 +26,8 @@ pub use statements::Statement;
 use anyhow::{Context, ensure};
 
 use super::config::Mode;
-use super::database::{Database, Dialect};
-use super::pg::{Connection, PgError};
+use bigiron_sql::database::{Database, Dialect};
+use bigiron_sql::pg::{Connection, PgError};
 
 const PROCEDURES: &str = include_str!("procedures.sql");
 

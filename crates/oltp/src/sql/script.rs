@@ -5,9 +5,9 @@
 
 use crate::config::Mode;
 use crate::input::{Customer, Input, OrderLine, Request};
-use crate::pg::Parameter;
 use crate::random::last_name;
 use crate::scale::DISTRICTS;
+use bigiron_sql::pg::Parameter;
 
 use super::statements::Statement;
 

@@ -8,7 +8,7 @@
 //! another statement's response, it reads a row that this transaction has updated, and so locked.
 
 use crate::config::Mode;
-use crate::pg::oid::{INT4, INT4_ARRAY, TEXT, TIMESTAMP};
+use bigiron_sql::pg::oid::{INT4, INT4_ARRAY, TEXT, TIMESTAMP};
 
 /// The middle one of a district's customers with one last name: of n in the order of their first names, row ceil(n / 2).
 macro_rules! by_name {

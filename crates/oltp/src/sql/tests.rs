@@ -7,8 +7,8 @@ use bytes::BytesMut;
 use crate::config::Mode;
 use crate::input::{Customer, Input, OrderLine, Request};
 use crate::output::{Output, TransactionError};
-use crate::pg::Message;
 use crate::scale::UNUSED_ITEM;
+use bigiron_sql::pg::Message;
 
 use super::call::{Call, Messages};
 use super::statements::Statement;

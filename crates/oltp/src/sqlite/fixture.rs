@@ -3,12 +3,12 @@
 //!
 //! Invariant: the same rows every time.
 
-use super::super::config::SqliteJournal;
-use super::super::database::{Database, Dialect, SqlValue};
 use super::super::input::{Customer, Input, OrderLine, Request};
 use super::super::scale::UNUSED_ITEM;
 use super::super::schema::{INDEXES, TABLES};
 use super::Engine;
+use bigiron_sql::database::{Database, Dialect, SqlValue};
+use bigiron_sql::sqlite::SqliteJournal;
 
 /// Customers of a district, and orders right after load.
 pub const CUSTOMERS: u32 = 30;

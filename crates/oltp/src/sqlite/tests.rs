@@ -1,15 +1,17 @@
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::check::digest;
-use super::super::database::SqlValue;
 use super::super::input::{Customer, OrderLine};
 use super::super::scale::UNUSED_ITEM;
 use super::*;
+use bigiron_sql::database::{Database, SqlValue};
+use bigiron_sql::sqlite::SqliteJournal;
 
 const DATE: i64 = 5_000_000;
 
 fn ask(engine: &mut Engine, input: Input) -> Output {
-    engine.execute(&Request { input, date: DATE }).unwrap()
+    engine.transact(&Request { input, date: DATE }).unwrap()
 }
 
 fn integers(engine: &mut Engine, sql: &str) -> Vec<Vec<i64>> {
@@ -96,7 +98,7 @@ fn a_refused_transaction_leaves_nothing_behind() {
         amount: 100,
     };
     for input in [new_order, payment] {
-        let refused = engine.execute(&Request { input, date: DATE });
+        let refused = engine.transact(&Request { input, date: DATE });
         assert!(matches!(refused, Err(TransactionError::Failed(_))), "{refused:?}");
     }
     assert_eq!(digest(&mut engine).unwrap(), before);
@@ -193,10 +195,10 @@ fn another_writer_is_waited_for_and_then_given_up() {
     Database::execute(&mut engine, "BEGIN IMMEDIATE").unwrap();
     let write = Request { input: Input::Delivery { warehouse: 1, carrier: 1 }, date: DATE };
     let read = Request { input: Input::StockLevel { warehouse: 1, district: 1, threshold: 15 }, date: DATE };
-    assert!(matches!(second.execute(&write), Err(TransactionError::Retry(_))));
-    second.execute(&read).unwrap();
+    assert!(matches!(second.transact(&write), Err(TransactionError::Retry(_))));
+    second.transact(&read).unwrap();
     Database::execute(&mut engine, "ROLLBACK").unwrap();
-    assert_eq!(second.execute(&write), Ok(Output::Delivery { delivered: 10 }));
+    assert_eq!(second.transact(&write), Ok(Output::Delivery { delivered: 10 }));
 }
 
 /// Copies the files as a kill would leave them, during a transaction that has already written.
@@ -208,7 +210,7 @@ fn killed(journal: SqliteJournal) {
     let mut engine = Engine::open_with(&path, &options).unwrap();
     fixture::fill(&mut engine, 1);
     for request in fixture::requests(40, 1) {
-        engine.execute(&request).unwrap();
+        engine.transact(&request).unwrap();
     }
     let committed = digest(&mut engine).unwrap();
     Database::execute(
@@ -263,7 +265,8 @@ fn both_journals_leave_the_same_rows() {
         let directory = tempfile::tempdir().unwrap();
         let mut engine = Engine::open(&directory.path().join("oltp.db"), journal).unwrap();
         fixture::fill(&mut engine, 2);
-        let outputs: Vec<_> = fixture::requests(60, 2).iter().map(|request| engine.execute(request).unwrap()).collect();
+        let outputs: Vec<_> =
+            fixture::requests(60, 2).iter().map(|request| engine.transact(request).unwrap()).collect();
         (outputs, digest(&mut engine).unwrap())
     });
     assert_eq!(digests[0], digests[1]);

@@ -1,6 +1,7 @@
-use super::super::config::{Engine, Length, Mode, SqliteJournal};
+use super::super::config::{Engine, Length, Mode};
 use super::super::scale::Scale;
 use super::*;
+use bigiron_sql::sqlite::SqliteJournal;
 
 fn config(warehouses: u32, touched: (u32, u32), terminals: u32) -> Config {
     Config {

@@ -1,17 +1,16 @@
-//! The private servers of trials: their settings, their connections for the load, and images of loaded databases for guests.
+//! The private servers of trials: their settings, how they are started, and images of loaded databases for guests.
 
 pub mod cluster;
 pub mod loaded;
 pub mod mariadb;
 pub mod private;
 pub mod settings;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tls_tests;
-pub mod tpcc;
 
 pub use bigiron_service::error::ServerError;
 pub use bigiron_service::listen::Listen;
@@ -20,3 +19,15 @@ pub use bigiron_service::programs::Programs;
 pub use bigiron_sys::owned_folder::OwnedFolder;
 pub use cluster::Cluster;
 pub use settings::{Settings, Sizing};
+
+use bigiron_workload::keys::form::words_of;
+
+/// How a client connects to a private server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    #[default]
+    Unix,
+    Tcp,
+}
+
+words_of!(Transport: "unix" => Unix, "tcp" => Tcp);

@@ -18,10 +18,10 @@ use crate::database::{Database, Dialect, SqlValue};
 use bigiron_service::mariadb::{DATABASE, USER};
 
 /// First bytes of packets.
-pub(super) const OK: u8 = 0x00;
+pub const OK: u8 = 0x00;
 const LOCAL_INFILE: u8 = 0xfb;
-pub(super) const TERMINATOR: u8 = 0xfe;
-pub(super) const ERROR: u8 = 0xff;
+pub const TERMINATOR: u8 = 0xfe;
+pub const ERROR: u8 = 0xff;
 /// A NULL in a row of text.
 const NULL: u8 = 0xfb;
 /// The longest packet in either direction; the server's `max_allowed_packet` may be smaller.
@@ -176,7 +176,7 @@ impl Connection {
     ///
     /// # Errors
     /// The server's message.
-    pub(super) fn prepare(&mut self, sql: &str) -> Result<u32, MariaError> {
+    pub fn prepare(&mut self, sql: &str) -> Result<u32, MariaError> {
         self.write_command(|out| {
             out.push(Command::COM_STMT_PREPARE as u8);
             out.extend_from_slice(sql.as_bytes());
@@ -192,7 +192,7 @@ impl Connection {
     }
 
     /// For an event loop.
-    pub(super) fn into_stream(self) -> Stream {
+    pub fn into_stream(self) -> Stream {
         self.framed.destruct().3
     }
 
@@ -303,18 +303,18 @@ impl LoadIn<'_> {
 }
 
 /// The command that runs SQL.
-pub(super) fn query(sql: &str) -> impl FnOnce(&mut Vec<u8>) {
+pub fn query(sql: &str) -> impl FnOnce(&mut Vec<u8>) {
     move |out| {
         out.push(Command::COM_QUERY as u8);
         out.extend_from_slice(sql.as_bytes());
     }
 }
 
-pub(super) fn has_more(ok: &OkPacket<'_>) -> bool {
+pub fn has_more(ok: &OkPacket<'_>) -> bool {
     ok.status_flags().contains(StatusFlags::SERVER_MORE_RESULTS_EXISTS)
 }
 
-pub(super) fn parse<'de, T: mysql_common::proto::MyDeserialize<'de>>(
+pub fn parse<'de, T: mysql_common::proto::MyDeserialize<'de>>(
     bytes: &'de [u8],
     context: T::Ctx,
 ) -> Result<T, MariaError> {

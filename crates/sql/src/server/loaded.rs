@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::private::Kind;
 use super::settings::Sizing;
-use super::{Listen, Programs};
-use crate::config::Transport;
+use super::{Listen, Programs, Transport};
 use crate::database::{Database, SqlValue};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;

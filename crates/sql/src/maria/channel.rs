@@ -13,7 +13,7 @@ const HEADER: usize = 4;
 const FIRST_CAPACITY: usize = 4096;
 const COM_QUIT: u8 = 0x01;
 
-pub(super) struct Channel {
+pub struct Channel {
     stream: Stream,
     /// Commands to send; `out[..sent]` have left.
     out: Vec<u8>,
@@ -27,17 +27,17 @@ pub(super) struct Channel {
 impl Channel {
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub(super) fn new(stream: Stream) -> Result<Self, MariaError> {
+    pub fn new(stream: Stream) -> Result<Self, MariaError> {
         stream.set_nonblocking(true).map_err(|e| MariaError::Closed(e.to_string()))?;
         Ok(Self { stream, out: Vec::new(), sent: 0, input: vec![0; FIRST_CAPACITY], start: 0, end: 0 })
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
     /// Queues a command, which `write` appends.
-    pub(super) fn command(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn command(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         let begin = self.out.len();
         self.out.extend_from_slice(&[0; HEADER]);
         write(&mut self.out);
@@ -47,7 +47,7 @@ impl Channel {
     }
 
     /// Sends queued commands; returns whether all have left, or cannot leave because the connection is lost.
-    pub(super) fn flush(&mut self) -> bool {
+    pub fn flush(&mut self) -> bool {
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(count) => self.sent += count,
@@ -64,7 +64,7 @@ impl Channel {
     ///
     /// # Errors
     /// [`MariaError::Closed`] at the end of the stream, after all whole packets before it were passed on.
-    pub(super) fn receive(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), MariaError> {
+    pub fn receive(&mut self, mut each: impl FnMut(&[u8])) -> Result<(), MariaError> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.end == self.input.len() {

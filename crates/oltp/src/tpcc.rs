@@ -7,38 +7,42 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
-use super::Programs;
-use super::loaded::{self, DatabaseSpec, LoadedDatabase};
-use super::private::Kind;
-use super::settings::Sizing;
-use crate::check;
-use crate::database::Database;
-use crate::scale::Scale;
+use super::scale::Scale;
+use super::trial_database::{self, Procedures};
+use super::{check, load, maria};
 use bigiron_archive::Store;
 use bigiron_service::instance::Server;
+use bigiron_service::mariadb::MariaDb;
+use bigiron_service::postgres::Postgres;
+use bigiron_sql::database::Database;
+use bigiron_sql::maria::{Connection, Place};
+use bigiron_sql::pg::Url;
+use bigiron_sql::server::loaded::{self, DatabaseSpec, LoadedDatabase};
+use bigiron_sql::server::private::Kind;
+use bigiron_sql::server::{Programs, Sizing, cluster, mariadb};
 
-/// As [`Kind::sources`]: PostgreSQL's, and MariaDB's.
+/// As [`Tables::sources`]: PostgreSQL's, and MariaDB's.
 pub(crate) const SOURCES: [&str; 9] = [
-    include_str!("../load/copy.rs"),
-    include_str!("../load/postgres.rs"),
-    include_str!("../population/goods.rs"),
-    include_str!("../population/mod.rs"),
-    include_str!("../population/orders.rs"),
-    include_str!("../population/people.rs"),
-    include_str!("../random.rs"),
-    include_str!("../sql/procedures.sql"),
-    include_str!("../schema.rs"),
+    include_str!("load/copy.rs"),
+    include_str!("load/postgres.rs"),
+    include_str!("population/goods.rs"),
+    include_str!("population/mod.rs"),
+    include_str!("population/orders.rs"),
+    include_str!("population/people.rs"),
+    include_str!("random.rs"),
+    include_str!("sql/procedures.sql"),
+    include_str!("schema.rs"),
 ];
-pub(crate) const MARIADB_SOURCES: [&str; 9] = [
-    include_str!("../load/mariadb.rs"),
-    include_str!("../load/text_rows.rs"),
-    include_str!("../population/goods.rs"),
-    include_str!("../population/mod.rs"),
-    include_str!("../population/orders.rs"),
-    include_str!("../population/people.rs"),
-    include_str!("../random.rs"),
-    include_str!("../maria/procedures.sql"),
-    include_str!("../schema.rs"),
+const MARIADB_SOURCES: [&str; 9] = [
+    include_str!("load/mariadb.rs"),
+    include_str!("load/text_rows.rs"),
+    include_str!("population/goods.rs"),
+    include_str!("population/mod.rs"),
+    include_str!("population/orders.rs"),
+    include_str!("population/people.rs"),
+    include_str!("random.rs"),
+    include_str!("maria/procedures.sql"),
+    include_str!("schema.rs"),
 ];
 /// Size of a warehouse in PostgreSQL including indexes, rounded up; and of the rest (items, catalogue).
 const WAREHOUSE_BYTES: u64 = 112 << 20;
@@ -48,6 +52,31 @@ const REST_BYTES: u64 = 64 << 20;
 pub fn data_bytes(scale: Scale) -> u64 {
     u64::from(scale.warehouses) * WAREHOUSE_BYTES + REST_BYTES
 }
+
+/// The tables on a kind of server.
+pub struct Tables<S: Server + 'static, P: 'static> {
+    pub kind: &'static Kind<S, P>,
+    /// All sources that decide the bytes of a load. An irrelevant change only makes images again; a missed change would leave stale ones.
+    sources: &'static [&'static str],
+    /// Loads the tables and procedures into a new server.
+    pub load: fn(&P, Scale, load::Progress<'_>) -> anyhow::Result<()>,
+}
+
+pub static POSTGRES: Tables<Postgres, Url> = Tables {
+    kind: &cluster::KIND,
+    sources: &SOURCES,
+    load: |url, scale, progress| trial_database::load_marked(url, scale, Procedures::Needed, progress).map(drop),
+};
+
+pub static MARIADB: Tables<MariaDb, Place> = Tables {
+    kind: &mariadb::KIND,
+    sources: &MARIADB_SOURCES,
+    load: |place, scale, progress| {
+        let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        load::mariadb(place, scale, jobs, progress)?;
+        Ok(maria::install_procedures(&mut Connection::connect(place)?)?)
+    },
+};
 
 /// How a database is loaded.
 #[derive(Clone, Copy, Debug)]
@@ -70,14 +99,15 @@ pub struct LoadSettings<'a> {
 /// # Errors
 /// As [`loaded::ensure`]; also if a condition does not hold.
 pub fn ensure<S: Server, P>(
-    kind: &Kind<S, P>,
+    tables: &Tables<S, P>,
     store: &Store,
     place: &LoadSettings<'_>,
     scale: Scale,
     note: &dyn Fn(&str),
 ) -> anyhow::Result<LoadedDatabase> {
     let mut hasher = Sha256::new();
-    kind.sources.iter().for_each(|s| hasher.update(s));
+    let kind = tables.kind;
+    tables.sources.iter().for_each(|s| hasher.update(s));
     let sources: String = hasher.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
     let name = match scale.warehouses {
         1 => "1 warehouse".to_owned(),
@@ -95,7 +125,7 @@ pub fn ensure<S: Server, P>(
     };
     let sizing = Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs };
     let mut load = |at: &P| {
-        (kind.load)(at, scale, &|_, _, _| {})?;
+        (tables.load)(at, scale, &|_, _, _| {})?;
         checked(&mut *(kind.database)(at).context("The server cannot be reached after the load")?, note)
     };
     let mut fill = |folder: &Path| loaded::filled(kind, place.programs, folder, &sizing, &mut load);
@@ -118,8 +148,8 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::server::{RECIPE, cluster, mariadb, testing};
     use bigiron_service::root;
+    use bigiron_sql::server::{RECIPE, testing};
 
     fn loaded(warehouses: u32) -> (tempfile::TempDir, LoadedDatabase) {
         let tree = testing::tree();
@@ -135,7 +165,7 @@ mod tests {
             jobs: 2,
         };
         let started = Instant::now();
-        let loaded = ensure(&cluster::KIND, &store, &place, Scale { warehouses }, &|line| {
+        let loaded = ensure(&POSTGRES, &store, &place, Scale { warehouses }, &|line| {
             eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
         });
         let loaded = loaded.unwrap();
@@ -168,10 +198,10 @@ mod tests {
             jobs: 2,
         };
         let scale = Scale { warehouses: 1 };
-        let loaded = ensure(kind, &store, &place, scale, &|_| {}).unwrap();
+        let loaded = ensure(&MARIADB, &store, &place, scale, &|_| {}).unwrap();
         assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
         assert!((data_bytes(scale) / 3..data_bytes(scale)).contains(&loaded.data_bytes), "{}", loaded.data_bytes);
-        assert_eq!(ensure(kind, &store, &place, scale, &|line| panic!("{line}")).unwrap(), loaded);
+        assert_eq!(ensure(&MARIADB, &store, &place, scale, &|line| panic!("{line}")).unwrap(), loaded);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //!
 //! Invariant: a setting that can lose acknowledged data is never passed on without being named in the record.
 
-use super::server::{mariadb, settings};
+use crate::server::{mariadb, settings};
 use bigiron_model::suggest;
 
 /// The settings of a kind of server.
 #[derive(Debug)]
 pub struct Catalogue {
-    /// Its table in a job, and the prefix of its options: `postgres` of `oltp.postgres.NAME`.
+    /// Its table in a job, and the middle of its options' names: `postgres` of `oltp.postgres.NAME`.
     pub server: &'static str,
     /// Settings that a study of a kernel is likely to change, sorted: a typing error is recognized by its distance to one of these. Any other
     /// lower-case name is passed on, because the server knows its own settings.
@@ -89,7 +89,7 @@ pub static POSTGRES: Catalogue = Catalogue {
         ("data_sync_retry", ON, "a failed fsync is tried again as if it could still succeed"),
     ],
     plumbing: &settings::PLUMBING,
-    otherwise: "; for a server with another setup use `oltp.url=postgresql://…`",
+    otherwise: "; name a server of your own with the option `url` instead",
 };
 
 /// MariaDB's.
@@ -159,8 +159,8 @@ impl Catalogue {
         self.known.contains(&name)
     }
 
-    /// Refuses text that cannot be the name of a setting; the error says what would be right.
-    pub fn check_name(&self, name: &str) -> Result<(), String> {
+    /// Refuses text that cannot be the name of a setting of `workload`'s server; the error says what would be right.
+    pub fn check_name(&self, workload: &str, name: &str) -> Result<(), String> {
         let part = |p: &str| {
             p.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
                 && p.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_')
@@ -168,7 +168,7 @@ impl Catalogue {
         let server = self.server;
         if !name.split('.').all(part) {
             return Err(format!(
-                "a setting's name consists of lower-case letters, digits and `_`, such as `oltp.{server}.{}`",
+                "a setting's name consists of lower-case letters, digits and `_`, such as `{workload}.{server}.{}`",
                 if server == "postgres" { "shared_buffers" } else { "innodb_buffer_pool_size" }
             ));
         }
@@ -181,7 +181,7 @@ impl Catalogue {
         match suggest::nearest(name, self.known()) {
             // One or two letters of difference are a typing error; otherwise it is one of the server's own names.
             Some(near) if strsim::damerau_levenshtein(name, near) <= 2 => {
-                Err(format!("did you mean `oltp.{server}.{near}`?"))
+                Err(format!("did you mean `{workload}.{server}.{near}`?"))
             }
             _ => Ok(()),
         }
@@ -220,12 +220,12 @@ mod tests {
 
     #[test]
     fn names_that_the_run_owns_are_refused_and_unknown_ones_are_the_servers() {
-        assert!(POSTGRES.check_name("port").unwrap_err().contains("sets `port` itself"));
+        assert!(POSTGRES.check_name("oltp", "port").unwrap_err().contains("sets `port` itself"));
         for name in ["vacuum_cost_delay", "enable_partitionwise_join", "pg_stat_statements.max", "io_method"] {
-            assert_eq!(POSTGRES.check_name(name), Ok(()), "{name}");
+            assert_eq!(POSTGRES.check_name("oltp", name), Ok(()), "{name}");
         }
         for name in ["", "9lives", "a-b", "a..b", "a b"] {
-            assert!(POSTGRES.check_name(name).is_err(), "{name}");
+            assert!(POSTGRES.check_name("oltp", name).is_err(), "{name}");
         }
     }
 
@@ -233,7 +233,7 @@ mod tests {
     fn the_list_is_sorted_and_its_names_are_not_slips_of_each_other() {
         for catalogue in ALL {
             assert!(catalogue.known.is_sorted());
-            assert!(catalogue.known().all(|name| catalogue.check_name(name) == Ok(())), "{}", catalogue.server);
+            assert!(catalogue.known().all(|name| catalogue.check_name("oltp", name) == Ok(())), "{}", catalogue.server);
         }
     }
 }

@@ -8,13 +8,11 @@ use bigiron_service::listen::Listen;
 use bigiron_service::postgres::{self, DATABASE, Postgres, RECIPE, SOCKET, SUPERUSER};
 use bigiron_service::programs::Programs;
 
+use super::Transport;
 use super::private::Kind;
 use super::settings::Settings;
-use super::tpcc;
-use crate::config::Transport;
 use crate::pg::url::Password;
 use crate::pg::{Connection, Url};
-use crate::trial_database::{self, Procedures};
 
 /// PostgreSQL, as private servers run it.
 pub static KIND: Kind<Postgres, Url> = Kind {
@@ -27,8 +25,6 @@ pub static KIND: Kind<Postgres, Url> = Kind {
     loading: Settings::loading,
     settle: "CHECKPOINT",
     size: "SELECT pg_database_size(current_database())",
-    sources: &tpcc::SOURCES,
-    load: |url, scale, progress| trial_database::load_marked(url, scale, Procedures::Needed, progress).map(drop),
     complaint: postgres::complaint,
 };
 

@@ -12,9 +12,9 @@ use crate::database::{Database, SqlValue};
 use bigiron_service::error::ServerError;
 use bigiron_service::postgres::quoted;
 
-pub(super) const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 /// Connections in addition to the load's: superuser's, statistics, checks.
-pub(super) const SPARE_CONNECTIONS: u32 = 8;
+pub(crate) const SPARE_CONNECTIONS: u32 = 8;
 /// Minimum number of locks of the server, minimum for each connection, and PostgreSQL's default.
 const LOCKS: u32 = 32_768;
 const FEWEST_LOCKS: u32 = 10;
@@ -73,17 +73,17 @@ impl Settings {
     /// starts.
     pub fn new(sizing: &Sizing, user: &[(String, String)]) -> Result<Self, ServerError> {
         let mut settings = Self::standard(sizing);
-        settings.lay(user, &PLUMBING, "; for a server set up otherwise use `oltp.url=postgresql://…`")?;
+        settings.lay(user, &PLUMBING, "; name a server of your own with the option `url` instead")?;
         Ok(settings)
     }
 
     /// These settings.
-    pub(super) fn of(list: &[(&str, String)]) -> Self {
+    pub(crate) fn of(list: &[(&str, String)]) -> Self {
         Self { list: list.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect() }
     }
 
     /// Lays the user's settings over others; those of `plumbing` are not for the user, who is told what to do `instead`.
-    pub(super) fn lay(
+    pub(crate) fn lay(
         &mut self,
         user: &[(String, String)],
         plumbing: &[&str],
@@ -164,7 +164,7 @@ impl Settings {
         Self { list: list.into_iter().map(|(n, v)| (n.to_owned(), v)).collect() }
     }
 
-    pub(super) fn put(&mut self, name: &str, value: String) {
+    pub(crate) fn put(&mut self, name: &str, value: String) {
         self.list.retain(|(n, _)| n != name);
         self.list.push((name.to_owned(), value));
     }
@@ -179,7 +179,7 @@ impl Settings {
     }
 
     /// A line for each setting; `spell` writes a value.
-    pub(super) fn lines(&self, spell: fn(&str) -> String) -> String {
+    pub(crate) fn lines(&self, spell: fn(&str) -> String) -> String {
         self.list.iter().map(|(name, value)| format!("{name} = {}\n", spell(value))).collect()
     }
 }
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn what_cannot_be_set_is_refused() {
         for (name, value, what) in [
-            ("port", "1", "oltp.url"),
+            ("port", "1", "`url`"),
             ("shared buffers", "1", "work_mem=8MB"),
             ("", "", "work_mem"),
             ("a", "b\nc", "one line"),

@@ -1,16 +1,11 @@
-//! A private MariaDB, as the load connects to it: its settings, and its tables.
+//! A private MariaDB: its settings, and how to connect to it.
 
 use std::path::Path;
 
-use anyhow::Result;
-
 use super::private::Kind;
 use super::settings::{MIB, SPARE_CONNECTIONS, Settings, Sizing};
-use super::{Listen, Programs, tpcc};
-use crate::config::Transport;
-use crate::load;
-use crate::maria::{self, Connection, Place};
-use crate::scale::Scale;
+use super::{Listen, Programs, Transport};
+use crate::maria::{Connection, Place};
 use bigiron_service::error::ServerError;
 use bigiron_service::instance::Instance;
 use bigiron_service::mariadb::{self, MariaDb, RECIPE, SOCKET};
@@ -31,8 +26,6 @@ pub static KIND: Kind<MariaDb, Place> = Kind {
     settle: "SET GLOBAL innodb_fast_shutdown = 0",
     size: "SELECT CAST(sum(data_length + index_length) AS INTEGER) FROM information_schema.tables \
            WHERE table_schema = database()",
-    sources: &tpcc::MARIADB_SOURCES,
-    load,
     complaint: mariadb::complaint,
 };
 
@@ -109,11 +102,4 @@ fn place(server: &Instance<MariaDb>, transport: Transport) -> Result<Option<Plac
         (Transport::Tcp, None) => None,
         (Transport::Tcp, Some(port)) => Some(Place::Tcp { port, password: mariadb::password(server.folder())? }),
     })
-}
-
-/// Loads tables and procedures.
-fn load(place: &Place, scale: Scale, progress: load::Progress<'_>) -> Result<()> {
-    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    load::mariadb(place, scale, jobs, progress)?;
-    Ok(maria::install_procedures(&mut Connection::connect(place)?)?)
 }

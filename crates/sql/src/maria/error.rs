@@ -24,7 +24,7 @@ pub enum MariaError {
 }
 
 impl MariaError {
-    pub(super) fn of(packet: &ErrPacket<'_>) -> Self {
+    pub fn of(packet: &ErrPacket<'_>) -> Self {
         match packet {
             ErrPacket::Error(error) => Self::Server {
                 code: error.error_code(),
@@ -37,7 +37,7 @@ impl MariaError {
         }
     }
 
-    pub(super) fn code(&self) -> Option<u16> {
+    pub fn code(&self) -> Option<u16> {
         match self {
             Self::Server { code, .. } => Some(*code),
             _ => None,

@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::settings::deviations;
-use super::{Listen, Programs, RECIPE, Settings, cluster};
-use crate::config::Transport;
+use super::{Listen, Programs, RECIPE, Settings, Transport, cluster};
 use crate::database::{Database, SqlValue};
 use crate::pg::Connection;
 use crate::server::testing::{Running, sizing, start, tree};

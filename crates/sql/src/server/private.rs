@@ -6,11 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::settings::{Settings, Sizing};
-use super::{Listen, OwnedFolder, Programs};
-use crate::config::Transport;
+use super::{Listen, OwnedFolder, Programs, Transport};
 use crate::database::Database;
-use crate::load;
-use crate::scale::Scale;
 use bigiron_archive::Store;
 use bigiron_service::error::ServerError;
 use bigiron_service::instance::{Instance, Server};
@@ -47,10 +44,6 @@ pub struct Kind<S: Server, P> {
     /// SQL: what a loaded server does before it stops, so that no trial begins with it; and the bytes of the database.
     pub settle: &'static str,
     pub size: &'static str,
-    /// All sources that decide the bytes of a load. An irrelevant change only makes images again; a missed change would leave stale ones.
-    pub sources: &'static [&'static str],
-    /// Loads the tables and procedures into a new server.
-    pub load: fn(&P, Scale, load::Progress<'_>) -> Result<()>,
     /// The server's own explanation of its end.
     pub complaint: fn(&Instance<S>) -> Option<ServerError>,
 }
@@ -62,7 +55,6 @@ pub struct Start<'a> {
     pub series: &'a str,
     pub transport: Transport,
     pub settings: &'a Settings,
-    pub scale: Scale,
 }
 
 /// A running server and its start parameters, for starting it again.
@@ -81,7 +73,7 @@ pub struct PrivateServer<S: Server + 'static, P: 'static> {
 }
 
 impl<S: Server, P> PrivateServer<S, P> {
-    /// The server of a trial, with freshly loaded tables.
+    /// The server of a trial, with freshly loaded tables: those of the guest's images, or those that `load` makes now.
     ///
     /// # Errors
     /// If it is not available, or cannot be started; if the load fails.
@@ -89,7 +81,7 @@ impl<S: Server, P> PrivateServer<S, P> {
         cx: &Context<'_>,
         kind: &'static Kind<S, P>,
         how: Start<'_>,
-        steps: load::Progress<'_>,
+        load: &dyn Fn(&P) -> Result<()>,
     ) -> Result<Self> {
         if let (Some(tree), Some(data)) = (cx.images.get(TREE), cx.images.get(DATA)) {
             let listen = match how.transport {
@@ -114,7 +106,7 @@ impl<S: Server, P> PrivateServer<S, P> {
         };
         let server = Self::start(kind, programs, short, how, listen, way)?;
         // The connection only knows that it broke; the server may know why.
-        (kind.load)(&server.place, how.scale, steps).map_err(|e| match server.complaint() {
+        load(&server.place).map_err(|e| match server.complaint() {
             Some(complaint) => e.context(complaint),
             None => e,
         })?;

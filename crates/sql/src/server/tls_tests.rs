@@ -8,8 +8,7 @@ use bigiron_service::postgres;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use super::testing::{self, sizing, tree};
-use super::{Listen, Programs, RECIPE, Settings, cluster};
-use crate::config::Transport;
+use super::{Listen, Programs, RECIPE, Settings, Transport, cluster};
 use crate::database::{Database as _, SqlValue};
 use crate::pg::url::{Host, SslMode};
 use crate::pg::{Connection, Url};

@@ -26,7 +26,7 @@ impl Place {
         }
     }
 
-    pub(super) fn connect(&self) -> io::Result<Stream> {
+    pub fn connect(&self) -> io::Result<Stream> {
         match self {
             Self::Socket(path) => UnixStream::connect(path).map(Stream::Unix),
             Self::Tcp { port, .. } => {
@@ -38,7 +38,7 @@ impl Place {
     }
 
     /// Empty on the socket, which nobody else can reach.
-    pub(super) fn password(&self) -> &str {
+    pub fn password(&self) -> &str {
         match self {
             Self::Socket(_) => "",
             Self::Tcp { password, .. } => password,
@@ -46,13 +46,13 @@ impl Place {
     }
 }
 
-pub(super) enum Stream {
+pub enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
 
 impl Stream {
-    pub(super) fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(on),
             Self::Tcp(stream) => stream.set_nonblocking(on),
