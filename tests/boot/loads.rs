@@ -55,8 +55,10 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
         "raw-io.size=2M",
         "raw-io.requests=64",
         "raw-io.processes=1,2",
+        "sqlphases.engine=sqlite",
+        "sqlphases.rows=100",
     ];
-    let workloads = ["fs-clients", "net-clients", "tio", "raw-io"];
+    let workloads = ["fs-clients", "net-clients", "tio", "raw-io", "sqlphases"];
     let args: Vec<_> = workloads.into_iter().chain(small.into_iter().flat_map(|setting| ["--set", setting])).collect();
     let test = test();
     let [one, again] = ["study", "again"].map(|out| {
@@ -74,5 +76,21 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
     for workload in workloads {
         let values = one["metrics"][workload].as_object().unwrap();
         assert!(values.len() > 1 && values.values().all(Value::is_number), "{workload}: {values:?}");
+    }
+}
+
+#[test]
+#[ignore = "four boots of half a minute"]
+fn statements_of_servers_take_the_same_time_twice() {
+    let test = test();
+    for engine in ["sqlphases.engine=postgres", "sqlphases.engine=mariadb"] {
+        let args = ["sqlphases", "--set", engine, "--set", "sqlphases.rows=200"];
+        let [one, again] = ["study", "again"].map(|out| {
+            let record = first(&test, &format!("{engine}-{out}"), &args);
+            assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+            record
+        });
+        assert_eq!(one["metrics"], again["metrics"], "{engine}");
+        assert_eq!(one["counters"], again["counters"], "{engine}");
     }
 }

@@ -5,9 +5,7 @@
 use std::time::Duration;
 
 use super::scale::Scale;
-use bigiron_sql::catalogue::{self, Catalogue};
-use bigiron_sql::server::Transport;
-use bigiron_sql::sqlite::SqliteJournal;
+pub use bigiron_sql::engine::Engine;
 
 /// How a transaction is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,31 +17,6 @@ pub enum Mode {
     Pipelined,
     /// The same statements, one round trip each: a test of network and scheduler.
     RoundTrips,
-}
-
-/// The engine that runs the transactions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// A private cluster that bigiron creates, starts and stops.
-    Postgres {
-        /// The major version, e.g. 15.
-        version: u32,
-        transport: Transport,
-        /// Server settings in addition to bigiron's own, `NAME=VALUE`, in the order given.
-        settings: Vec<(String, String)>,
-    },
-    /// A private MariaDB that bigiron creates, starts and stops.
-    MariaDb {
-        /// The series of its versions, e.g. `10.11`.
-        version: String,
-        transport: Transport,
-        /// As above.
-        settings: Vec<(String, String)>,
-    },
-    /// An existing server: `postgresql://…`.
-    Url(String),
-    /// In this process.
-    Sqlite { journal: SqliteJournal },
 }
 
 /// Work or time.
@@ -66,19 +39,6 @@ pub enum Pace {
     },
     /// Poisson arrivals of this many transactions per second over all terminals; latency counts from the intended start.
     Open { rate: f64 },
-}
-
-impl Engine {
-    /// The settings that it takes.
-    pub fn settings(&self) -> Option<&'static Catalogue> {
-        match self {
-            Self::Postgres { .. } => Some(&catalogue::POSTGRES),
-            Self::MariaDb { .. } => Some(&catalogue::MARIADB),
-            // An existing server has its own; those of a job for it are refused by name.
-            Self::Url(_) => Some(&catalogue::POSTGRES),
-            Self::Sqlite { .. } => None,
-        }
-    }
 }
 
 impl Config {

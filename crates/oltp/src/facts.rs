@@ -39,7 +39,7 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
     if !deviations.is_empty() {
         put("deviations", deviations.join("; "));
     }
-    let weakened = job.weakened();
+    let weakened = job.engine.weakened();
     if !weakened.is_empty() {
         put("weakened", weakened.join("; "));
     }

@@ -10,21 +10,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::config::Engine;
 use super::job::Job;
-use super::tpcc::{self, Tables};
-use super::trial_database::{DATA, FILE, SERVER, TREE};
+use super::tpcc;
+use super::trial_database::FILE;
 use super::{check, load, sqlite};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image;
 use bigiron_service::image::ImageSpec;
-use bigiron_service::instance::Server;
-use bigiron_service::root;
-use bigiron_sql::server::Programs;
-use bigiron_workload::{Image, ImageContext, ImageRole, Images};
-
-/// Space for new rows, their old versions and the log.
-const ROOM: u64 = 1 << 30;
-/// The only file system that can be filled without mounting it. A guest copies the files to any other.
-const FILESYSTEM: &str = "ext4";
+use bigiron_sql::server::images::{FILESYSTEM, data};
+use bigiron_workload::{ImageContext, Images};
 
 /// The images for a job, made now if they are missing.
 ///
@@ -46,51 +39,9 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
             images.foundation.insert("image".to_owned(), key);
             Ok(images)
         }
-        Engine::Postgres { version, .. } => of_server(&tpcc::POSTGRES, &version.to_string(), &store, job, cx),
-        Engine::MariaDb { version, .. } => of_server(&tpcc::MARIADB, version, &store, job, cx),
+        Engine::Postgres { version, .. } => tpcc::POSTGRES.images(&version.to_string(), &store, job.scale, cx),
+        Engine::MariaDb { version, .. } => tpcc::MARIADB.images(version, &store, job.scale, cx),
     }
-}
-
-fn of_server<S: Server, P>(
-    tables: &Tables<S, P>,
-    series: &str,
-    store: &Store,
-    job: &Job,
-    cx: &ImageContext<'_>,
-) -> Result<Images> {
-    let kind = tables.kind;
-    let planned = cx.foundation.get(SERVER).map(String::as_str);
-    let root = root::of(store, kind.recipe, series, planned, cx.note)?;
-    let mut images = Images::default();
-    let server = format!("{} from Debian {}", root.about.version, root.about.release);
-    images.foundation.insert("server".to_owned(), server);
-    images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
-    if cx.filesystem.is_none() {
-        return Ok(images);
-    }
-    let tree = image::of_root(store, kind.recipe, &root, cx.note)?;
-    let memory = rustix::system::sysinfo();
-    let programs = Programs::of(kind.recipe, &root)?;
-    let place = tpcc::LoadSettings {
-        programs: &programs,
-        server: &root.about.hash,
-        filesystem: FILESYSTEM,
-        room: ROOM,
-        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
-        jobs: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-    };
-    let loaded = tpcc::ensure(tables, store, &place, job.scale, cx.note)?;
-    images.foundation.insert("image".to_owned(), loaded.sha256.clone());
-    images
-        .foundation
-        .insert("image-checked".to_owned(), format!("{} checks held right after the load", loaded.checked.len()));
-    images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
-    images.images.push(data(loaded.image));
-    Ok(images)
-}
-
-fn data(path: PathBuf) -> Image {
-    Image { name: DATA, path, filesystem: FILESYSTEM, role: ImageRole::Data }
 }
 
 /// Writes an image that appears whole or not at all.
@@ -115,7 +66,7 @@ fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(Path
     let maker = image::maker(FILESYSTEM)?;
     let warehouses = job.scale.warehouses;
     let parts =
-        [&warehouses.to_string(), rusqlite::version(), &maker, &ROOM.to_string(), include_str!("load/sqlite.rs")];
+        [&warehouses.to_string(), rusqlite::version(), &maker, &tpcc::ROOM.to_string(), include_str!("load/sqlite.rs")];
     let all: Vec<&str> = parts.into_iter().chain(tpcc::SOURCES).collect();
     let key = hash::of_bytes(all.join("\n").as_bytes())[..16].to_owned();
     let shelf = store.dir().join("sqlite");
@@ -131,7 +82,7 @@ fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(Path
         let mut engine = sqlite::Engine::open(&file, bigiron_sql::sqlite::SqliteJournal::Rollback)?;
         all_hold(&check::conditions(&mut engine, true)?)?;
         drop(engine);
-        make(dir.path(), &kept, &ImageSpec { filesystem: FILESYSTEM, room: ROOM, writable: true, owner: 0 })?;
+        make(dir.path(), &kept, &ImageSpec { filesystem: FILESYSTEM, room: tpcc::ROOM, writable: true, owner: 0 })?;
     }
     Ok((kept, key))
 }

@@ -7,19 +7,16 @@ use std::time::Duration;
 
 use super::config::{Config, Engine, Length, Mode, Pace};
 use super::jobs::Draft;
-use super::options::{A_URL, EngineKind, KEYS, UncheckedConfig};
+use super::options::{A_URL, KEYS, UncheckedConfig};
 use super::scale::Scale;
 use bigiron_model::clock::Clock;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
 use bigiron_sql::catalogue;
-use bigiron_sql::server::mariadb;
+use bigiron_sql::engine::{self, EngineKind};
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::keys;
 use bigiron_workload::keys::form::{word, words_of};
-
-/// PostgreSQL's major version, unless the job says one: Debian 12's.
-const POSTGRES_VERSION: u32 = 15;
 
 /// A job's claim about its own run, checked when it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,18 +223,6 @@ impl Job {
     pub fn is_elsewhere(&self) -> bool {
         matches!(self.engine, Engine::Url(_))
     }
-
-    /// Settings that weaken durability, each with what it can lose.
-    pub fn weakened(&self) -> Vec<String> {
-        let (Engine::Postgres { settings, .. } | Engine::MariaDb { settings, .. }) = &self.engine else {
-            return Vec::new();
-        };
-        let Some(catalogue) = self.engine.settings() else { return Vec::new() };
-        let weak = |(name, value): &(String, String)| {
-            catalogue.weakens(name, value).map(|what| format!("{name}={value} ({what})"))
-        };
-        settings.iter().filter_map(weak).collect()
-    }
 }
 
 fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
@@ -251,11 +236,8 @@ fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
             return only("`oltp.url` can only be `none` with the engine `sqlite`, which is not a server");
         }
         (EngineKind::MariaDb, "none") => {
-            let version = match version {
-                None => mariadb::SERIES.to_owned(),
-                Some(version) if version.contains('.') => version.clone(),
-                Some(_) => return Err(draft.get("version").cannot_be("MariaDB's series, such as 10.11 or 11.8")),
-            };
+            let version = engine::mariadb_series(version.as_deref());
+            let version = version.map_err(|right| draft.get("version").cannot_be(right))?;
             return Ok(Engine::MariaDb { version, transport, settings: draft.settings(&catalogue::MARIADB)? });
         }
         (EngineKind::MariaDb, _) => {
@@ -264,17 +246,8 @@ fn engine(draft: &Draft, said: &UncheckedConfig) -> Result<Engine, Refusal> {
             );
         }
         (EngineKind::Postgres, "none") => {
-            let version = match version {
-                None => POSTGRES_VERSION,
-                Some(version) => match version.parse() {
-                    Ok(version @ 9..=99) => version,
-                    _ => {
-                        return Err(draft
-                            .get("version")
-                            .cannot_be("PostgreSQL's major version, a number from 9 to 99"));
-                    }
-                },
-            };
+            let version = engine::postgres_version(version.as_deref());
+            let version = version.map_err(|right| draft.get("version").cannot_be(right))?;
             return Ok(Engine::Postgres { version, transport, settings: draft.settings(&catalogue::POSTGRES)? });
         }
         (EngineKind::Postgres, _) => {}

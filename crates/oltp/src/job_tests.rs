@@ -44,7 +44,7 @@ fn settings_are_the_jobs_then_the_options() {
     let Engine::Postgres { settings, .. } = &job.engine else { panic!() };
     let expected = [("shared_buffers", "1GB"), ("fsync", "off")].map(|(k, v)| (k.to_owned(), v.to_owned()));
     assert_eq!(settings[..], expected);
-    let weak = job.weakened();
+    let weak = job.engine.weakened();
     assert!(weak.len() == 1 && weak[0].starts_with("fsync=off ("), "{weak:?}");
 }
 
@@ -127,7 +127,7 @@ fn a_job_file_says_what_differs_and_its_lines_are_named() {
     std::fs::write(path, "oltp = 1\nwarehouses = 3\nmix = \"100/0/0/0/0\"\n[postgres]\nfsync = false\n").unwrap();
     let mine = job(&[("job", path)]).unwrap();
     assert_eq!((mine.name.as_str(), mine.scale.warehouses, mine.mix[0]), ("mine", 3, 1000));
-    assert_eq!(mine.weakened().len(), 1);
+    assert_eq!(mine.engine.weakened().len(), 1);
     let embedded = crate::jobs::embed(path).unwrap();
     std::fs::write(path, "oltp = 1\n\nmix = \"1/2\"\n").unwrap();
     assert_eq!(job(&[("job", &embedded)]).unwrap(), mine);

@@ -10,6 +10,7 @@ use super::values;
 use bigiron_model::document::Value;
 use bigiron_model::suggest;
 use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::engine::EngineKind;
 use bigiron_sql::server::Transport;
 use bigiron_sql::sqlite::SqliteJournal;
 use bigiron_workload::OptionDef;
@@ -19,15 +20,6 @@ use bigiron_workload::keys::{Key, key};
 
 /// The value of an option that leaves the choice to the job.
 pub const AS_JOB: &str = "job";
-
-/// The engines that bigiron has itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EngineKind {
-    #[default]
-    Postgres,
-    MariaDb,
-    Sqlite,
-}
 
 /// Numbers with dots between them.
 fn series(text: &str) -> Option<String> {
@@ -79,7 +71,6 @@ fn acks() -> Form<Option<AckTarget>> {
     Form::new("`none`, a file, or `tcp:HOST:PORT`", read, |_| None)
 }
 
-words_of!(EngineKind: "postgres" => Postgres, "mariadb" => MariaDb, "sqlite" => Sqlite);
 words_of!(Mode: "procedures" => Procedures, "pipelined" => Pipelined, "round-trips" => RoundTrips);
 
 /// The keys of a job. Their defaults come from the job `default`.

@@ -2,8 +2,6 @@
 //!
 //! Invariant: a kept database satisfies all of TPC-C's consistency conditions.
 
-use std::path::Path;
-
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
@@ -17,9 +15,10 @@ use bigiron_service::postgres::Postgres;
 use bigiron_sql::database::Database;
 use bigiron_sql::maria::{Connection, Place};
 use bigiron_sql::pg::Url;
-use bigiron_sql::server::loaded::{self, DatabaseSpec, LoadedDatabase};
+use bigiron_sql::server::images::{self, Contents};
 use bigiron_sql::server::private::Kind;
-use bigiron_sql::server::{Programs, Sizing, cluster, mariadb};
+use bigiron_sql::server::{cluster, mariadb};
+use bigiron_workload::{ImageContext, Images};
 
 /// As [`Tables::sources`]: PostgreSQL's, and MariaDB's.
 pub(crate) const SOURCES: [&str; 9] = [
@@ -44,6 +43,8 @@ const MARIADB_SOURCES: [&str; 9] = [
     include_str!("maria/procedures.sql"),
     include_str!("schema.rs"),
 ];
+/// Space for new rows, their old versions and the log.
+pub(crate) const ROOM: u64 = 1 << 30;
 /// Size of a warehouse in PostgreSQL including indexes, rounded up; and of the rest (items, catalogue).
 const WAREHOUSE_BYTES: u64 = 112 << 20;
 const REST_BYTES: u64 = 64 << 20;
@@ -78,58 +79,37 @@ pub static MARIADB: Tables<MariaDb, Place> = Tables {
     },
 };
 
-/// How a database is loaded.
-#[derive(Clone, Copy, Debug)]
-pub struct LoadSettings<'a> {
-    /// The server's programs, and their identity: a tree's hash.
-    pub programs: &'a Programs,
-    pub server: &'a str,
-    /// Only `ext4` so far.
-    pub filesystem: &'a str,
-    /// Free space besides the database in the image, in bytes.
-    pub room: u64,
-    /// Memory of this machine.
-    pub memory_bytes: u64,
-    /// Connections of the load.
-    pub jobs: u32,
-}
+impl<S: Server, P> Tables<S, P> {
+    /// The images of a server and its loaded tables, from the cache or made now.
+    ///
+    /// # Errors
+    /// As [`images::of`]; also if a condition does not hold.
+    pub fn images(&self, series: &str, store: &Store, scale: Scale, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        self.with_contents(scale, cx.note, |contents, load| images::of(self.kind, series, store, cx, contents, load))
+    }
 
-/// The image of a database, from the cache or made now.
-///
-/// # Errors
-/// As [`loaded::ensure`]; also if a condition does not hold.
-pub fn ensure<S: Server, P>(
-    tables: &Tables<S, P>,
-    store: &Store,
-    place: &LoadSettings<'_>,
-    scale: Scale,
-    note: &dyn Fn(&str),
-) -> anyhow::Result<LoadedDatabase> {
-    let mut hasher = Sha256::new();
-    let kind = tables.kind;
-    tables.sources.iter().for_each(|s| hasher.update(s));
-    let sources: String = hasher.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let name = match scale.warehouses {
-        1 => "1 warehouse".to_owned(),
-        n => format!("{n} warehouses"),
-    };
-    let wanted = DatabaseSpec {
-        kind: kind.recipe.name,
-        socket: kind.socket,
-        server: place.server,
-        contents: &format!("oltp, {name}, {sources}"),
-        name: &name,
-        filesystem: place.filesystem,
-        room: place.room,
-        data_bytes: data_bytes(scale),
-    };
-    let sizing = Sizing { memory_bytes: place.memory_bytes, data_bytes: data_bytes(scale), connections: place.jobs };
-    let mut load = |at: &P| {
-        (tables.load)(at, scale, &|_, _, _| {})?;
-        checked(&mut *(kind.database)(at).context("The server cannot be reached after the load")?, note)
-    };
-    let mut fill = |folder: &Path| loaded::filled(kind, place.programs, folder, &sizing, &mut load);
-    loaded::ensure(store, place.programs, &wanted, &mut fill, note)
+    fn with_contents<T>(
+        &self,
+        scale: Scale,
+        note: &dyn Fn(&str),
+        then: impl FnOnce(Contents<'_>, &mut dyn FnMut(&P) -> anyhow::Result<Vec<String>>) -> T,
+    ) -> T {
+        let mut hasher = Sha256::new();
+        self.sources.iter().for_each(|s| hasher.update(s));
+        let sources: String = hasher.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect();
+        let name = match scale.warehouses {
+            1 => "1 warehouse".to_owned(),
+            n => format!("{n} warehouses"),
+        };
+        let what = format!("oltp, {name}, {sources}");
+        let contents = Contents { what: &what, name: &name, data_bytes: data_bytes(scale), room: ROOM };
+        let mut load = |at: &P| {
+            (self.load)(at, scale, &|_, _, _| {})?;
+            let database = (self.kind.database)(at);
+            checked(&mut *database.context("The server cannot be reached after the load")?, note)
+        };
+        then(contents, &mut load)
+    }
 }
 
 /// The names of the conditions, all of which hold.
@@ -148,66 +128,50 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use bigiron_service::root;
-    use bigiron_sql::server::{RECIPE, testing};
+    use bigiron_service::root::{self, Root};
+    use bigiron_sql::server::loaded::LoadedDatabase;
+    use bigiron_sql::server::{mariadb, testing};
 
-    fn loaded(warehouses: u32) -> (tempfile::TempDir, LoadedDatabase) {
-        let tree = testing::tree();
-        let server = Programs::of(&RECIPE, &tree).unwrap();
+    /// The image of loaded tables in a cache of its own, and again from there.
+    fn loaded<S: Server, P>(
+        tables: &Tables<S, P>,
+        root: &Root,
+        warehouses: u32,
+    ) -> (tempfile::TempDir, LoadedDatabase) {
         let cache = tempfile::tempdir().unwrap();
         let store = Store::at(cache.path()).unwrap();
-        let place = LoadSettings {
-            programs: &server,
-            server: &tree.about.hash,
-            filesystem: "ext4",
-            room: 256 << 20,
-            memory_bytes: 2 << 30,
-            jobs: 2,
-        };
         let started = Instant::now();
-        let loaded = ensure(&POSTGRES, &store, &place, Scale { warehouses }, &|line| {
-            eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
-        });
-        let loaded = loaded.unwrap();
-        eprintln!("{:6.2} s  done: {loaded:?}", started.elapsed().as_secs_f64());
+        let note = |line: &str| eprintln!("{:6.2} s  {line}", started.elapsed().as_secs_f64());
+        let get = |note: &dyn Fn(&str)| {
+            tables.with_contents(Scale { warehouses }, note, |contents, load| {
+                images::database(tables.kind, root, &store, contents, load, note).unwrap()
+            })
+        };
+        let loaded = get(&note);
+        note(&format!("done: {loaded:?}"));
+        assert_eq!(get(&|line| panic!("{line}")), loaded);
+        assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
+        let most = data_bytes(Scale { warehouses });
+        assert!((most / 3..most).contains(&loaded.data_bytes), "{}", loaded.data_bytes);
         (cache, loaded)
     }
 
     #[test]
     fn a_warehouse_is_loaded_and_checked() {
-        let (_cache, loaded) = loaded(1);
-        assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
-        assert!(loaded.data_bytes < data_bytes(Scale { warehouses: 1 }), "{}", loaded.data_bytes);
-        assert!(loaded.data_bytes > data_bytes(Scale { warehouses: 1 }) / 3, "{}", loaded.data_bytes);
+        loaded(&POSTGRES, &testing::tree(), 1);
     }
 
     #[test]
     fn a_warehouse_is_loaded_into_mariadb_and_checked() {
-        let kind = &mariadb::KIND;
-        let root = root::ensure(&Store::open().unwrap(), kind.recipe, mariadb::SERIES, &|_| {}).unwrap();
-        let programs = Programs::of(kind.recipe, &root).unwrap();
-        let cache = tempfile::tempdir().unwrap();
-        let store = Store::at(cache.path()).unwrap();
-        let server = root.about.hash.as_str();
-        let place = LoadSettings {
-            programs: &programs,
-            server,
-            filesystem: "ext4",
-            room: 64 << 20,
-            memory_bytes: 1 << 30,
-            jobs: 2,
-        };
-        let scale = Scale { warehouses: 1 };
-        let loaded = ensure(&MARIADB, &store, &place, scale, &|_| {}).unwrap();
-        assert_eq!(loaded.checked.len(), 12, "{:?}", loaded.checked);
-        assert!((data_bytes(scale) / 3..data_bytes(scale)).contains(&loaded.data_bytes), "{}", loaded.data_bytes);
-        assert_eq!(ensure(&MARIADB, &store, &place, scale, &|line| panic!("{line}")).unwrap(), loaded);
+        let store = Store::open().unwrap();
+        let root = root::ensure(&store, MARIADB.kind.recipe, mariadb::SERIES, &|_| {}).unwrap();
+        loaded(&MARIADB, &root, 1);
     }
 
     #[test]
     #[ignore = "a measurement, not a test: how long load and restore of ten warehouses take"]
     fn ten_warehouses_measured() {
-        let (cache, loaded) = loaded(10);
+        let (cache, loaded) = loaded(&POSTGRES, &testing::tree(), 10);
         for n in 0..5 {
             let copy = cache.path().join(format!("copy{n}"));
             let started = Instant::now();

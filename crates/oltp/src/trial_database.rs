@@ -14,14 +14,11 @@ use super::rendezvous::Rendezvous;
 use super::scale::Scale;
 use super::{abilities, load, sql, tpcc, trial};
 use bigiron_service::error::ServerError;
-use bigiron_service::mariadb::MariaDb;
-use bigiron_service::postgres::Postgres;
 use bigiron_sql::database::{Database, SqlValue};
-use bigiron_sql::maria::Place;
+use bigiron_sql::engine::PrivateDatabase;
 use bigiron_sql::pg::{Connection, PgError, Url};
 use bigiron_sql::server::private::{PrivateServer, Start};
 use bigiron_sql::server::{Settings, Sizing, mariadb};
-use bigiron_sql::sqlite::SqliteJournal;
 use bigiron_workload::{Context, Progress};
 
 pub use bigiron_sql::server::private::{DATA, SERVER, TREE};
@@ -49,10 +46,8 @@ pub struct TrialDatabase {
 }
 
 enum DatabaseKind {
-    Postgres(Box<PrivateServer<Postgres, Url>>),
-    MariaDb(Box<PrivateServer<MariaDb, Place>>),
+    Private(PrivateDatabase),
     Foreign(Url),
-    Sqlite { path: PathBuf, journal: SqliteJournal },
 }
 
 impl TrialDatabase {
@@ -70,7 +65,7 @@ impl TrialDatabase {
                 let load = |at: &_| (tpcc::POSTGRES.load)(at, config.scale, &steps(cx));
                 let server = PrivateServer::open(cx, tpcc::POSTGRES.kind, how, &load)?;
                 let ballast = ballast(&server.folder().join("data"));
-                Ok(Self::of(DatabaseKind::Postgres(Box::new(server)), ballast))
+                Ok(Self::private(PrivateDatabase::Postgres(Box::new(server)), ballast))
             }
             Engine::MariaDb { version, transport, settings } => {
                 let settings = mariadb::settings(&sizing(cx, job, config), settings)?;
@@ -78,7 +73,7 @@ impl TrialDatabase {
                 let load = |at: &_| (tpcc::MARIADB.load)(at, config.scale, &steps(cx));
                 let server = PrivateServer::open(cx, tpcc::MARIADB.kind, how, &load)?;
                 let ballast = ballast(&server.folder().join("data"));
-                Ok(Self::of(DatabaseKind::MariaDb(Box::new(server)), ballast))
+                Ok(Self::private(PrivateDatabase::MariaDb(Box::new(server)), ballast))
             }
             Engine::Url(text) => {
                 let url = Url::parse(text)?;
@@ -109,9 +104,13 @@ impl TrialDatabase {
                     }
                 };
                 let ballast = ballast(&path);
-                Ok(Self::of(DatabaseKind::Sqlite { path, journal: *journal }, ballast))
+                Ok(Self::private(PrivateDatabase::Sqlite { path, journal: *journal }, ballast))
             }
         }
+    }
+
+    fn private(database: PrivateDatabase, ballast: PathBuf) -> Self {
+        Self::of(DatabaseKind::Private(database), ballast)
     }
 
     fn of(kind: DatabaseKind, ballast: PathBuf) -> Self {
@@ -121,9 +120,8 @@ impl TrialDatabase {
     /// The private server's own explanation of its loss.
     pub fn complaint(&self) -> Option<ServerError> {
         match &self.kind {
-            DatabaseKind::Postgres(server) => server.complaint(),
-            DatabaseKind::MariaDb(server) => server.complaint(),
-            DatabaseKind::Foreign(_) | DatabaseKind::Sqlite { .. } => None,
+            DatabaseKind::Private(database) => database.complaint(),
+            DatabaseKind::Foreign(_) => None,
         }
     }
 
@@ -135,22 +133,22 @@ impl TrialDatabase {
     pub fn recover(&mut self) -> Result<bool, ServerError> {
         let _ = fs::remove_file(&self.ballast);
         match &mut self.kind {
-            DatabaseKind::Postgres(server) => server.recover()?,
-            DatabaseKind::MariaDb(server) => server.recover()?,
-            DatabaseKind::Foreign(_) => return Ok(false),
-            // It recovers when it is opened next.
-            DatabaseKind::Sqlite { .. } => {}
+            DatabaseKind::Private(database) => database.recover().map(|()| true),
+            DatabaseKind::Foreign(_) => Ok(false),
         }
-        Ok(true)
     }
 
     /// The target for the driver.
     pub fn target(&self) -> DriveTarget<'_> {
         match &self.kind {
-            DatabaseKind::Postgres(server) => DriveTarget::Postgres(server.place()),
-            DatabaseKind::MariaDb(server) => DriveTarget::MariaDb { place: server.place(), server: server.pid() },
+            DatabaseKind::Private(PrivateDatabase::Postgres(server)) => DriveTarget::Postgres(server.place()),
+            DatabaseKind::Private(PrivateDatabase::MariaDb(server)) => {
+                DriveTarget::MariaDb { place: server.place(), server: server.pid() }
+            }
+            DatabaseKind::Private(PrivateDatabase::Sqlite { path, journal }) => {
+                DriveTarget::Sqlite { path, journal: *journal }
+            }
             DatabaseKind::Foreign(url) => DriveTarget::Postgres(url),
-            DatabaseKind::Sqlite { path, journal } => DriveTarget::Sqlite { path, journal: *journal },
         }
     }
 
@@ -165,8 +163,8 @@ impl TrialDatabase {
     /// The postmaster of a private server.
     #[cfg(test)]
     pub fn postmaster(&self) -> Option<u32> {
-        let DatabaseKind::Postgres(server) = &self.kind else { return None };
-        Some(server.pid())
+        let DatabaseKind::Private(database) = &self.kind else { return None };
+        database.server()
     }
 
     /// Stops everything that was started, in an orderly way.
@@ -175,9 +173,8 @@ impl TrialDatabase {
     /// If a server does not stop properly.
     pub fn close(self) -> Result<()> {
         match self.kind {
-            DatabaseKind::Postgres(server) => Ok(server.stop()?),
-            DatabaseKind::MariaDb(server) => Ok(server.stop()?),
-            DatabaseKind::Foreign(_) | DatabaseKind::Sqlite { .. } => Ok(()),
+            DatabaseKind::Private(database) => Ok(database.close()?),
+            DatabaseKind::Foreign(_) => Ok(()),
         }
     }
 }

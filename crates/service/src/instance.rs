@@ -136,6 +136,11 @@ impl<S: Server> Instance<S> {
         processes::usage(&pids)
     }
 
+    /// CPU time of all its processes so far, those that have ended included, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        processes::cpu_ns(self.parent())
+    }
+
     /// Whether the server has run out of space, or there is no space for `bytes` more.
     pub fn is_full(&self, bytes: u64) -> bool {
         let has_room = rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_bavail * s.f_frsize >= bytes);

@@ -2,6 +2,7 @@
 
 pub mod catalogue;
 pub mod database;
+pub mod engine;
 pub mod maria;
 pub mod pg;
 pub mod server;

@@ -10,4 +10,5 @@ pub mod multiuser;
 pub mod net_clients;
 pub mod raw_io;
 pub mod scripts;
+pub mod sqlphases;
 pub mod tio;

@@ -87,7 +87,7 @@ pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
         kernel: plan.arms[0].kernel.release.clone(),
         seed: plan.design.seed,
         disk: args.lying_disk.then_some("lying"),
-        weakened: job.weakened(),
+        weakened: job.engine.weakened(),
         rounds: Vec::new(),
         failed: None,
     };

@@ -24,7 +24,7 @@ pub static KIND: Kind<MariaDb, Place> = Kind {
     loading,
     // Pages are written before the server stops.
     settle: "SET GLOBAL innodb_fast_shutdown = 0",
-    size: "SELECT CAST(sum(data_length + index_length) AS INTEGER) FROM information_schema.tables \
+    size: "SELECT CAST(coalesce(sum(data_length + index_length), 0) AS INTEGER) FROM information_schema.tables \
            WHERE table_schema = database()",
     complaint: mariadb::complaint,
 };

@@ -1,6 +1,7 @@
 //! The private servers of trials: their settings, how they are started, and images of loaded databases for guests.
 
 pub mod cluster;
+pub mod images;
 pub mod loaded;
 pub mod mariadb;
 pub mod private;

@@ -141,6 +141,11 @@ impl<S: Server, P> PrivateServer<S, P> {
         self.instance.as_ref().map_or(0, Instance::pid)
     }
 
+    /// CPU time of all its processes so far, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        self.instance.as_ref().map_or(0, Instance::cpu_ns)
+    }
+
     /// The server's own explanation of its loss.
     pub fn complaint(&self) -> Option<ServerError> {
         (self.kind.complaint)(self.instance.as_ref()?)

@@ -1,0 +1,102 @@
+//! The images from which a guest's server starts: its programs, and its loaded database.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::loaded::{self, DatabaseSpec, LoadedDatabase};
+use super::private::{DATA, Kind, SERVER, TREE};
+use super::{Programs, Sizing};
+use bigiron_archive::Store;
+use bigiron_service::image;
+use bigiron_service::instance::Server;
+use bigiron_service::root::{self, Root};
+use bigiron_workload::{Image, ImageContext, ImageRole, Images};
+
+/// The only file system that can be filled without mounting it. A guest copies the files to any other.
+pub const FILESYSTEM: &str = "ext4";
+
+/// What a database is to contain.
+#[derive(Clone, Copy, Debug)]
+pub struct Contents<'a> {
+    /// In words that change whenever the bytes would.
+    pub what: &'a str,
+    /// For messages, e.g. `10 warehouses`.
+    pub name: &'a str,
+    /// Its approximate size, and the space for its growth, in bytes.
+    pub data_bytes: u64,
+    pub room: u64,
+}
+
+/// The images of a server and its database, from the cache or made now: `load` fills a new server, and returns the names of the checks that held. On
+/// this machine itself, where none is needed, only the foundation.
+///
+/// # Errors
+/// If the programs are not available, or do not run here; if `load` fails; if there is no room.
+pub fn of<S: Server, P>(
+    kind: &Kind<S, P>,
+    series: &str,
+    store: &Store,
+    cx: &ImageContext<'_>,
+    contents: Contents<'_>,
+    load: &mut dyn FnMut(&P) -> Result<Vec<String>>,
+) -> Result<Images> {
+    let planned = cx.foundation.get(SERVER).map(String::as_str);
+    let root = root::of(store, kind.recipe, series, planned, cx.note)?;
+    let mut images = Images::default();
+    let server = format!("{} from Debian {}", root.about.version, root.about.release);
+    images.foundation.insert("server".to_owned(), server);
+    images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
+    if cx.filesystem.is_none() {
+        return Ok(images);
+    }
+    let tree = image::of_root(store, kind.recipe, &root, cx.note)?;
+    let loaded = database(kind, &root, store, contents, load, cx.note)
+        .with_context(|| format!("Cannot make an image of {}", contents.name))?;
+    images.foundation.insert("image".to_owned(), loaded.sha256.clone());
+    if !loaded.checked.is_empty() {
+        let checked = format!("{} checks held right after the load", loaded.checked.len());
+        images.foundation.insert("image-checked".to_owned(), checked);
+    }
+    images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
+    images.images.push(data(loaded.image));
+    Ok(images)
+}
+
+/// The image of a server's database, as [`of`].
+///
+/// # Errors
+/// As [`of`].
+pub fn database<S: Server, P>(
+    kind: &Kind<S, P>,
+    root: &Root,
+    store: &Store,
+    contents: Contents<'_>,
+    load: &mut dyn FnMut(&P) -> Result<Vec<String>>,
+    note: &dyn Fn(&str),
+) -> Result<LoadedDatabase> {
+    let programs = Programs::of(kind.recipe, root)?;
+    let memory = rustix::system::sysinfo();
+    let sizing = Sizing {
+        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        data_bytes: contents.data_bytes,
+        connections: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+    };
+    let wanted = DatabaseSpec {
+        kind: kind.recipe.name,
+        socket: kind.socket,
+        server: &root.about.hash,
+        contents: contents.what,
+        name: contents.name,
+        filesystem: FILESYSTEM,
+        room: contents.room,
+        data_bytes: contents.data_bytes,
+    };
+    let mut fill = |folder: &Path| loaded::filled(kind, &programs, folder, &sizing, load);
+    loaded::ensure(store, &programs, &wanted, &mut fill, note)
+}
+
+/// An image of the data.
+pub fn data(path: PathBuf) -> Image {
+    Image { name: DATA, path, filesystem: FILESYSTEM, role: ImageRole::Data }
+}

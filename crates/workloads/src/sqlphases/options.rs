@@ -1,0 +1,170 @@
+//! The parsed options of `sqlphases`.
+
+use bigiron_model::clock::Clock;
+use bigiron_model::suggest;
+use bigiron_model::workload::Options;
+use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::engine::{self, Engine, EngineKind};
+use bigiron_sql::server::Transport;
+use bigiron_sql::sqlite::SqliteJournal;
+use bigiron_workload::OptionDef;
+use bigiron_workload::keys::form::Word;
+
+use super::phase::{self, Phase};
+
+/// Rows of a table by default: on the wall clock, and on every other.
+const ROWS: (u64, u64) = (20_000, 500);
+/// A hundredth of the rows is a selection.
+const STEP: u64 = 100;
+const MOST: u64 = 10_000_000;
+
+const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
+    OptionDef { name, default, allowed: &[], summary }
+}
+
+const fn choice(name: &'static str, allowed: &'static [&'static str], summary: &'static str) -> OptionDef {
+    OptionDef { name, default: allowed[0], allowed, summary }
+}
+
+pub const OPTIONS: &[OptionDef] = &[
+    choice(
+        "engine",
+        &["postgres", "mariadb", "sqlite"],
+        "A private PostgreSQL or MariaDB from Debian's archive, or the embedded SQLite",
+    ),
+    option("version", "auto", "The server's series, such as 17 or 11.8; `auto`: Debian 12's, 15 and 10.11"),
+    choice("transport", &["unix", "tcp"], "How the client connects to a server"),
+    choice("journal", &["wal", "rollback"], "SQLite's journal; both synchronise fully"),
+    option("phases", "all", "Phases to run, separated by commas, or `all`"),
+    option(
+        "rows",
+        "auto",
+        "Rows of a table, a multiple of 100; all counts are proportional; `auto`: 20000 on the wall clock, else 500",
+    ),
+];
+
+/// The settings of a run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub engine: Engine,
+    pub phases: Vec<&'static Phase>,
+    pub rows: u64,
+}
+
+/// The kind of server and the setting that an option's name names: `postgres.shared_buffers`.
+fn setting(name: &str) -> Option<(&'static Catalogue, &str)> {
+    let (server, setting) = name.split_once('.')?;
+    catalogue::ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
+}
+
+/// Whether `name` is a setting of a server. The error says what would be right.
+pub fn check_dotted(name: &str) -> Result<(), String> {
+    if let Some((catalogue, setting)) = setting(name) {
+        return catalogue.check_name("sqlphases", setting);
+    }
+    if let Some(catalogue) = catalogue::ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
+        return Err(format!("did you mean `sqlphases.{}.{name}`?", catalogue.server));
+    }
+    let names = || OPTIONS.iter().map(|o| o.name);
+    Err(match suggest::nearest(name, names()) {
+        Some(near) => format!("did you mean `sqlphases.{near}`?"),
+        None => format!(
+            "sqlphases has {}, and the server's settings as `sqlphases.postgres.NAME` or `sqlphases.mariadb.NAME`",
+            suggest::list(names())
+        ),
+    })
+}
+
+impl Settings {
+    /// Parses the options.
+    ///
+    /// # Errors
+    /// The fault, and what would be right.
+    pub fn parse(options: &Options, clock: Clock) -> Result<Self, String> {
+        let text = |name: &str| {
+            let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
+            options.get(name).map_or(default, String::as_str)
+        };
+        let wrong =
+            |name: &str, right: &str| format!("`sqlphases.{name}` cannot be `{}`; it can be {right}", text(name));
+        let phases = phases(text("phases")).ok_or_else(|| {
+            let names = suggest::list(phase::ALL.iter().map(|phase| phase.name));
+            wrong("phases", &format!("`all`, or some of these, each once: {names}"))
+        })?;
+        let rows = match text("rows") {
+            "auto" => Some(if clock == Clock::Wall { ROWS.0 } else { ROWS.1 }),
+            n => n.parse().ok().filter(|n: &u64| (STEP..=MOST).contains(n) && n.is_multiple_of(STEP)),
+        };
+        let rows = rows.ok_or_else(|| wrong("rows", "a multiple of 100 from 100 to 10000000, or `auto`"))?;
+        Ok(Self { engine: engine(options, &text, &wrong)?, phases, rows })
+    }
+}
+
+fn word<W: Word>(text: &str) -> Option<W> {
+    W::ALL.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
+}
+
+fn engine<'a>(
+    options: &Options,
+    text: &dyn Fn(&str) -> &'a str,
+    wrong: &dyn Fn(&str, &str) -> String,
+) -> Result<Engine, String> {
+    let version = Some(text("version")).filter(|text| *text != "auto");
+    let transport = word::<Transport>(text("transport")).unwrap_or_default();
+    let kind = word::<EngineKind>(text("engine")).unwrap_or_default();
+    let engine = match kind {
+        EngineKind::Postgres => {
+            let version = engine::postgres_version(version).map_err(|right| wrong("version", right))?;
+            Engine::Postgres { version, transport, settings: settings(options, &catalogue::POSTGRES) }
+        }
+        EngineKind::MariaDb => {
+            let version = engine::mariadb_series(version).map_err(|right| wrong("version", right))?;
+            Engine::MariaDb { version, transport, settings: settings(options, &catalogue::MARIADB) }
+        }
+        EngineKind::Sqlite => Engine::Sqlite { journal: word::<SqliteJournal>(text("journal")).unwrap_or_default() },
+    };
+    // A setting of another server would have no effect.
+    for (catalogue, name) in options.keys().filter_map(|name| setting(name)) {
+        if engine.settings().is_none_or(|own| own.server != catalogue.server) {
+            return Err(format!(
+                "`sqlphases.{}.{name}` has no effect with `sqlphases.engine` `{}`; leave it out, or set the engine to `{}`",
+                catalogue.server,
+                text("engine"),
+                catalogue.server
+            ));
+        }
+    }
+    for (name, only) in [
+        ("version", kind != EngineKind::Sqlite),
+        ("transport", kind != EngineKind::Sqlite),
+        ("journal", kind == EngineKind::Sqlite),
+    ] {
+        let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
+        if !only && text(name) != default {
+            return Err(format!(
+                "`sqlphases.{name}` has no effect with `sqlphases.engine` `{}`; leave it out",
+                text("engine")
+            ));
+        }
+    }
+    Ok(engine)
+}
+
+fn settings(options: &Options, of: &Catalogue) -> Vec<(String, String)> {
+    let own = |(name, value): (&String, &String)| {
+        setting(name)
+            .filter(|(catalogue, _)| catalogue.server == of.server)
+            .map(|(_, name)| (name.to_owned(), value.clone()))
+    };
+    options.iter().filter_map(own).collect()
+}
+
+/// The named phases, in their own order; `None` if a name is unknown or occurs twice.
+fn phases(text: &str) -> Option<Vec<&'static Phase>> {
+    if text == "all" {
+        return Some(phase::ALL.iter().collect());
+    }
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
+    let found: Vec<_> = phase::ALL.iter().filter(|phase| names.contains(&phase.name)).collect();
+    (found.len() == names.len()).then_some(found)
+}

@@ -1,0 +1,93 @@
+//! Phases that change the schema, or have a wide one.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::session::Session;
+use super::tables::{self, sum_below};
+use bigiron_sql::database::Dialect;
+
+const TABLE: &str = "bench1";
+const WIDE: &str = "bench4";
+/// Columns of a wide table, beside its key.
+const COLUMNS: usize = 100;
+/// Columns, each with an index, of a table that is created and dropped at once.
+const KEYS: usize = 8;
+
+/// Tables created, each counted, each dropped; then as many with indexes, created and dropped at once.
+pub fn create(session: &mut Session<'_>) -> Result<()> {
+    let tables = session.rows / 25;
+    for n in 0..tables {
+        session.run(&format!(
+            "CREATE TABLE many{n} (i integer NOT NULL PRIMARY KEY, d double precision, f float, s char(10), v varchar(100))"
+        ))?;
+    }
+    (0..tables).try_for_each(|n| session.number(&format!("SELECT count(*) FROM many{n}"), 0))?;
+    (0..tables).try_for_each(|n| tables::drop(session, &format!("many{n}")))?;
+    for _ in 0..tables / 4 {
+        let columns: String = (0..KEYS).map(|c| format!(", c{c} integer NOT NULL")).collect();
+        session.run(&format!("CREATE TABLE keyed (i integer NOT NULL PRIMARY KEY{columns})"))?;
+        (0..KEYS).try_for_each(|c| session.run(&format!("CREATE INDEX keyed_c{c} ON keyed (c{c})")))?;
+        tables::drop(session, "keyed")?;
+    }
+    Ok(())
+}
+
+/// Columns and indexes of a table that has rows.
+pub fn alter(session: &mut Session<'_>) -> Result<()> {
+    for c in 0..4 {
+        session.run(&format!("ALTER TABLE {TABLE} ADD COLUMN extra{c} integer DEFAULT {c} NOT NULL"))?;
+    }
+    for c in 0..4 {
+        session.run(&format!("CREATE INDEX {TABLE}_extra{c} ON {TABLE} (extra{c}, id)"))?;
+    }
+    session.number(&format!("SELECT sum(extra3) FROM {TABLE}"), 3 * session.rows)?;
+    let of_table = if session.dialect() == Dialect::MariaDb { format!(" ON {TABLE}") } else { String::new() };
+    for c in 0..4 {
+        session.run(&format!("DROP INDEX {TABLE}_extra{c}{of_table}"))?;
+    }
+    for c in 0..4 {
+        session.run(&format!("ALTER TABLE {TABLE} DROP COLUMN extra{c}"))?;
+    }
+    Ok(())
+}
+
+/// The rows have the columns of before.
+pub fn altered(session: &mut Session<'_>) -> Result<()> {
+    let first = session.rows(&format!("SELECT * FROM {TABLE} WHERE id = 0"), 1)?;
+    anyhow::ensure!(first[0].len() == 4, "{} columns are left instead of 4", first[0].len());
+    session.number(&format!("SELECT sum(id2) FROM {TABLE}"), sum_below(session.rows))?;
+    tables::drop(session, TABLE)
+}
+
+/// A table of many columns, without rows.
+pub fn wide_table(session: &mut Session<'_>) -> Result<()> {
+    let columns: String = (0..COLUMNS).map(|c| format!(", c{c} integer NOT NULL")).collect();
+    session.run(&format!("CREATE TABLE {WIDE} (i integer NOT NULL PRIMARY KEY{columns})"))
+}
+
+/// Rows inserted one at a time, and read whole.
+pub fn wide(session: &mut Session<'_>) -> Result<()> {
+    let rows = session.rows / 10;
+    for n in 0..rows {
+        let mut sql = format!("INSERT INTO {WIDE} VALUES ({n}");
+        (0..COLUMNS).for_each(|c| {
+            let _ = write!(sql, ", {}", n + c as u64);
+        });
+        sql.push(')');
+        session.run(&sql)?;
+    }
+    for n in session.shuffled(rows) {
+        let row = session.rows(&format!("SELECT * FROM {WIDE} WHERE i = {n}"), 1)?;
+        anyhow::ensure!(row[0].len() == COLUMNS + 1, "{} columns instead of {}", row[0].len(), COLUMNS + 1);
+    }
+    session.rows(&format!("SELECT * FROM {WIDE}"), rows).map(drop)
+}
+
+/// The last column of all rows.
+pub fn drop_wide(session: &mut Session<'_>) -> Result<()> {
+    let (rows, last) = (session.rows / 10, COLUMNS as u64 - 1);
+    session.number(&format!("SELECT sum(c{last}) FROM {WIDE}"), sum_below(rows) + rows * last)?;
+    tables::drop(session, WIDE)
+}
