@@ -1,6 +1,6 @@
-//! Settings of a private server: names that are likely typing errors, and values that weaken durability.
+//! Settings of private servers: known names, to recognise typing errors, and values that weaken durability.
 //!
-//! Invariant: a setting that can lose acknowledged data is never passed on without being named in the record.
+//! Invariant: the record names every setting passed to a server that can lose acknowledged data.
 
 use crate::server::{mariadb, settings};
 use bigiron_model::suggest;
@@ -8,14 +8,14 @@ use bigiron_model::suggest;
 /// The settings of a kind of server.
 #[derive(Debug)]
 pub struct Catalogue {
-    /// Its table in a job, and the middle of its options' names: `postgres` of `oltp.postgres.NAME`.
+    /// The name of its table in a job, and the middle part of its options' names: `postgres` in `oltp.postgres.NAME`.
     pub server: &'static str,
-    /// Settings that a study of a kernel is likely to change, sorted: a typing error is recognized by its distance to one of these. Any other
-    /// lower-case name is passed on, because the server knows its own settings.
+    /// Settings that a kernel study is likely to change, sorted. A name within a small edit distance of one is taken for a typing error; any
+    /// other valid name is passed to the server, which knows its own settings.
     known: &'static [&'static str],
-    /// Values that weaken durability, and the possible loss.
+    /// Settings, their values that weaken durability, and the possible loss.
     weak: &'static [(&'static str, &'static [&'static str], &'static str)],
-    /// What bigiron sets itself, and what a user can do who needs another value.
+    /// Settings that bigiron sets itself, and the end of the error message, which says what the user can do instead.
     plumbing: &'static [&'static str],
     otherwise: &'static str,
 }
@@ -23,7 +23,7 @@ pub struct Catalogue {
 const OFF: &[&str] = &["off", "false", "no", "0"];
 const ON: &[&str] = &["on", "true", "yes", "1"];
 
-/// PostgreSQL's.
+/// PostgreSQL's settings.
 pub static POSTGRES: Catalogue = Catalogue {
     server: "postgres",
     known: &[
@@ -86,13 +86,13 @@ pub static POSTGRES: Catalogue = Catalogue {
         ("fsync", OFF, "nothing is forced to disk: a crash of the machine can lose everything"),
         ("full_page_writes", OFF, "a torn page is not repaired after a crash of the machine"),
         ("synchronous_commit", OFF, "a crash loses transactions that were acknowledged"),
-        ("data_sync_retry", ON, "a failed fsync is tried again as if it could still succeed"),
+        ("data_sync_retry", ON, "a failed fsync is retried, although its data may already be lost"),
     ],
     plumbing: &settings::PLUMBING,
-    otherwise: "; name a server of your own with the option `url` instead",
+    otherwise: "; to use a server of your own, set `oltp.url`",
 };
 
-/// MariaDB's.
+/// MariaDB's settings.
 pub static MARIADB: Catalogue = Catalogue {
     server: "mariadb",
     known: &[
@@ -145,21 +145,24 @@ pub static MARIADB: Catalogue = Catalogue {
     otherwise: "",
 };
 
-/// All kinds of servers.
+/// The catalogues of all servers.
 pub static ALL: [&Catalogue; 2] = [&POSTGRES, &MARIADB];
 
 impl Catalogue {
-    /// Frequently used settings.
+    /// The names of the known settings.
     pub fn known(&self) -> impl Iterator<Item = &'static str> {
         self.known.iter().copied()
     }
 
-    /// Whether it is a frequently used setting.
+    /// Whether `name` is a known setting.
     pub fn is_known(&self, name: &str) -> bool {
         self.known.contains(&name)
     }
 
-    /// Refuses text that cannot be the name of a setting of `workload`'s server; the error says what would be right.
+    /// Checks that `name` can be a setting of the server; `workload` is part of the option's name in messages.
+    ///
+    /// # Errors
+    /// The name is malformed, is set by bigiron itself, or is probably a typing error; says what would be right.
     pub fn check_name(&self, workload: &str, name: &str) -> Result<(), String> {
         let part = |p: &str| {
             p.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
@@ -179,7 +182,7 @@ impl Catalogue {
             return Ok(());
         }
         match suggest::nearest(name, self.known()) {
-            // One or two letters of difference are a typing error; otherwise it is one of the server's own names.
+            // An edit distance of one or two is a typing error; anything else is taken for another setting of the server.
             Some(near) if strsim::damerau_levenshtein(name, near) <= 2 => {
                 Err(format!("did you mean `{workload}.{server}.{near}`?"))
             }
@@ -187,13 +190,13 @@ impl Catalogue {
         }
     }
 
-    /// The possible loss with `name=value`, if it weakens durability.
+    /// What `name=value` can lose; `None` if it does not weaken durability.
     pub fn weakens(&self, name: &str, value: &str) -> Option<&'static str> {
         let value = value.trim().trim_matches('\'').to_ascii_lowercase();
         self.weak.iter().find(|(n, values, _)| *n == name && values.contains(&value.as_str())).map(|(.., what)| *what)
     }
 
-    /// Names of the settings that decide durability, to query from a server.
+    /// The names of the settings that affect durability, to be queried from a server.
     pub fn of_durability(&self) -> impl Iterator<Item = &'static str> {
         self.weak.iter().map(|(name, ..)| *name)
     }

@@ -1,4 +1,4 @@
-//! The engines that a workload's statements can run on.
+//! The database engines that can run a workload's statements.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ use bigiron_workload::{Context, ImageContext, Images};
 /// The series of PostgreSQL in Debian 12.
 const POSTGRES_VERSION: u32 = 15;
 
-/// A kind of engine, as users name it.
+/// A kind of engine, as named in options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
     #[default]
@@ -35,7 +35,7 @@ words_of!(EngineKind: "postgres" => Postgres, "mariadb" => MariaDb, "sqlite" => 
 /// The engine that runs the statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Engine {
-    /// A private cluster that bigiron creates, starts and stops.
+    /// A private PostgreSQL cluster that bigiron creates, starts and stops.
     Postgres {
         /// The major version, e.g. 15.
         version: u32,
@@ -43,33 +43,33 @@ pub enum Engine {
         /// Server settings in addition to bigiron's own, `NAME=VALUE`, in the order given.
         settings: Vec<(String, String)>,
     },
-    /// A private MariaDB that bigiron creates, starts and stops.
+    /// A private MariaDB server that bigiron creates, starts and stops.
     MariaDb {
-        /// The series of its versions, e.g. `10.11`.
+        /// The release series, e.g. `10.11`.
         version: String,
         transport: Transport,
-        /// As above.
+        /// Server settings, as for PostgreSQL.
         settings: Vec<(String, String)>,
     },
     /// An existing server: `postgresql://…`.
     Url(String),
-    /// In this process.
+    /// SQLite, embedded in this process.
     Sqlite { journal: SqliteJournal },
 }
 
 impl Engine {
-    /// The settings that it takes.
+    /// The catalogue of its server's settings; `None` if the engine has no server.
     pub fn settings(&self) -> Option<&'static Catalogue> {
         match self {
             Self::Postgres { .. } => Some(&catalogue::POSTGRES),
             Self::MariaDb { .. } => Some(&catalogue::MARIADB),
-            // An existing server has its own; those of a job for it are refused by name.
+            // An existing server keeps its own settings; a job that sets any for it is refused by name.
             Self::Url(_) => Some(&catalogue::POSTGRES),
             Self::Sqlite { .. } => None,
         }
     }
 
-    /// Settings that weaken durability, each with what it can lose.
+    /// The chosen settings that weaken durability, each with what can be lost.
     pub fn weakened(&self) -> Vec<String> {
         let (Self::Postgres { settings, .. } | Self::MariaDb { settings, .. }) = self else { return Vec::new() };
         let Some(catalogue) = self.settings() else { return Vec::new() };
@@ -80,10 +80,10 @@ impl Engine {
     }
 }
 
-/// The version of PostgreSQL that a user names; `None`: Debian 12's.
+/// The major version of PostgreSQL from the user's text; without one, Debian 12's.
 ///
 /// # Errors
-/// What the version can be.
+/// Describes the valid versions.
 pub fn postgres_version(named: Option<&str>) -> Result<u32, &'static str> {
     match named.map(str::parse) {
         None => Ok(POSTGRES_VERSION),
@@ -92,10 +92,10 @@ pub fn postgres_version(named: Option<&str>) -> Result<u32, &'static str> {
     }
 }
 
-/// The series of MariaDB that a user names; `None`: Debian 12's.
+/// The series of MariaDB from the user's text; without one, Debian 12's.
 ///
 /// # Errors
-/// What the series can be.
+/// Describes the valid series.
 pub fn mariadb_series(named: Option<&str>) -> Result<String, &'static str> {
     match named {
         None => Ok(mariadb::SERIES.to_owned()),
@@ -104,7 +104,7 @@ pub fn mariadb_series(named: Option<&str>) -> Result<String, &'static str> {
     }
 }
 
-/// A database that a trial has to itself.
+/// A database that belongs to one trial.
 pub enum PrivateDatabase {
     Postgres(Box<PrivateServer<Postgres, Url>>),
     MariaDb(Box<PrivateServer<MariaDb, Place>>),
@@ -112,10 +112,10 @@ pub enum PrivateDatabase {
 }
 
 impl PrivateDatabase {
-    /// A database without tables. `file` is SQLite's, below the trial's folder.
+    /// Opens a database without tables. `file` is the name of SQLite's file in the trial's folder.
     ///
     /// # Errors
-    /// If a server is not available, or cannot be started; a URL, which names a database that is not private.
+    /// If a server is not available or does not start, or if `engine` is [`Engine::Url`], which is not private.
     pub fn open(cx: &Context<'_>, engine: &Engine, sizing: &Sizing, file: &str) -> Result<Self> {
         Ok(match engine {
             Engine::Postgres { version, transport, settings } => {
@@ -129,12 +129,12 @@ impl PrivateDatabase {
                 let how = Start { series: version, transport: *transport, settings: &settings };
                 Self::MariaDb(Box::new(PrivateServer::open(cx, &mariadb::KIND, how, &|_| Ok(()))?))
             }
-            Engine::Url(_) => bail!("This workload has a database of its own"),
+            Engine::Url(_) => bail!("This workload cannot use an existing server"),
             Engine::Sqlite { journal } => Self::Sqlite { path: cx.dir.join(file), journal: *journal },
         })
     }
 
-    /// The images from which [`PrivateDatabase::open`] starts in a guest.
+    /// The images from which [`PrivateDatabase::open`] starts the server in a guest; `room` is the free space in them for growth, in bytes.
     ///
     /// # Errors
     /// As [`images::of`].
@@ -152,10 +152,10 @@ impl PrivateDatabase {
         }
     }
 
-    /// A connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// If none can be established.
+    /// If the connection cannot be established.
     pub fn connect(&self) -> Result<Box<dyn Database>> {
         Ok(match self {
             Self::Postgres(server) => Box::new(crate::pg::Connection::connect(server.place())?),
@@ -164,7 +164,7 @@ impl PrivateDatabase {
         })
     }
 
-    /// The number of the server's process; `None` if the engine is in this one.
+    /// The server's process ID; `None` if the engine runs in this process.
     pub fn server(&self) -> Option<u32> {
         match self {
             Self::Postgres(server) => Some(server.pid()),
@@ -173,7 +173,7 @@ impl PrivateDatabase {
         }
     }
 
-    /// CPU time of the server's processes so far, in nanoseconds; 0 if the engine is in this one.
+    /// CPU time of the server's processes so far, in nanoseconds; 0 if the engine runs in this process.
     pub fn server_cpu_ns(&self) -> u64 {
         match self {
             Self::Postgres(server) => server.cpu_ns(),
@@ -182,7 +182,7 @@ impl PrivateDatabase {
         }
     }
 
-    /// The server's own explanation of its loss.
+    /// Why the server failed, in its own words; `None` if it reports nothing.
     pub fn complaint(&self) -> Option<ServerError> {
         match self {
             Self::Postgres(server) => server.complaint(),
@@ -191,7 +191,7 @@ impl PrivateDatabase {
         }
     }
 
-    /// Recovers after a crash: kills the rest of the server, and starts it again in the same folder.
+    /// Recovers from a crash: kills the server's remaining processes and restarts it in the same folder.
     ///
     /// # Errors
     /// The server's own message if it does not recover.
@@ -199,15 +199,15 @@ impl PrivateDatabase {
         match self {
             Self::Postgres(server) => server.recover(),
             Self::MariaDb(server) => server.recover(),
-            // It recovers when it is opened next.
+            // SQLite recovers when the database is next opened.
             Self::Sqlite { .. } => Ok(()),
         }
     }
 
-    /// Stops what was started, in good order.
+    /// Shuts the server down cleanly.
     ///
     /// # Errors
-    /// If a server does not stop properly.
+    /// If the server does not shut down cleanly.
     pub fn close(self) -> Result<(), ServerError> {
         match self {
             Self::Postgres(server) => server.stop(),

@@ -1,4 +1,4 @@
-//! The images from which a guest's server starts: its programs, and its loaded database.
+//! The images from which a guest's server starts: its programs and its loaded database.
 
 use std::path::{Path, PathBuf};
 
@@ -13,26 +13,27 @@ use bigiron_service::instance::Server;
 use bigiron_service::root::{self, Root};
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
-/// The only file system that can be filled without mounting it. A guest copies the files to any other.
+/// The only file system that bigiron can fill without mounting it. For any other, the guest copies the files.
 pub const FILESYSTEM: &str = "ext4";
 
-/// What a database is to contain.
+/// The required contents of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Contents<'a> {
-    /// In words that change whenever the bytes would.
+    /// A description that changes whenever the contents would.
     pub what: &'a str,
-    /// For messages, e.g. `10 warehouses`.
+    /// The name used in messages, e.g. `10 warehouses`.
     pub name: &'a str,
-    /// Its approximate size, and the space for its growth, in bytes.
+    /// Approximate size, in bytes.
     pub data_bytes: u64,
+    /// Free space for growth, in bytes.
     pub room: u64,
 }
 
-/// The images of a server and its database, from the cache or made now: `load` fills a new server, and returns the names of the checks that held. On
-/// this machine itself, where none is needed, only the foundation.
+/// The images of a server and its database, from the cache or newly made: `load` fills a new server and returns the names of the checks that
+/// held. A trial without a guest needs no images; only the foundation is returned.
 ///
 /// # Errors
-/// If the programs are not available, or do not run here; if `load` fails; if there is no room.
+/// If the programs are not available or do not run here, if `load` fails, or if there is not enough disk space.
 pub fn of<S: Server, P>(
     kind: &Kind<S, P>,
     series: &str,
@@ -63,7 +64,7 @@ pub fn of<S: Server, P>(
     Ok(images)
 }
 
-/// The image of a server's database, as [`of`].
+/// The image of a server's loaded database, from the cache or newly made; see [`of`].
 ///
 /// # Errors
 /// As [`of`].
@@ -96,7 +97,7 @@ pub fn database<S: Server, P>(
     loaded::ensure(store, &programs, &wanted, &mut fill, note)
 }
 
-/// An image of the data.
+/// Describes the image file at `path` as the data image of a guest.
 pub fn data(path: PathBuf) -> Image {
     Image { name: DATA, path, filesystem: FILESYSTEM, role: ImageRole::Data }
 }

@@ -73,7 +73,7 @@ impl Settings {
     /// starts.
     pub fn new(sizing: &Sizing, user: &[(String, String)]) -> Result<Self, ServerError> {
         let mut settings = Self::standard(sizing);
-        settings.lay(user, &PLUMBING, "; name a server of your own with the option `url` instead")?;
+        settings.lay(user, &PLUMBING, "; to use a server of your own, set `oltp.url`")?;
         Ok(settings)
     }
 

@@ -1,6 +1,6 @@
-//! `sqlphases`: the time of creates, inserts, selects, updates, deletes and schema changes of one client of a database, phase by phase.
+//! `sqlphases`: one database client creates tables, inserts, selects, updates and deletes rows, and changes the schema; each phase is timed.
 //!
-//! Invariant: the statements depend only on the options, the clock's name and the seed; every answer is checked.
+//! Invariant: the statements depend only on the options, the clock's name and the seed; every query's answer is checked.
 
 mod options;
 mod phase;
@@ -35,13 +35,13 @@ use bigiron_workload::{
 
 /// The primary metric's name.
 const PRIMARY: &str = "total";
-/// CPU time of client and server.
+/// The metric of the client's and the server's CPU time per statement.
 const CPU: &str = "statement-cpu";
-/// SQLite's file in a trial's folder.
+/// SQLite's database file in a trial's folder.
 const FILE: &str = "sqlphases.sqlite";
-/// Bytes of a new server's data and its log.
+/// Size of a new server's data and log, in bytes.
 const SERVER_BYTES: u64 = 256 << 20;
-/// Bytes that a row needs in all tables, indexes and logs of a phase.
+/// Space that one row needs in all tables, indexes and logs of a phase, in bytes.
 const ROW_BYTES: u64 = 8 << 10;
 
 /// The workload `sqlphases`.
@@ -53,7 +53,7 @@ impl Workload for SqlPhases {
     }
 
     fn summary(&self) -> &'static str {
-        "Creates, inserts, selects, updates and deletes of one client, timed phase by phase, on PostgreSQL, MariaDB or SQLite"
+        "SQL statements of one client, timed phase by phase, on PostgreSQL, MariaDB or SQLite"
     }
 
     fn options(&self) -> &'static [OptionDef] {
@@ -87,7 +87,7 @@ impl Workload for SqlPhases {
 
 impl Settings {
     fn sizing(&self, cx: &Context<'_>) -> Sizing {
-        // Of a row in the phase that has the most tables.
+        // 1 KiB per row, in the phase with the most tables.
         Sizing { memory_bytes: cx.memory_bytes, data_bytes: self.rows << 10, connections: 2 }
     }
 
@@ -101,7 +101,7 @@ impl Configured for Settings {
         let server = if matches!(self.engine, Engine::Sqlite { .. }) { 0 } else { 192 << 20 };
         Needs {
             storage_bytes: Some(self.room() + (64 << 20)),
-            // Answers are held whole.
+            // The client holds each answer as a whole.
             memory_bytes: (96 << 20) + server + self.rows * 256,
             modules: Vec::new(),
         }
@@ -123,7 +123,7 @@ impl Configured for Settings {
         let mut metrics = vec![def(PRIMARY, "Time of all phases together".to_owned())];
         metrics
             .extend(self.phases.iter().map(|phase| def(phase.name, format!("Time of the phase: {}", phase.summary))));
-        metrics.push(def(CPU, "CPU time of the client and the server for a statement, mean of all phases".to_owned()));
+        metrics.push(def(CPU, "Mean CPU time per statement of the client and the server, over all phases".to_owned()));
         metrics
     }
 
@@ -133,7 +133,7 @@ impl Configured for Settings {
     }
 }
 
-/// A trial with its open database. Dropping it stops the server.
+/// A trial with its open database. Dropping it kills the server.
 struct Trial<'a> {
     settings: &'a Settings,
     database: PrivateDatabase,
@@ -174,7 +174,7 @@ impl Running for Trial<'_> {
     }
 }
 
-/// What a phase took.
+/// The cost of a phase.
 struct Cost {
     ns: u64,
     /// Of the client and the server, in nanoseconds.
@@ -185,7 +185,7 @@ struct Cost {
 impl Trial<'_> {
     fn phase(&self, phase: &phase::Phase, seed: u64) -> Result<Cost> {
         let mut session = Session::begin(&self.database, self.settings.rows, seed, phase.name)?;
-        (phase.lay_out)(&mut session).context("Before the clock started")?;
+        (phase.lay_out)(&mut session).context("While creating its tables")?;
         session.statements = 0;
         let cpu = || self.database.server_cpu_ns() + thread_cpu_time().as_nanos() as u64;
         let cpu_before = cpu();
@@ -196,7 +196,7 @@ impl Trial<'_> {
         let cpu_ns = cpu().saturating_sub(cpu_before);
         worked?;
         let statements = session.statements;
-        (phase.finish)(&mut session).context("After the clock had stopped")?;
+        (phase.finish)(&mut session).context("While checking its tables")?;
         Ok(Cost { ns: ended - begun, cpu_ns, statements })
     }
 

@@ -12,9 +12,9 @@ use bigiron_workload::keys::form::Word;
 
 use super::phase::{self, Phase};
 
-/// Rows of a table by default: on the wall clock, and on every other.
+/// Default number of rows: on the wall clock, and on any other clock.
 const ROWS: (u64, u64) = (20_000, 500);
-/// A hundredth of the rows is a selection.
+/// The smallest selection is a hundredth of the rows.
 const STEP: u64 = 100;
 const MOST: u64 = 10_000_000;
 
@@ -32,14 +32,14 @@ pub const OPTIONS: &[OptionDef] = &[
         &["postgres", "mariadb", "sqlite"],
         "A private PostgreSQL or MariaDB from Debian's archive, or the embedded SQLite",
     ),
-    option("version", "auto", "The server's series, such as 17 or 11.8; `auto`: Debian 12's, 15 and 10.11"),
+    option("version", "auto", "The server's series, such as 17 or 11.8; `auto`: Debian 12's, which is 15 or 10.11"),
     choice("transport", &["unix", "tcp"], "How the client connects to a server"),
-    choice("journal", &["wal", "rollback"], "SQLite's journal; both synchronise fully"),
+    choice("journal", &["wal", "rollback"], "SQLite's journal, with `synchronous=FULL`"),
     option("phases", "all", "Phases to run, separated by commas, or `all`"),
     option(
         "rows",
         "auto",
-        "Rows of a table, a multiple of 100; all counts are proportional; `auto`: 20000 on the wall clock, else 500",
+        "Rows per table, a multiple of 100; most statement counts scale with it; `auto`: 20000 on the wall clock, else 500",
     ),
 ];
 
@@ -51,13 +51,16 @@ pub struct Settings {
     pub rows: u64,
 }
 
-/// The kind of server and the setting that an option's name names: `postgres.shared_buffers`.
+/// Splits an option's name, such as `postgres.shared_buffers`, into the server's catalogue and the setting.
 fn setting(name: &str) -> Option<(&'static Catalogue, &str)> {
     let (server, setting) = name.split_once('.')?;
     catalogue::ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
 }
 
-/// Whether `name` is a setting of a server. The error says what would be right.
+/// Checks that `name` is a setting of a server.
+///
+/// # Errors
+/// A suggestion, or what the name can be.
 pub fn check_dotted(name: &str) -> Result<(), String> {
     if let Some((catalogue, setting)) = setting(name) {
         return catalogue.check_name("sqlphases", setting);
@@ -69,7 +72,7 @@ pub fn check_dotted(name: &str) -> Result<(), String> {
     Err(match suggest::nearest(name, names()) {
         Some(near) => format!("did you mean `sqlphases.{near}`?"),
         None => format!(
-            "sqlphases has {}, and the server's settings as `sqlphases.postgres.NAME` or `sqlphases.mariadb.NAME`",
+            "the options of sqlphases are {}, and the server settings `sqlphases.postgres.NAME` and `sqlphases.mariadb.NAME`",
             suggest::list(names())
         ),
     })
@@ -79,7 +82,7 @@ impl Settings {
     /// Parses the options.
     ///
     /// # Errors
-    /// The fault, and what would be right.
+    /// The invalid option, and what it can be.
     pub fn parse(options: &Options, clock: Clock) -> Result<Self, String> {
         let text = |name: &str| {
             let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
@@ -89,7 +92,7 @@ impl Settings {
             |name: &str, right: &str| format!("`sqlphases.{name}` cannot be `{}`; it can be {right}", text(name));
         let phases = phases(text("phases")).ok_or_else(|| {
             let names = suggest::list(phase::ALL.iter().map(|phase| phase.name));
-            wrong("phases", &format!("`all`, or some of these, each once: {names}"))
+            wrong("phases", &format!("`all`, or any of these separated by commas, each once: {names}"))
         })?;
         let rows = match text("rows") {
             "auto" => Some(if clock == Clock::Wall { ROWS.0 } else { ROWS.1 }),
@@ -123,11 +126,11 @@ fn engine<'a>(
         }
         EngineKind::Sqlite => Engine::Sqlite { journal: word::<SqliteJournal>(text("journal")).unwrap_or_default() },
     };
-    // A setting of another server would have no effect.
+    // A setting of the other server would have no effect.
     for (catalogue, name) in options.keys().filter_map(|name| setting(name)) {
         if engine.settings().is_none_or(|own| own.server != catalogue.server) {
             return Err(format!(
-                "`sqlphases.{}.{name}` has no effect with `sqlphases.engine` `{}`; leave it out, or set the engine to `{}`",
+                "`sqlphases.{}.{name}` has no effect with `sqlphases.engine` `{}`; omit it, or set the engine to `{}`",
                 catalogue.server,
                 text("engine"),
                 catalogue.server
@@ -142,7 +145,7 @@ fn engine<'a>(
         let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
         if !only && text(name) != default {
             return Err(format!(
-                "`sqlphases.{name}` has no effect with `sqlphases.engine` `{}`; leave it out",
+                "`sqlphases.{name}` has no effect with `sqlphases.engine` `{}`; omit it",
                 text("engine")
             ));
         }
@@ -159,7 +162,7 @@ fn settings(options: &Options, of: &Catalogue) -> Vec<(String, String)> {
     options.iter().filter_map(own).collect()
 }
 
-/// The named phases, in their own order; `None` if a name is unknown or occurs twice.
+/// The named phases, in the order of [`phase::ALL`]; `None` if a name is unknown or occurs twice.
 fn phases(text: &str) -> Option<Vec<&'static Phase>> {
     if text == "all" {
         return Some(phase::ALL.iter().collect());

@@ -1,4 +1,4 @@
-//! Phases that read: connections, and selections.
+//! The phases that only read: `connect` and `select`.
 
 use anyhow::Result;
 
@@ -6,16 +6,16 @@ use super::session::Session;
 use super::tables;
 
 const TABLE: &str = "bench1";
-/// A tenth of the other's rows: each has the number of ten of them.
+/// A table with a tenth of the rows: each `id` is the `id3` of ten rows of [`TABLE`].
 const TENTH: &str = "bench3";
 
-/// A table with all rows.
+/// Creates a table with all rows.
 pub fn one_table(session: &mut Session<'_>) -> Result<()> {
     tables::create(session, TABLE)?;
     tables::fill(session, TABLE, 0, session.rows)
 }
 
-/// The same, and one with a tenth of its rows.
+/// Creates a table with all rows, and one with a tenth of them.
 pub fn two_tables(session: &mut Session<'_>) -> Result<()> {
     one_table(session)?;
     tables::create(session, TENTH)?;
@@ -31,13 +31,13 @@ pub fn drop_both(session: &mut Session<'_>) -> Result<()> {
     tables::drop(session, TABLE)
 }
 
-/// One connection after the other.
+/// Opens one connection after another, each for one query.
 pub fn connect(session: &mut Session<'_>) -> Result<()> {
     let rows = session.rows;
     (0..rows / 20).try_for_each(|_| session.visit(TABLE, rows))
 }
 
-/// Each kind of selection, with the number of rows that it must find.
+/// Runs each kind of selection, and checks its number of rows or its value.
 pub fn select(session: &mut Session<'_>) -> Result<()> {
     let rows = session.rows;
     for n in session.shuffled(rows).into_iter().take(rows as usize / 2) {
@@ -45,7 +45,7 @@ pub fn select(session: &mut Session<'_>) -> Result<()> {
     }
     for _ in 0..rows / 20 {
         let n = session.draw(rows);
-        // By an index that is not unique.
+        // By an index that is not unique, then a range of the key.
         session.rows(&format!("SELECT * FROM {TABLE} WHERE id3 = {}", n / 10), 10)?;
         let n = session.draw(rows - 50);
         session.rows(&format!("SELECT id, dummy FROM {TABLE} WHERE id >= {n} AND id < {}", n + 50), 50)?;

@@ -1,4 +1,4 @@
-//! Phases that change the schema, or have a wide one.
+//! The phases about the schema: `create`, `alter` and `big-tables`.
 
 use std::fmt::Write as _;
 
@@ -10,12 +10,12 @@ use bigiron_sql::database::Dialect;
 
 const TABLE: &str = "bench1";
 const WIDE: &str = "bench4";
-/// Columns of a wide table, beside its key.
+/// Columns of the wide table besides its key.
 const COLUMNS: usize = 100;
-/// Columns, each with an index, of a table that is created and dropped at once.
+/// Indexed columns, besides the key, of a table that is created and immediately dropped.
 const KEYS: usize = 8;
 
-/// Tables created, each counted, each dropped; then as many with indexes, created and dropped at once.
+/// Creates all tables, counts the rows of each, and drops them; then creates a quarter as many with indexes, and drops each at once.
 pub fn create(session: &mut Session<'_>) -> Result<()> {
     let tables = session.rows / 25;
     for n in 0..tables {
@@ -34,7 +34,7 @@ pub fn create(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Columns and indexes of a table that has rows.
+/// Adds and drops columns and indexes of a table that has rows.
 pub fn alter(session: &mut Session<'_>) -> Result<()> {
     for c in 0..4 {
         session.run(&format!("ALTER TABLE {TABLE} ADD COLUMN extra{c} integer DEFAULT {c} NOT NULL"))?;
@@ -53,21 +53,21 @@ pub fn alter(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The rows have the columns of before.
+/// Checks that the original columns and their values are left.
 pub fn altered(session: &mut Session<'_>) -> Result<()> {
     let first = session.rows(&format!("SELECT * FROM {TABLE} WHERE id = 0"), 1)?;
-    anyhow::ensure!(first[0].len() == 4, "{} columns are left instead of 4", first[0].len());
+    anyhow::ensure!(first[0].len() == 4, "{} columns instead of 4", first[0].len());
     session.number(&format!("SELECT sum(id2) FROM {TABLE}"), sum_below(session.rows))?;
     tables::drop(session, TABLE)
 }
 
-/// A table of many columns, without rows.
+/// Creates an empty table of many columns.
 pub fn wide_table(session: &mut Session<'_>) -> Result<()> {
     let columns: String = (0..COLUMNS).map(|c| format!(", c{c} integer NOT NULL")).collect();
     session.run(&format!("CREATE TABLE {WIDE} (i integer NOT NULL PRIMARY KEY{columns})"))
 }
 
-/// Rows inserted one at a time, and read whole.
+/// Inserts rows one at a time, reads them one at a time, and reads the whole table.
 pub fn wide(session: &mut Session<'_>) -> Result<()> {
     let rows = session.rows / 10;
     for n in 0..rows {
@@ -85,7 +85,7 @@ pub fn wide(session: &mut Session<'_>) -> Result<()> {
     session.rows(&format!("SELECT * FROM {WIDE}"), rows).map(drop)
 }
 
-/// The last column of all rows.
+/// Checks the sum of the last column.
 pub fn drop_wide(session: &mut Session<'_>) -> Result<()> {
     let (rows, last) = (session.rows / 10, COLUMNS as u64 - 1);
     session.number(&format!("SELECT sum(c{last}) FROM {WIDE}"), sum_below(rows) + rows * last)?;

@@ -1,6 +1,6 @@
 //! One client of the database: it sends a statement, waits for the answer, and sends the next.
 //!
-//! Invariant: an answer that is not the expected one ends the run as wrong data.
+//! Invariant: an unexpected answer ends the run as wrong data.
 
 use anyhow::{Result, ensure};
 
@@ -9,20 +9,20 @@ use bigiron_sql::engine::PrivateDatabase;
 use bigiron_sys::load::rng::SplitMix64;
 use bigiron_workload::WrongData;
 
-/// A client, and what it needs to choose its statements.
+/// A client's connection, and the state from which its statements are generated.
 pub struct Session<'a> {
     database: &'a PrivateDatabase,
     connection: Box<dyn Database>,
-    /// Rows of a table; everything else is proportional.
+    /// Rows per table; most statement counts scale with it.
     pub rows: u64,
-    /// Draws of this phase.
+    /// The phase's own random numbers.
     rng: SplitMix64,
-    /// Statements sent so far, and connections made.
+    /// Statements sent and connections opened so far, together.
     pub statements: u64,
 }
 
 impl<'a> Session<'a> {
-    /// Connects. `name` is the phase's: each has draws of its own, whatever runs before it.
+    /// Connects. `name` is the phase's name: it selects the phase's own random stream, whichever phases ran before.
     ///
     /// # Errors
     /// The database cannot be reached.
@@ -38,16 +38,16 @@ impl<'a> Session<'a> {
     /// Runs a statement.
     ///
     /// # Errors
-    /// The engine's message if it refuses it.
+    /// The engine's message if it rejects the statement.
     pub fn run(&mut self, sql: &str) -> Result<()> {
         self.statements += 1;
         self.connection.execute(sql)
     }
 
-    /// The rows of a statement, of which there must be `count`.
+    /// Runs a query that must return `count` rows, and returns them.
     ///
     /// # Errors
-    /// The engine's message if it refuses it; [`WrongData`] if there are more or fewer.
+    /// The engine's message if it rejects the query; [`WrongData`] if there are more or fewer rows.
     pub fn rows(&mut self, sql: &str, count: u64) -> Result<Vec<Vec<SqlValue>>> {
         self.statements += 1;
         let rows = self.connection.rows(sql)?;
@@ -57,35 +57,35 @@ impl<'a> Session<'a> {
         Ok(rows)
     }
 
-    /// A statement whose answer is one number, which must be `value`.
+    /// Runs a query whose answer must be the single number `value`.
     ///
     /// # Errors
-    /// As [`Session::rows`]; [`WrongData`] if it is another number.
+    /// As [`Session::rows`]; [`WrongData`] if the answer is anything else.
     pub fn number(&mut self, sql: &str, value: u64) -> Result<()> {
         let rows = self.rows(sql, 1)?;
         match rows[0].as_slice() {
             [SqlValue::Integer(n)] if u64::try_from(*n) == Ok(value) => Ok(()),
-            // A sum of integers is a decimal number in some engines.
+            // Some engines return a sum of integers as a decimal.
             [SqlValue::Text(text)] if text.parse() == Ok(value) => Ok(()),
             other => Err(WrongData(format!("{other:?} instead of {value}: {sql}")).into()),
         }
     }
 
-    /// A statement that the database must refuse, because a row with its key is there.
+    /// Runs an insert that the database must reject because its key already exists.
     ///
     /// # Errors
-    /// [`WrongData`] if it accepts it; another reason than the key.
+    /// [`WrongData`] if the database accepts it; the engine's message if it rejects it for any other reason.
     pub fn refused(&mut self, sql: &str) -> Result<()> {
         self.statements += 1;
         let Err(error) = self.connection.execute(sql) else {
-            return Err(WrongData(format!("A second row with the same key was accepted: {sql}")).into());
+            return Err(WrongData(format!("A duplicate key was accepted: {sql}")).into());
         };
         let said = format!("{error:#}").to_lowercase();
         ensure!(said.contains("duplicate") || said.contains("unique"), error);
         Ok(())
     }
 
-    /// Makes a connection, asks for the number of rows of `table`, and disconnects.
+    /// Opens a connection, counts the rows of `table`, and disconnects.
     ///
     /// # Errors
     /// As [`Session::number`].
@@ -96,12 +96,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A number below `below`.
+    /// A random number less than `below`.
     pub fn draw(&mut self, below: u64) -> u64 {
         self.rng.below(below)
     }
 
-    /// The numbers below `n` in a random order.
+    /// The numbers less than `n`, in random order.
     pub fn shuffled(&mut self, n: u64) -> Vec<u64> {
         let mut order: Vec<u64> = (0..n).collect();
         for last in (1..order.len()).rev() {

@@ -1,6 +1,6 @@
-//! The tables of several phases, and how they are filled.
+//! The table that most phases use, and how it is filled.
 //!
-//! Invariant: the values of a row follow from its number, so that every answer is known.
+//! Invariant: a row's number determines its values, so every answer is known in advance.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use anyhow::Result;
 
 use super::session::Session;
 
-/// Rows of a statement that fills a table.
+/// Rows per statement when a table is filled.
 const BATCH: u64 = 100;
 
-/// Creates a table as sql-bench's: three numbers and a text; a key of two columns, and an index.
+/// Creates a table like sql-bench's: three integers and a text, a primary key of two columns, and an index on the third integer.
 ///
 /// # Errors
 /// The engine's message.
@@ -23,12 +23,12 @@ pub fn create(session: &mut Session<'_>, name: &str) -> Result<()> {
     session.run(&format!("CREATE INDEX {name}_id3 ON {name} (id3)"))
 }
 
-/// The values of row `n`: the second column is the first again, and the third counts in tens.
+/// The values of row `n`: the first two columns are `n`, the third is `n / 10`.
 pub fn values(n: u64) -> String {
     format!("({n}, {n}, {}, 'row {n:08} of the table')", n / 10)
 }
 
-/// Inserts the rows `from..to`, many at a time.
+/// Inserts the rows `from..to`, 100 per statement.
 ///
 /// # Errors
 /// The engine's message.
@@ -36,7 +36,7 @@ pub fn fill(session: &mut Session<'_>, name: &str, from: u64, to: u64) -> Result
     batches(session, name, from, to, values)
 }
 
-/// Inserts the rows `from..to` with the values that `row` says, many at a time.
+/// Inserts the rows `from..to`, 100 per statement; `row` gives the values of each.
 ///
 /// # Errors
 /// The engine's message.
@@ -63,7 +63,7 @@ pub fn drop(session: &mut Session<'_>, name: &str) -> Result<()> {
     session.run(&format!("DROP TABLE {name}"))
 }
 
-/// The sum of the numbers below `n`.
+/// The sum of the numbers less than `n`.
 pub const fn sum_below(n: u64) -> u64 {
     if n == 0 { 0 } else { n * (n - 1) / 2 }
 }

@@ -8,7 +8,7 @@ fn settings(options: &[(&str, &str)]) -> Result<Settings, String> {
     Settings::parse(&options, Clock::Exact)
 }
 
-/// Runs a trial; its database is on disk, in a folder of the test.
+/// Runs a trial with a database in a temporary folder.
 fn run(options: &[(&str, &str)]) -> Result<WorkloadResult> {
     let home = tempfile::tempdir().unwrap();
     let settings = settings(options).unwrap();
@@ -69,7 +69,7 @@ fn an_answer_that_is_wrong_is_wrong_data() {
         "[Integer(99)] instead of 100: SELECT count(*) FROM bench1"
     );
     let wrong = session.refused("INSERT INTO bench1 VALUES (99, 99, 9, 'again')").unwrap_err();
-    assert!(wrong.to_string().starts_with("A second row with the same key was accepted"), "{wrong}");
+    assert!(wrong.to_string().starts_with("A duplicate key was accepted"), "{wrong}");
     let other = session.refused("INSERT INTO bench1 VALUES (1)").unwrap_err();
     assert!(!other.is::<WrongData>(), "{other:#}");
     let few = session.rows("SELECT * FROM bench1 WHERE id < 10", 11).unwrap_err();

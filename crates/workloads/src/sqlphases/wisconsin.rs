@@ -1,5 +1,5 @@
 //! Queries like those of the Wisconsin benchmark (Bitton, DeWitt, Turbyfill: "Benchmarking Database Systems: A Systematic Approach", VLDB 1983):
-//! selections, joins and aggregates over tables of unique and repeated numbers.
+//! selections, joins and aggregates on tables with unique and repeated values.
 
 use anyhow::Result;
 
@@ -8,12 +8,12 @@ use super::tables;
 
 const TABLE: &str = "wisc1";
 const OTHER: &str = "wisc2";
-/// A tenth of the rows.
+/// A table with a tenth of the rows.
 const TENTH: &str = "wisc3";
-/// How often each query runs.
+/// How many times each query runs.
 const TIMES: u64 = 5;
 
-/// Two tables with all rows, and one with a tenth of them. `unique1` is in random order, `unique2` rises and is the key.
+/// Creates two tables with all rows, and one with a tenth of them. `unique1` is in random order; `unique2` is the key, and ascends.
 pub fn lay_out(session: &mut Session<'_>) -> Result<()> {
     let filler = "x".repeat(44);
     for (name, rows) in [(TABLE, session.rows), (OTHER, session.rows), (TENTH, session.rows / 10)] {
@@ -32,14 +32,14 @@ pub fn lay_out(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Each query, several times.
+/// Runs each query several times.
 pub fn work(session: &mut Session<'_>) -> Result<()> {
     let rows = session.rows;
     let (one, ten) = (rows / 100, rows / 10);
     for _ in 0..TIMES {
         for share in [one, ten] {
             let from = session.draw(rows - share);
-            // By the key, by an index in random order, and by a column without one.
+            // By the key, and by an index whose order is random.
             for column in ["unique2", "unique1"] {
                 session.rows(
                     &format!("SELECT * FROM {TABLE} WHERE {column} >= {from} AND {column} < {}", from + share),
@@ -47,10 +47,11 @@ pub fn work(session: &mut Session<'_>) -> Result<()> {
                 )?;
             }
         }
+        // Without an index.
         let n = session.draw(10);
         session.rows(&format!("SELECT * FROM {TABLE} WHERE ten = {n}"), ten)?;
         session.number(&format!("SELECT count(*) FROM {TABLE} WHERE string1 LIKE 'A%x' AND two = 1"), rows / 2)?;
-        // A selection joined with the other table, a table with a tenth of its rows, and all three.
+        // Joins: with a selection of the other table, with the table of a tenth of the rows, and of all three.
         session.rows(
             &format!(
                 "SELECT * FROM {TABLE}, {OTHER} WHERE {TABLE}.unique2 = {OTHER}.unique2 AND {OTHER}.unique2 < {ten}"
@@ -76,7 +77,7 @@ pub fn work(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Nothing has changed.
+/// Checks that nothing has changed, and drops the tables.
 pub fn finish(session: &mut Session<'_>) -> Result<()> {
     for (name, rows) in [(TABLE, session.rows), (OTHER, session.rows), (TENTH, session.rows / 10)] {
         session.number(&format!("SELECT sum(unique1) FROM {name}"), tables::sum_below(rows))?;

@@ -1,4 +1,4 @@
-//! Phases that write rows: inserts, updates, deletes, transactions.
+//! The phases that write rows: `insert`, `insert-many`, `update`, `delete` and `transactions`.
 
 use anyhow::Result;
 
@@ -7,10 +7,10 @@ use super::tables::{self, sum_below};
 
 const TABLE: &str = "bench1";
 const COPY: &str = "bench2";
-/// Rows of a transaction.
+/// Rows per transaction.
 const TOGETHER: u64 = 10;
 
-/// A table without rows.
+/// Creates a table without rows.
 pub fn empty_table(session: &mut Session<'_>) -> Result<()> {
     tables::create(session, TABLE)
 }
@@ -19,7 +19,7 @@ fn insert_one(session: &mut Session<'_>, n: u64) -> Result<()> {
     session.run(&format!("INSERT INTO {TABLE} VALUES {}", tables::values(n)))
 }
 
-/// A statement for each row: a third in rising order, a third in falling, a third in random; then keys that are there.
+/// Inserts one row per statement: a third in ascending order, a third in descending, a third in random order; then keys that already exist.
 pub fn insert(session: &mut Session<'_>) -> Result<()> {
     let third = session.rows / 3;
     (0..third).try_for_each(|n| insert_one(session, n))?;
@@ -33,7 +33,7 @@ pub fn insert(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Exactly the rows that were inserted.
+/// Checks that the table has exactly the inserted rows.
 pub fn inserted(session: &mut Session<'_>) -> Result<()> {
     all_there(session, TABLE)?;
     tables::drop(session, TABLE)
@@ -45,14 +45,14 @@ fn all_there(session: &mut Session<'_>, table: &str) -> Result<()> {
     session.number(&format!("SELECT sum(id) FROM {table} WHERE id = id2"), sum_below(rows))
 }
 
-/// Many rows with each statement, and a table copied.
+/// Inserts many rows per statement, then copies the table.
 pub fn insert_many(session: &mut Session<'_>) -> Result<()> {
     tables::fill(session, TABLE, 0, session.rows)?;
     tables::create(session, COPY)?;
     session.run(&format!("INSERT INTO {COPY} SELECT * FROM {TABLE}"))
 }
 
-/// Both tables have all rows.
+/// Checks that both tables have all rows.
 pub fn copied(session: &mut Session<'_>) -> Result<()> {
     for table in [TABLE, COPY] {
         all_there(session, table)?;
@@ -61,7 +61,7 @@ pub fn copied(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Rows by key, ranges of the key, and all rows. The third column ends as the first, plus what was added to all.
+/// Updates rows by key, ranges of the key, and all rows. At the end, `id3` is `id` plus the number of updates of the whole table.
 pub fn update(session: &mut Session<'_>) -> Result<()> {
     let rows = session.rows;
     for n in session.shuffled(rows) {
@@ -79,14 +79,14 @@ pub fn update(session: &mut Session<'_>) -> Result<()> {
     (0..3).try_for_each(|_| session.run(&format!("UPDATE {TABLE} SET id3 = id3 + 1")))
 }
 
-/// Every row was updated.
+/// Checks that every row was updated.
 pub fn updated(session: &mut Session<'_>) -> Result<()> {
     let rows = session.rows;
     session.number(&format!("SELECT count(*) FROM {TABLE} WHERE id3 = id + 3"), rows)?;
     tables::drop(session, TABLE)
 }
 
-/// Half of the rows by key, a quarter in ranges, the rest at once.
+/// Deletes half of the rows by key, a quarter in ranges, and the rest in one statement.
 pub fn delete(session: &mut Session<'_>) -> Result<()> {
     let rows = session.rows;
     let half = rows / 2;
@@ -105,13 +105,13 @@ pub fn delete(session: &mut Session<'_>) -> Result<()> {
     session.run(&format!("DELETE FROM {TABLE}"))
 }
 
-/// No row is left.
+/// Checks that no row is left.
 pub fn deleted(session: &mut Session<'_>) -> Result<()> {
     session.number(&format!("SELECT count(*) FROM {TABLE}"), 0)?;
     tables::drop(session, TABLE)
 }
 
-/// Every third transaction is rolled back.
+/// Inserts rows in transactions, and rolls back every third.
 pub fn transactions(session: &mut Session<'_>) -> Result<()> {
     for n in 0..session.rows / TOGETHER {
         session.run("BEGIN")?;
@@ -125,7 +125,7 @@ const fn is_kept(transaction: u64) -> bool {
     transaction % 3 != 2
 }
 
-/// The rows of the committed transactions, and no others.
+/// Checks that the table has exactly the rows of the committed transactions.
 pub fn committed(session: &mut Session<'_>) -> Result<()> {
     let kept = (0..session.rows / TOGETHER).filter(|n| is_kept(*n));
     let (count, sum) = kept.fold((0, 0), |(count, sum), n| {
