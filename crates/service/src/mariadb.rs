@@ -26,7 +26,7 @@ use super::server_folder::check_socket;
 pub const RECIPE: Recipe = Recipe {
     name: "mariadb",
     title: "MariaDB",
-    instead: "use `oltp.engine=sqlite`",
+    instead: "set the workload's `engine` to `sqlite`",
     package: SeriesPackage::InVersion("mariadb-server-core"),
     beside: &["dash"],
     without: &[],

@@ -25,7 +25,7 @@ use super::server_folder::check_socket;
 pub const RECIPE: Recipe = Recipe {
     name: "postgres",
     title: "PostgreSQL",
-    instead: "use `oltp.url=postgresql://…` for a server of your own, or `oltp.engine=sqlite`",
+    instead: "set the workload's `engine` to `sqlite`, or `oltp.url=postgresql://…` to a server of your own",
     package: SeriesPackage::InName("postgresql"),
     // `initdb` runs the server through `/bin/sh`, and Debian's server reads the system's time zones.
     beside: &["dash", "tzdata"],

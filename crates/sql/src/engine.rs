@@ -99,9 +99,15 @@ pub fn postgres_version(named: Option<&str>) -> Result<u32, &'static str> {
 pub fn mariadb_series(named: Option<&str>) -> Result<String, &'static str> {
     match named {
         None => Ok(mariadb::SERIES.to_owned()),
-        Some(series) if series.contains('.') => Ok(series.to_owned()),
+        Some(series) if is_series(series) => Ok(series.to_owned()),
         Some(_) => Err("MariaDB's series, such as 10.11 or 11.8"),
     }
+}
+
+/// Two numbers with a dot between them.
+fn is_series(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.len() <= 4 && part.bytes().all(|b| b.is_ascii_digit());
+    text.split_once('.').is_some_and(|(major, minor)| is_number(major) && is_number(minor))
 }
 
 /// A database that belongs to one trial.

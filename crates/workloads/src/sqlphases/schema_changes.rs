@@ -6,7 +6,8 @@ use anyhow::Result;
 
 use super::session::Session;
 use super::tables::{self, sum_below};
-use bigiron_sql::database::Dialect;
+use bigiron_sql::database::{Dialect, SqlValue};
+use bigiron_workload::WrongData;
 
 const TABLE: &str = "bench1";
 const WIDE: &str = "bench4";
@@ -56,7 +57,7 @@ pub fn alter(session: &mut Session<'_>) -> Result<()> {
 /// Checks that the original columns and their values are left.
 pub fn altered(session: &mut Session<'_>) -> Result<()> {
     let first = session.rows(&format!("SELECT * FROM {TABLE} WHERE id = 0"), 1)?;
-    anyhow::ensure!(first[0].len() == 4, "{} columns instead of 4", first[0].len());
+    columns(&first[0], 4)?;
     session.number(&format!("SELECT sum(id2) FROM {TABLE}"), sum_below(session.rows))?;
     tables::drop(session, TABLE)
 }
@@ -80,7 +81,7 @@ pub fn wide(session: &mut Session<'_>) -> Result<()> {
     }
     for n in session.shuffled(rows) {
         let row = session.rows(&format!("SELECT * FROM {WIDE} WHERE i = {n}"), 1)?;
-        anyhow::ensure!(row[0].len() == COLUMNS + 1, "{} columns instead of {}", row[0].len(), COLUMNS + 1);
+        columns(&row[0], COLUMNS + 1)?;
     }
     session.rows(&format!("SELECT * FROM {WIDE}"), rows).map(drop)
 }
@@ -90,4 +91,12 @@ pub fn drop_wide(session: &mut Session<'_>) -> Result<()> {
     let (rows, last) = (session.rows / 10, COLUMNS as u64 - 1);
     session.number(&format!("SELECT sum(c{last}) FROM {WIDE}"), sum_below(rows) + rows * last)?;
     tables::drop(session, WIDE)
+}
+
+/// The number of columns of a row that was read whole.
+fn columns(row: &[SqlValue], count: usize) -> Result<()> {
+    match row.len() == count {
+        true => Ok(()),
+        false => Err(WrongData(format!("{} columns instead of {count}", row.len())).into()),
+    }
 }

@@ -84,6 +84,7 @@ fn options_that_cannot_be_are_refused_in_words() {
         (&[("phases", "select,select")], "each once"),
         (&[("version", "10.11")], "PostgreSQL's major version"),
         (&[("engine", "mariadb"), ("version", "15")], "MariaDB's series"),
+        (&[("engine", "mariadb"), ("version", "ten.11")], "MariaDB's series"),
         (
             &[("engine", "sqlite"), ("transport", "tcp")],
             "`sqlphases.transport` has no effect with `sqlphases.engine` `sqlite`",
