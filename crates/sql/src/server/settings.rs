@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn what_cannot_be_set_is_refused() {
         for (name, value, what) in [
-            ("port", "1", "`url`"),
+            ("port", "1", "`oltp.url`"),
             ("shared buffers", "1", "work_mem=8MB"),
             ("", "", "work_mem"),
             ("a", "b\nc", "one line"),
