@@ -11,7 +11,6 @@ use super::driver::{DriveResult, TransactionCounts};
 use super::input::TransactionKind;
 use super::job::Job;
 use super::run_monitor::Observations;
-use bigiron_sql::sqlite::SqliteJournal;
 
 pub type Facts = BTreeMap<String, String>;
 
@@ -20,7 +19,7 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
     let mut facts = Facts::new();
     let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
     put("job", job.name.clone());
-    put("engine", engine(job));
+    put("engine", job.engine.in_words());
     put("warehouses", job.scale.warehouses.to_string());
     put("connections", config.connections.to_string());
     if config.part.1 > 1 {
@@ -44,20 +43,6 @@ pub fn of_job(job: &Job, config: &Config) -> Facts {
         put("weakened", weakened.join("; "));
     }
     facts
-}
-
-fn engine(job: &Job) -> String {
-    match &job.engine {
-        Engine::Postgres { version, .. } => format!("a private PostgreSQL {version}"),
-        Engine::MariaDb { version, .. } => format!("a private MariaDB {version}"),
-        Engine::Url(_) => "an existing server".to_owned(),
-        Engine::Sqlite { journal: SqliteJournal::Wal } => {
-            "SQLite in the driver, write-ahead log, one writer at a time".to_owned()
-        }
-        Engine::Sqlite { journal: SqliteJournal::Rollback } => {
-            "SQLite in the driver, rollback journal, one writer at a time".to_owned()
-        }
-    }
 }
 
 fn mode(mode: Mode, engine: &Engine) -> &'static str {

@@ -4,12 +4,12 @@
 
 use std::iter;
 
-use super::options::{AS_JOB, KEYS, setting};
+use super::options::{AS_JOB, KEYS};
 use bigiron_model::document;
 use bigiron_model::document::{Table, Value};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
-use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::catalogue::{self, Catalogue, setting};
 use bigiron_workload::keys;
 use bigiron_workload::library::{Library, Shipped, shipped, stem};
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 use super::config::{Length, Mode};
 use super::values;
 use bigiron_model::document::Value;
-use bigiron_model::suggest;
-use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::catalogue;
 use bigiron_sql::engine::EngineKind;
 use bigiron_sql::server::Transport;
 use bigiron_sql::sqlite::SqliteJournal;
@@ -136,29 +135,9 @@ pub static OPTIONS: LazyLock<Vec<OptionDef>> = LazyLock::new(|| {
     [JOB].into_iter().chain(keys).collect()
 });
 
-/// The kind of server and the setting that an option's name names: `postgres.shared_buffers`.
-pub fn setting(name: &str) -> Option<(&'static Catalogue, &str)> {
-    let (server, setting) = name.split_once('.')?;
-    catalogue::ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
-}
-
 /// Whether `name` is a setting of the server rather than one of [`static@OPTIONS`]. The error says what would be right.
 pub fn check_dotted(name: &str) -> Result<(), String> {
-    if let Some((catalogue, setting)) = setting(name) {
-        return catalogue.check_name("oltp", setting);
-    }
-    let names = || OPTIONS.iter().map(|o| o.name);
-    // `shared_buffers` instead of `postgres.shared_buffers`.
-    if let Some(catalogue) = catalogue::ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
-        return Err(format!("did you mean `oltp.{}.{name}`?", catalogue.server));
-    }
-    Err(match suggest::nearest(name, names()) {
-        Some(near) => format!("did you mean `oltp.{near}`?"),
-        None => format!(
-            "oltp has {}, and the server's settings as `oltp.postgres.NAME` or `oltp.mariadb.NAME`",
-            suggest::list(names())
-        ),
-    })
+    catalogue::check_option("oltp", OPTIONS.iter().map(|o| o.name), name)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::{images, jobs, metrics, options, ramp, survival};
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
-use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::catalogue;
 use bigiron_sql::pg::Url;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::library::Library;
@@ -45,7 +45,7 @@ impl Workload for Oltp {
     }
 
     fn summary(&self) -> &'static str {
-        "TPC-C-like transactions on PostgreSQL or the embedded SQLite, up to thousands of users"
+        "TPC-C-like transactions on PostgreSQL, MariaDB or the embedded SQLite, up to thousands of users"
     }
 
     fn options(&self) -> &'static [OptionDef] {
@@ -57,8 +57,7 @@ impl Workload for Oltp {
     }
 
     fn dotted(&self) -> Vec<String> {
-        let of = |catalogue: &'static Catalogue| catalogue.known().map(|name| format!("{}.{name}", catalogue.server));
-        catalogue::ALL.into_iter().flat_map(of).collect()
+        catalogue::option_names()
     }
 
     fn library(&self) -> Option<(&'static str, &'static Library)> {

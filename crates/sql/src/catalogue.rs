@@ -148,6 +148,43 @@ pub static MARIADB: Catalogue = Catalogue {
 /// The catalogues of all servers.
 pub static ALL: [&Catalogue; 2] = [&POSTGRES, &MARIADB];
 
+/// Splits an option's name, such as `postgres.shared_buffers`, into the server's catalogue and the setting.
+pub fn setting(name: &str) -> Option<(&'static Catalogue, &str)> {
+    let (server, setting) = name.split_once('.')?;
+    ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
+}
+
+/// The option names of all frequently used settings.
+pub fn option_names() -> Vec<String> {
+    let of = |catalogue: &'static Catalogue| catalogue.known().map(|name| format!("{}.{name}", catalogue.server));
+    ALL.into_iter().flat_map(of).collect()
+}
+
+/// Checks that `name`, which is none of the `options` of `workload`, is a setting of one of its servers.
+///
+/// # Errors
+/// A suggestion, or what the name can be.
+pub fn check_option<'a>(
+    workload: &str,
+    options: impl Iterator<Item = &'a str> + Clone,
+    name: &str,
+) -> Result<(), String> {
+    if let Some((catalogue, setting)) = setting(name) {
+        return catalogue.check_name(workload, setting);
+    }
+    // `shared_buffers` instead of `postgres.shared_buffers`.
+    if let Some(catalogue) = ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
+        return Err(format!("did you mean `{workload}.{}.{name}`?", catalogue.server));
+    }
+    Err(match suggest::nearest(name, options.clone()) {
+        Some(near) => format!("did you mean `{workload}.{near}`?"),
+        None => format!(
+            "{workload} has {}, and the server's settings as `{workload}.postgres.NAME` or `{workload}.mariadb.NAME`",
+            suggest::list(options)
+        ),
+    })
+}
+
 impl Catalogue {
     /// The names of the known settings.
     pub fn known(&self) -> impl Iterator<Item = &'static str> {

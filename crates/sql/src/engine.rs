@@ -69,6 +69,21 @@ impl Engine {
         }
     }
 
+    /// What it is, for a record's facts.
+    pub fn in_words(&self) -> String {
+        match self {
+            Self::Postgres { version, .. } => format!("a private PostgreSQL {version}"),
+            Self::MariaDb { version, .. } => format!("a private MariaDB {version}"),
+            Self::Url(_) => "an existing server".to_owned(),
+            Self::Sqlite { journal: SqliteJournal::Wal } => {
+                "SQLite in the driver, write-ahead log, one writer at a time".to_owned()
+            }
+            Self::Sqlite { journal: SqliteJournal::Rollback } => {
+                "SQLite in the driver, rollback journal, one writer at a time".to_owned()
+            }
+        }
+    }
+
     /// The chosen settings that weaken durability, each with what can be lost.
     pub fn weakened(&self) -> Vec<String> {
         let (Self::Postgres { settings, .. } | Self::MariaDb { settings, .. }) = self else { return Vec::new() };

@@ -22,7 +22,7 @@ use self::session::Session;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
-use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::catalogue;
 use bigiron_sql::engine::{Engine, PrivateDatabase};
 use bigiron_sql::server::Sizing;
 use bigiron_sys::cpu_clock::thread_cpu_time;
@@ -65,8 +65,7 @@ impl Workload for SqlPhases {
     }
 
     fn dotted(&self) -> Vec<String> {
-        let of = |catalogue: &'static Catalogue| catalogue.known().map(|name| format!("{}.{name}", catalogue.server));
-        catalogue::ALL.into_iter().flat_map(of).collect()
+        catalogue::option_names()
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
@@ -164,7 +163,7 @@ impl Running for Trial<'_> {
         }
         outcome.values.insert(PRIMARY.to_owned(), total as f64);
         outcome.values.insert(CPU.to_owned(), cpu as f64 / statements as f64);
-        outcome.facts.extend(self.facts(cx)?);
+        outcome.facts.extend(self.facts(cx));
         Ok(outcome)
     }
 
@@ -200,20 +199,12 @@ impl Trial<'_> {
         Ok(Cost { ns: ended - begun, cpu_ns, statements })
     }
 
-    fn facts(&self, cx: &Context<'_>) -> Result<BTreeMap<String, String>> {
+    fn facts(&self, cx: &Context<'_>) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
         put("rows", self.settings.rows.to_string());
         put("file-system", file_system(&cx.dir));
-        put(
-            "engine",
-            match &self.settings.engine {
-                Engine::Postgres { version, .. } => format!("a private PostgreSQL {version}"),
-                Engine::MariaDb { version, .. } => format!("a private MariaDB {version}"),
-                Engine::Sqlite { .. } => "SQLite, in the client's process".to_owned(),
-                Engine::Url(_) => "an existing server".to_owned(),
-            },
-        );
+        put("engine", self.settings.engine.in_words());
         let weakened = self.settings.engine.weakened();
         put(
             "durability",
@@ -222,6 +213,6 @@ impl Trial<'_> {
                 false => format!("weakened: {}", weakened.join("; ")),
             },
         );
-        Ok(facts)
+        facts
     }
 }

@@ -3,7 +3,7 @@
 use bigiron_model::clock::Clock;
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
-use bigiron_sql::catalogue::{self, Catalogue};
+use bigiron_sql::catalogue::{self, Catalogue, setting};
 use bigiron_sql::engine::{self, Engine, EngineKind};
 use bigiron_sql::server::Transport;
 use bigiron_sql::sqlite::SqliteJournal;
@@ -51,31 +51,12 @@ pub struct Settings {
     pub rows: u64,
 }
 
-/// Splits an option's name, such as `postgres.shared_buffers`, into the server's catalogue and the setting.
-fn setting(name: &str) -> Option<(&'static Catalogue, &str)> {
-    let (server, setting) = name.split_once('.')?;
-    catalogue::ALL.into_iter().find(|catalogue| catalogue.server == server).map(|catalogue| (catalogue, setting))
-}
-
 /// Checks that `name` is a setting of a server.
 ///
 /// # Errors
 /// A suggestion, or what the name can be.
 pub fn check_dotted(name: &str) -> Result<(), String> {
-    if let Some((catalogue, setting)) = setting(name) {
-        return catalogue.check_name("sqlphases", setting);
-    }
-    if let Some(catalogue) = catalogue::ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
-        return Err(format!("did you mean `sqlphases.{}.{name}`?", catalogue.server));
-    }
-    let names = || OPTIONS.iter().map(|o| o.name);
-    Err(match suggest::nearest(name, names()) {
-        Some(near) => format!("did you mean `sqlphases.{near}`?"),
-        None => format!(
-            "the options of sqlphases are {}, and the server settings `sqlphases.postgres.NAME` and `sqlphases.mariadb.NAME`",
-            suggest::list(names())
-        ),
-    })
+    catalogue::check_option("sqlphases", OPTIONS.iter().map(|o| o.name), name)
 }
 
 impl Settings {
