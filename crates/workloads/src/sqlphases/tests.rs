@@ -72,6 +72,16 @@ fn an_answer_that_is_wrong_is_wrong_data() {
     assert!(wrong.to_string().starts_with("A duplicate key was accepted"), "{wrong}");
     let other = session.refused("INSERT INTO bench1 VALUES (1)").unwrap_err();
     assert!(!other.is::<WrongData>(), "{other:#}");
+    // It stays wrong data, whatever is said about where it was found.
+    let planted = phase::Phase { finish: |session| session.number("SELECT 1", 2), ..phase::ALL[0] };
+    let lost = Trial {
+        settings: &settings,
+        database: PrivateDatabase::open(&cx, &settings.engine, &settings.sizing(&cx), "other").unwrap(),
+    }
+    .phase(&planted, 7)
+    .err()
+    .unwrap();
+    assert!(lost.is::<WrongData>() && lost.to_string() == "While checking its tables", "{lost:#}");
     let few = session.rows("SELECT * FROM bench1 WHERE id < 10", 11).unwrap_err();
     assert!(few.is::<WrongData>() && few.to_string().starts_with("10 rows instead of 11"), "{few}");
 }
