@@ -130,7 +130,15 @@ impl Archiver<'_> {
     fn write(&mut self, to: &File, offset: u64, len: usize) -> Result<()> {
         let _waiting = waits::enter(WaitEvent::ArchiveWrite);
         let mut done = Vec::with_capacity(1);
-        self.engine.submit(&[Request { slot: 0, fd: to.as_fd(), offset, len, write: true, dsync: false }])?;
+        self.engine.submit(&[Request {
+            slot: 0,
+            fd: to.as_fd(),
+            offset,
+            len,
+            write: true,
+            dsync: false,
+            dontcache: false,
+        }])?;
         self.engine.wait(1, &mut done)?;
         files::finished(&done, len)
     }

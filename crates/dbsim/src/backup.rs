@@ -81,7 +81,7 @@ impl Backup<'_> {
                 self.check(file, at, len)?;
                 sum = crc32c::crc32c_append(sum, &self.engine.buffer(0)[..len]);
                 let fd = self.copy.as_fd();
-                let write = Request { slot: 0, fd, offset: done, len, write: true, dsync: false };
+                let write = Request { slot: 0, fd, offset: done, len, write: true, dsync: false, dontcache: false };
                 transfer(&mut self.engine, write, WaitEvent::BackupWrite, &mut self.traffic)
                     .context("Cannot write the copy")?;
                 at += len as u64;
@@ -117,7 +117,15 @@ impl Backup<'_> {
                 return Ok(false);
             }
             let len = (total - at).min(self.request as u64) as usize;
-            let read = Request { slot: 0, fd: self.copy.as_fd(), offset: at, len, write: false, dsync: false };
+            let read = Request {
+                slot: 0,
+                fd: self.copy.as_fd(),
+                offset: at,
+                len,
+                write: false,
+                dsync: false,
+                dontcache: false,
+            };
             transfer(&mut self.engine, read, WaitEvent::DataFileScan, &mut self.traffic)
                 .context("Cannot read back the copy")?;
             sum = crc32c::crc32c_append(sum, &self.engine.buffer(0)[..len]);

@@ -52,7 +52,7 @@ fn sizes(job: &Job, outcome: &JobOutcome) -> impl Iterator<Item = (&'static str,
     let ratio = |a: u64, b: u64| format!("{:.4}", a as f64 / b.max(1) as f64);
     let always = [
         ("engine", engine(job).to_owned()),
-        ("page-cache", if explain::bypasses_page_cache(job) { "bypassed (O_DIRECT)" } else { "used" }.to_owned()),
+        ("page-cache", page_cache(job).to_owned()),
         ("durability", durability(job)),
         ("processes", outcome.processes.to_string()),
         ("transactions", outcome.transactions.to_string()),
@@ -83,6 +83,14 @@ fn durability(job: &Job) -> String {
         },
         DataSync::Dsync => "data files and journals opened O_DSYNC".to_owned(),
         DataSync::Fdatasync => "fdatasync after every redo write, and of the data files at every checkpoint".to_owned(),
+    }
+}
+
+fn page_cache(job: &Job) -> &'static str {
+    match (explain::bypasses_page_cache(job), job.data.dontcache) {
+        (true, _) => "bypassed (O_DIRECT)",
+        (false, true) => "used, drops blocks after use (RWF_DONTCACHE)",
+        (false, false) => "used",
     }
 }
 

@@ -3,20 +3,24 @@
 //! Invariant: every process opens them itself, with the flags that the job's durability requires.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::fs::Advice;
+use rustix::io::{ReadWriteFlags, preadv2};
 
 use bigiron_sys::async_io;
-use bigiron_sys::async_io::{Blocking, Completion, Engine, Request};
+use bigiron_sys::async_io::{Blocking, Completion, Engine, RWF_DONTCACHE, Request};
 
 use super::block::{self, Address, BLOCK};
 use super::job::{DataSync, EXTENT, Engine as EngineSpec, Job, LogSync};
 use super::journal::{JOURNAL_HEADER, JournalHeader};
 use super::requests;
+
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(RWF_DONTCACHE as u32);
 
 /// Path of a data file.
 pub fn data_path(dir: &Path, file: usize) -> PathBuf {
@@ -64,48 +68,76 @@ fn open_with(path: &Path, direct: bool, dsync: bool, mut flags: i32) -> Result<F
 }
 
 /// The data files, open.
-pub struct DataFiles(Vec<File>);
+pub struct DataFiles {
+    files: Vec<File>,
+    /// `data.dontcache`.
+    dontcache: bool,
+}
 
 impl DataFiles {
     pub fn open(job: &Job, dir: &Path) -> Result<Self> {
         let dsync = job.data.sync == DataSync::Dsync;
-        let file = |f| open(&data_path(dir, f), job.data.direct, dsync);
-        (0..job.data.files).map(file).collect::<Result<_>>().map(Self)
+        Self::open_each(job, dir, job.data.direct, dsync)
     }
 
     /// The same for bulk reads: past the page cache or through it, whatever the other processes do.
     pub fn open_for_scan(job: &Job, dir: &Path, direct: bool) -> Result<Self> {
-        (0..job.data.files).map(|f| open(&data_path(dir, f), direct, false)).collect::<Result<_>>().map(Self)
+        Self::open_each(job, dir, direct, false)
+    }
+
+    fn open_each(job: &Job, dir: &Path, direct: bool, dsync: bool) -> Result<Self> {
+        let open = |f| open(&data_path(dir, f), direct, dsync);
+        let files: Vec<File> = (0..job.data.files).map(open).collect::<Result<_>>()?;
+        let dontcache = job.data.dontcache && !direct;
+        if dontcache && let Some(file) = files.first() {
+            // Without kernel and file-system support every read fails; test one here to report the cause.
+            let read = preadv2(file, &mut [io::IoSliceMut::new(&mut [0; 512])], 0, DONTCACHE);
+            read.context(
+                "`data.dontcache` needs Linux 6.14 or later and a file system that supports RWF_DONTCACHE, such as ext4, XFS or Btrfs",
+            )?;
+        }
+        Ok(Self { files, dontcache })
     }
 
     /// Reads one block into a page-aligned `page`. The caller must check the contents.
     pub fn read(&self, address: Address, page: &mut [u8]) -> Result<()> {
-        let file = &self.0[address.file as usize];
-        let n =
-            rustix::io::pread(file, &mut *page, offset(address)).with_context(|| format!("Cannot read {address}"))?;
+        let file = &self.files[address.file as usize];
+        let read = match self.dontcache {
+            false => rustix::io::pread(file, &mut *page, offset(address)),
+            true => preadv2(file, &mut [io::IoSliceMut::new(page)], offset(address), DONTCACHE),
+        };
+        let n = read.with_context(|| format!("Cannot read {address}"))?;
         ensure!(n == BLOCK, "Only {n} bytes of {address} could be read");
         Ok(())
     }
 
     /// A request for one block, with the engine's buffer `slot`.
     pub fn request(&self, slot: usize, address: Address, write: bool) -> Request<'_> {
-        Request { slot, fd: self.fd(address.file as usize), offset: offset(address), len: BLOCK, write, dsync: false }
+        Request {
+            slot,
+            fd: self.fd(address.file as usize),
+            offset: offset(address),
+            len: BLOCK,
+            write,
+            dsync: false,
+            dontcache: self.dontcache,
+        }
     }
 
     /// A request to read `len` bytes of a file from `offset` on into the engine's buffer `slot`.
     pub fn read_range(&self, slot: usize, file: usize, offset: u64, len: usize) -> Request<'_> {
-        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
+        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false, dontcache: self.dontcache }
     }
 
     /// A request to read `len` bytes at a byte `offset` of a file into the engine's buffer `slot`.
     pub fn read_at(&self, slot: usize, file: usize, offset: u64, len: usize) -> Request<'_> {
-        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false }
+        Request { slot, fd: self.fd(file), offset, len, write: false, dsync: false, dontcache: self.dontcache }
     }
 
     /// Makes everything written so far durable, unless every write already was.
     pub fn sync(&self, job: &Job) -> Result<()> {
         if job.data.sync == DataSync::Fdatasync {
-            for file in &self.0 {
+            for file in &self.files {
                 file.sync_data().context("Cannot sync a data file")?;
             }
         }
@@ -113,7 +145,7 @@ impl DataFiles {
     }
 
     fn fd(&self, file: usize) -> BorrowedFd<'_> {
-        self.0[file].as_fd()
+        self.files[file].as_fd()
     }
 }
 
@@ -135,7 +167,7 @@ impl Journals {
     pub fn write(&self, job: &Job, engine: &mut dyn Engine, journal: usize, offset: u64, len: usize) -> Result<()> {
         let fd = self.0[journal].as_fd();
         let dsync = job.journal.sync == LogSync::RwfDsync;
-        let request = Request { slot: 0, fd, offset, len, write: true, dsync };
+        let request = Request { slot: 0, fd, offset, len, write: true, dsync, dontcache: false };
         if job.journal.sync == LogSync::Linked {
             let written = engine.write_durably(&request).context("Cannot write redo")?;
             ensure!(written == len, "Only {written} of {len} bytes of redo were written");
@@ -231,7 +263,15 @@ fn create(path: &Path, direct: bool, engine: &mut Blocking, extents: u64, fill: 
         fill(extent, engine.buffer(0));
         let offset = extent * EXTENT as u64;
         let laid = engine
-            .submit(&[Request { slot: 0, fd: file.as_fd(), offset, len: EXTENT, write: true, dsync: false }])
+            .submit(&[Request {
+                slot: 0,
+                fd: file.as_fd(),
+                offset,
+                len: EXTENT,
+                write: true,
+                dsync: false,
+                dontcache: false,
+            }])
             .and_then(|()| engine.wait(1, &mut done));
         laid.with_context(|| format!("Cannot lay out {}", path.display()))?;
         finished(&done, EXTENT).with_context(|| format!("Cannot lay out {}", path.display()))?;

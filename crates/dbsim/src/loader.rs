@@ -62,7 +62,15 @@ pub fn run(instance: &Instance<'_>, process: usize, engine: &EngineSpec, request
             while at < bytes && !stop() {
                 let Some(slot) = free.pop() else { break };
                 fill(instance.job, number, at, engine.buffer(slot));
-                requests.push(Request { slot, fd: file.as_fd(), offset: at, len: request, write: true, dsync: false });
+                requests.push(Request {
+                    slot,
+                    fd: file.as_fd(),
+                    offset: at,
+                    len: request,
+                    write: true,
+                    dsync: false,
+                    dontcache: false,
+                });
                 at += request as u64;
             }
             if !requests.is_empty() {

@@ -68,7 +68,7 @@ impl TempFile {
         let what = if write { "write" } else { "read" };
         let mut done = Vec::with_capacity(1);
         let event = if write { WaitEvent::TempFileWrite } else { WaitEvent::TempFileRead };
-        let request = Request { slot, fd: self.file.as_fd(), offset, len, write, dsync: false };
+        let request = Request { slot, fd: self.file.as_fd(), offset, len, write, dsync: false, dontcache: false };
         waits::during(event, || io.submit(&[request]).and_then(|()| io.wait(1, &mut done)))
             .with_context(|| format!("Cannot {what} a temporary file"))?;
         for c in done {

@@ -155,3 +155,15 @@ fn memory_that_the_machine_does_not_have_is_refused() {
     let text = format!("{error:#}");
     assert!(text.starts_with("This kernel has no huge pages of 64K; it has"), "{text}");
 }
+
+#[test]
+fn dontcache_reads_correct_blocks_or_names_the_missing_support() {
+    match Bench::new(|job| job.data.dontcache = true).run() {
+        Ok(outcome) => assert!(outcome.facts["page-cache"].contains("RWF_DONTCACHE"), "{:?}", outcome.facts),
+        Err(error) => {
+            let error = format!("{error:#}");
+            assert!(error.contains("needs Linux 6.14"), "{error}");
+            skipped("RWF_DONTCACHE", "this kernel or file system does not support it");
+        }
+    }
+}

@@ -31,6 +31,9 @@ pub fn check(job: &Job) -> Result<(), Complaint> {
     check_processes(job)?;
     check_transactions(job)?;
     check_length(job)?;
+    ensure(!(job.data.dontcache && job.data.direct), "data.dontcache", || {
+        "Direct I/O bypasses the page cache; set `data.direct` to `off`, or omit `data.dontcache`".to_owned()
+    })?;
     for class in &job.classes {
         check_class(job, class)?;
     }

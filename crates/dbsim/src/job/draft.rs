@@ -268,7 +268,8 @@ impl Draft {
 
     fn data(&self) -> Result<DataSpec, Refusal> {
         let table = self.table("data")?;
-        let mut data = DataSpec { files: 0, bytes: 0, direct: true, sync: DataSync::Dsync, places: Vec::new() };
+        let mut data =
+            DataSpec { files: 0, bytes: 0, direct: true, dontcache: false, sync: DataSync::Dsync, places: Vec::new() };
         keys::read_table(DATA, &table, &mut data)?;
         let consent = table.get("overwrite").map_or(Ok(false), Value::switch)?;
         if let Some(device) = data.places.iter().find(|p| p.starts_with("/dev")).filter(|_| !consent) {

@@ -78,6 +78,7 @@ pub const DATA: &[Key<DataSpec>] = &[
     }
     .or_derived("120M", |data| data.bytes = (120 << 20) / data.unit() * data.unit()),
     key!(DataSpec, "direct": direct = "on", switch(), "Whether data files bypass the page cache").shown(true),
+    key!(DataSpec, "dontcache": dontcache = "off", switch(), "Whether the page cache drops blocks after use (RWF_DONTCACHE, Linux 6.14)"),
     key!(DataSpec, "sync": sync = "dsync", word::<DataSync>(), "How writes of blocks become durable").shown(true),
     key!(DataSpec, "places": places, places(), "Directories or block devices among which data files are distributed in turn")
         .or_given("the run's own directory"),

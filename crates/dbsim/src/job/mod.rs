@@ -115,6 +115,8 @@ pub struct DataSpec {
     /// Of all files together.
     pub bytes: u64,
     pub direct: bool,
+    /// Whether block reads and writes, which go through the page cache, use `RWF_DONTCACHE`.
+    pub dontcache: bool,
     pub sync: DataSync,
     /// Directories or block devices among which the files are distributed in turn; empty: the run's own directory.
     pub places: Vec<PathBuf>,

@@ -227,11 +227,12 @@ mod tests {
             },
         );
         let places = pick(&[vec![], vec!["/mnt/a b".into()], vec!["/dev/vdb".into(), "x\"y".into()]]);
-        let data = (1usize..=64, 1u64..1000, any::<bool>(), words::<DataSync>(), places).prop_map(
-            |(files, n, direct, sync, places)| DataSpec {
+        let data = (1usize..=64, 1u64..1000, any::<[bool; 2]>(), words::<DataSync>(), places).prop_map(
+            |(files, n, [direct, dontcache], sync, places)| DataSpec {
                 files,
                 bytes: (files as u64 * n) << 20,
                 direct,
+                dontcache,
                 sync,
                 places,
             },

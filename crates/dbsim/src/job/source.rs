@@ -222,6 +222,13 @@ mod tests {
     }
 
     #[test]
+    fn direct_io_refuses_dontcache() {
+        let both = job(&[("data.dontcache", "on")]).unwrap_err();
+        assert!(both.contains("set `data.direct` to `off`, or omit `data.dontcache`"), "{both}");
+        assert!(job(&[("direct", "off"), ("data.dontcache", "on")]).unwrap().data.dontcache);
+    }
+
+    #[test]
     fn a_key_in_full_wins_over_a_shorthand() {
         let job = job(&[("processes", "3"), ("process.foreground.count", "5"), ("run.time", "2s")]).unwrap();
         assert_eq!(job.transactors(), 5);

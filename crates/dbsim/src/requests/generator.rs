@@ -495,5 +495,6 @@ fn request<'a>(
         len: bytes,
         write,
         dsync,
+        dontcache: false,
     }
 }

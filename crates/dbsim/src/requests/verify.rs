@@ -34,7 +34,8 @@ pub fn verify(job: &Job, dir: &Path) -> Result<()> {
         for block in 0..per_file {
             let address = Address { file: file as u32, block };
             let offset = u64::from(block) * bytes as u64;
-            let read = Request { slot: 0, fd: data.as_fd(), offset, len: bytes, write: false, dsync: false };
+            let read =
+                Request { slot: 0, fd: data.as_fd(), offset, len: bytes, write: false, dsync: false, dontcache: false };
             engine.submit_and_wait(&[read], 1, &mut done).with_context(|| format!("Cannot read {address}"))?;
             files::finished(&done, bytes).with_context(|| format!("Cannot read {address}"))?;
             done.clear();

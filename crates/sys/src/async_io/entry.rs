@@ -98,12 +98,11 @@ impl Registered {
     /// The request as an entry of the submission queue.
     #[inline(always)]
     pub(super) fn entry(&self, r: &Request<'_>, buf: *mut u8) -> Entry {
-        let rw_flags = if r.write && r.dsync { libc::RWF_DSYNC as u64 } else { 0 };
         Entry::from(Sqe {
             what: self.file(r.fd.as_raw_fd()) | u64::from(self.opcodes[usize::from(r.write)]),
             off: r.offset,
             addr: buf as u64,
-            how: u64::from(r.len as u32) | rw_flags << 32,
+            how: u64::from(r.len as u32) | (r.flags() as u64) << 32,
             user_data: r.slot as u64,
             buffer: self.piece(r.slot),
             reserved: [0; 2],

@@ -27,17 +27,17 @@ impl Call for Nothing {
     }
 }
 
-/// `pread` and `pwrite` (`pwritev2` for a single durable write, which `pwrite` does not support).
+/// `pread` and `pwrite`; `preadv2` and `pwritev2` for a request with flags.
 pub struct Plain;
 
 impl Call for Plain {
     const NAME: &str = "pread/pwrite";
 
     fn transfer(request: &Request<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
-        match (request.write, request.dsync) {
-            (false, _) => rustix::io::pread(request.fd, buffer, request.offset),
-            (true, false) => rustix::io::pwrite(request.fd, buffer, request.offset),
-            (true, true) => Vectors::transfer(request, buffer),
+        match (request.flags(), request.write) {
+            (0, false) => rustix::io::pread(request.fd, buffer, request.offset),
+            (0, true) => rustix::io::pwrite(request.fd, buffer, request.offset),
+            _ => Vectors::transfer(request, buffer),
         }
     }
 }
@@ -49,12 +49,12 @@ impl Call for Vectors {
     const NAME: &str = "preadv2/pwritev2";
 
     fn transfer(request: &Request<'_>, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        let flags = ReadWriteFlags::from_bits_retain(request.flags() as u32);
         if request.write {
-            let flags = if request.dsync { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
             rustix::io::pwritev2(request.fd, &[io::IoSlice::new(buffer)], request.offset, flags)
         } else {
             let vectors = &mut [io::IoSliceMut::new(buffer)];
-            rustix::io::preadv2(request.fd, vectors, request.offset, ReadWriteFlags::empty())
+            rustix::io::preadv2(request.fd, vectors, request.offset, flags)
         }
     }
 }

@@ -173,7 +173,7 @@ impl Engine for LibAio {
             let iocb = &mut self.iocbs[r.slot];
             *iocb = Iocb {
                 data: r.slot as u64,
-                rw_flags: if r.write && r.dsync { libc::RWF_DSYNC } else { 0 },
+                rw_flags: r.flags(),
                 opcode: if r.write { IOCB_CMD_PWRITE } else { IOCB_CMD_PREAD },
                 fd: r.fd.as_raw_fd() as u32,
                 buf: buf as u64,

@@ -73,6 +73,20 @@ pub struct Request<'fd> {
     pub write: bool,
     /// Ask for `RWF_DSYNC`: the write completes when the data is durable.
     pub dsync: bool,
+    /// Sets [`RWF_DONTCACHE`]: the page cache drops the data afterwards.
+    pub dontcache: bool,
+}
+
+/// Linux 6.14: a read or write through the page cache, which drops the pages as soon as they are clean and unused.
+pub const RWF_DONTCACHE: libc::c_int = 0x80;
+
+impl Request<'_> {
+    /// The `RWF_*` flags of the request.
+    #[inline(always)]
+    fn flags(&self) -> libc::c_int {
+        let sync = if self.write && self.dsync { libc::RWF_DSYNC } else { 0 };
+        sync | if self.dontcache { RWF_DONTCACHE } else { 0 }
+    }
 }
 
 /// A request that has ended.

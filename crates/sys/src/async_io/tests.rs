@@ -48,6 +48,7 @@ fn every_engine_reads_what_it_wrote() {
                 len: block,
                 write: true,
                 dsync: slot == 3,
+                dontcache: false,
             };
             engine.submit(&[write(0), write(1)]).unwrap();
             engine.submit_and_wait(&[write(2), write(3)], 3, &mut done).unwrap();
@@ -75,7 +76,15 @@ fn an_error_is_the_requests_own_and_the_engine_goes_on() {
     let read_only = File::open("/proc/self/exe").unwrap();
     for mut engine in engines(4096, &file) {
         let name = engine.describe();
-        let good = Request { slot: 0, fd: file.as_fd(), offset: 4096, len: 4096, write: false, dsync: false };
+        let good = Request {
+            slot: 0,
+            fd: file.as_fd(),
+            offset: 4096,
+            len: 4096,
+            write: false,
+            dsync: false,
+            dontcache: false,
+        };
         let bad = Request { slot: 1, fd: read_only.as_fd(), write: true, ..good };
         let mut done = Vec::new();
         // Some engines report the error at once, others in the completion.
@@ -104,8 +113,15 @@ fn completions_keep_coming_when_the_ring_wraps() {
         let mut ended = 0;
         for i in 0..5_000u64 {
             let slot = i as usize % 4;
-            let request =
-                Request { slot, fd: file.as_fd(), offset: i % 64 * 512, len: 512, write: i % 3 == 0, dsync: false };
+            let request = Request {
+                slot,
+                fd: file.as_fd(),
+                offset: i % 64 * 512,
+                len: 512,
+                write: i % 3 == 0,
+                dsync: false,
+                dontcache: false,
+            };
             let min = usize::from(i % 4 == 3) * (engine.pending() + 1);
             engine.submit_and_wait(&[request], min, &mut done).unwrap();
             // Slots are used in turn: before one is used again, all requests have ended.
@@ -123,8 +139,15 @@ fn no_more_are_taken_than_asked_for() {
     file.set_len(4 * 512).unwrap();
     for mut engine in engines(512, &file) {
         let name = engine.describe();
-        let request =
-            |slot| Request { slot, fd: file.as_fd(), offset: slot as u64 * 512, len: 512, write: false, dsync: false };
+        let request = |slot| Request {
+            slot,
+            fd: file.as_fd(),
+            offset: slot as u64 * 512,
+            len: 512,
+            write: false,
+            dsync: false,
+            dontcache: false,
+        };
         let mut done = Vec::new();
         engine.submit_and_take(&[0, 1, 2, 3].map(request), 1, 1, &mut done).unwrap();
         assert_eq!((done.len(), engine.pending()), (1, 3), "{name}");
@@ -153,6 +176,7 @@ impl EngineUser for Prepared<'_> {
             len: 512,
             write: false,
             dsync: false,
+            dontcache: false,
         };
         let (mut lists, mut done) = (Lists::of(8), Vec::new());
         engine.prepare((0..8).map(request).collect::<Vec<_>>().into_iter(), &mut lists).unwrap();
@@ -201,7 +225,8 @@ fn what_is_prepared_is_handed_over_by_the_next_exchange() {
 fn the_null_engine_ends_everything_at_once() {
     let file = tempfile::tempfile().unwrap();
     let mut engine = open(&spec(Method::Null), 4096, &[]).unwrap();
-    let request = Request { slot: 2, fd: file.as_fd(), offset: 0, len: 4096, write: true, dsync: true };
+    let request =
+        Request { slot: 2, fd: file.as_fd(), offset: 0, len: 4096, write: true, dsync: true, dontcache: false };
     let mut done = Vec::new();
     engine.submit_and_wait(&[request], 1, &mut done).unwrap();
     assert!(done == [Completion::of(2, 4096)]);

@@ -25,6 +25,7 @@ struct Work {
     len: usize,
     write: bool,
     dsync: bool,
+    dontcache: bool,
     /// The slot's buffer.
     address: usize,
 }
@@ -107,8 +108,15 @@ fn carry_out(work: &Work) -> Completion {
     let buffer = unsafe { std::slice::from_raw_parts_mut(work.address as *mut u8, work.len) };
     // SAFETY: the caller keeps the file open until the request has ended (documented in `Request`).
     let fd = unsafe { BorrowedFd::borrow_raw(work.fd) };
-    let request =
-        Request { slot: work.slot, fd, offset: work.offset, len: work.len, write: work.write, dsync: work.dsync };
+    let request = Request {
+        slot: work.slot,
+        fd,
+        offset: work.offset,
+        len: work.len,
+        write: work.write,
+        dsync: work.dsync,
+        dontcache: work.dontcache,
+    };
     Completion::of_call(work.slot, Plain::transfer(&request, buffer))
 }
 
@@ -129,6 +137,7 @@ impl Engine for Threads {
                 len: r.len,
                 write: r.write,
                 dsync: r.dsync,
+                dontcache: r.dontcache,
                 address,
             });
         }

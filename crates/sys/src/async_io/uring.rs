@@ -122,7 +122,11 @@ impl Uring {
     fn try_polling(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let mut done = Vec::with_capacity(1);
         let len = self.buffers.block();
-        self.submit_and_wait(&[Request { slot: 0, fd, offset: 0, len, write: false, dsync: false }], 1, &mut done)?;
+        self.submit_and_wait(
+            &[Request { slot: 0, fd, offset: 0, len, write: false, dsync: false, dontcache: false }],
+            1,
+            &mut done,
+        )?;
         match done.pop().map(|c| c.result()) {
             Some(Err(e)) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => Err(explain(
                 &e,

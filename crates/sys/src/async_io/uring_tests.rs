@@ -17,7 +17,8 @@ fn a_linked_write_is_on_the_file_and_a_short_one_is_told() {
     let Some(mut ring) = opened(Uring::open(&spec(), 4096, &[])) else { return };
     let file = tempfile::tempfile().unwrap();
     ring.buffer(1).fill(9);
-    let request = Request { slot: 1, fd: file.as_fd(), offset: 4096, len: 4096, write: true, dsync: false };
+    let request =
+        Request { slot: 1, fd: file.as_fd(), offset: 4096, len: 4096, write: true, dsync: false, dontcache: false };
     assert_eq!(ring.write_durably(&request).unwrap(), 4096);
     assert_eq!((ring.pending(), file.metadata().unwrap().len()), (0, 8192));
     let closed = std::fs::File::open("/proc/self/exe").unwrap();
@@ -34,7 +35,8 @@ fn a_file_that_is_not_registered_is_used_by_its_descriptor() {
     let Some(mut ring) = opened(Uring::open(&spec, 512, &[one.as_fd()])) else { return };
     assert!(ring.describe().contains("registered buffers, registered files"), "{}", ring.describe());
     for file in [&one, &other] {
-        let request = Request { slot: 0, fd: file.as_fd(), offset: 0, len: 512, write: true, dsync: true };
+        let request =
+            Request { slot: 0, fd: file.as_fd(), offset: 0, len: 512, write: true, dsync: true, dontcache: false };
         assert_eq!(ring.write_durably(&request).unwrap(), 512);
         assert_eq!(file.metadata().unwrap().len(), 512);
     }
@@ -61,13 +63,15 @@ fn a_slots_next_request_is_another() {
             (&other, 2, 512, false, 106),
             (&other, 3, 512, false, 103),
         ] {
-            let request = Request { slot: 2, fd: file.as_fd(), offset: at * 512, len, write, dsync: false };
+            let request =
+                Request { slot: 2, fd: file.as_fd(), offset: at * 512, len, write, dsync: false, dontcache: false };
             ring.submit_and_wait(&[request], 1, &mut done).unwrap();
             assert_eq!(done.drain(..).next().unwrap().result().unwrap(), len);
             assert_eq!(ring.buffer(2)[0], expected, "{at} {len} {write}");
         }
         ring.buffer(2)[..512].fill(102);
-        let back = Request { slot: 2, fd: other.as_fd(), offset: 1024, len: 512, write: true, dsync: false };
+        let back =
+            Request { slot: 2, fd: other.as_fd(), offset: 1024, len: 512, write: true, dsync: false, dontcache: false };
         ring.submit_and_wait(&[back], 1, &mut done).unwrap();
     }
 }
@@ -77,7 +81,8 @@ fn what_cannot_be_handed_over_leaves_nothing_in_flight() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(4096).unwrap();
     let Some(mut ring) = opened(Uring::open(&spec(), 512, &[])) else { return };
-    let request = |slot, len| Request { slot, fd: file.as_fd(), offset: 0, len, write: false, dsync: false };
+    let request =
+        |slot, len| Request { slot, fd: file.as_fd(), offset: 0, len, write: false, dsync: false, dontcache: false };
     assert!(ring.submit(&[request(0, 512), request(1, 1024)]).is_err());
     assert_eq!(ring.pending(), 0);
     let mut done = Vec::new();
@@ -92,8 +97,15 @@ fn more_than_the_queue_holds_is_handed_over_in_parts() {
     for sqpoll in [false, true] {
         let spec = EngineSpec { depth: 8, batch: 2, registered: true, sqpoll, ..spec() };
         let Some(mut ring) = opened(Uring::open(&spec, 512, &[file.as_fd()])) else { return };
-        let request =
-            |slot| Request { slot, fd: file.as_fd(), offset: slot as u64 * 512, len: 512, write: false, dsync: false };
+        let request = |slot| Request {
+            slot,
+            fd: file.as_fd(),
+            offset: slot as u64 * 512,
+            len: 512,
+            write: false,
+            dsync: false,
+            dontcache: false,
+        };
         let mut done = Vec::new();
         ring.submit_and_take(&(0..8).map(request).collect::<Vec<_>>(), 8, 8, &mut done).unwrap();
         let mut slots: Vec<_> = done.iter().filter(|c| c.is_of(512)).map(|c| c.slot).collect();

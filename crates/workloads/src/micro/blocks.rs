@@ -163,8 +163,15 @@ struct Reader<'a, E> {
 impl<E: Engine> Reader<'_, E> {
     fn start(&mut self, slot: usize) -> std::io::Result<()> {
         self.at[slot] = block_at(&mut self.rng);
-        let request =
-            Request { slot, fd: self.fd.as_fd(), offset: self.at[slot], len: BLOCK, write: false, dsync: false };
+        let request = Request {
+            slot,
+            fd: self.fd.as_fd(),
+            offset: self.at[slot],
+            len: BLOCK,
+            write: false,
+            dsync: false,
+            dontcache: false,
+        };
         self.engine.submit(&[request])
     }
 

@@ -100,6 +100,7 @@ impl<'a> CellProcess<'a> {
             len: self.cell.block,
             write: self.cell.write,
             dsync: false,
+            dontcache: false,
         };
         self.engine.submit(&[request]).with_context(|| format!("Cannot submit a request of cell `{}`", self.cell.name))
     }

@@ -91,7 +91,8 @@ impl<'a> ThreadFile<'a> {
     }
 
     fn transfer(&mut self, offset: u64, write: bool) -> Result<()> {
-        let request = Request { slot: 0, fd: self.fd.as_fd(), offset, len: self.block, write, dsync: false };
+        let request =
+            Request { slot: 0, fd: self.fd.as_fd(), offset, len: self.block, write, dsync: false, dontcache: false };
         self.done.clear();
         self.engine.submit_and_wait(&[request], 1, &mut self.done)?;
         let completion = self.done.pop().context("A request has no completion")?;

@@ -61,6 +61,7 @@ pub fn import(file: &str, text: &str) -> Result<String, Refusal> {
             files,
             bytes: first.size * files as u64,
             direct: true,
+            dontcache: false,
             sync: DataSync::Dsync,
             places: directory.map(PathBuf::from).into_iter().collect(),
         },

@@ -69,7 +69,8 @@ fn random(place: &mut UserContext<'_>, way: OpenMode, write: bool) -> anyhow::Re
             last = number;
         }
         let offset = number * BLOCK as u64;
-        let request = Request { slot, fd: opened.file.as_fd(), offset, len: BLOCK, write, dsync: false };
+        let request =
+            Request { slot, fd: opened.file.as_fd(), offset, len: BLOCK, write, dsync: false, dontcache: false };
         flight.engine.submit(&[request]).context("Cannot submit asynchronous I/O")?;
     }
     while flight.free.len() < DEPTH {
