@@ -4,7 +4,7 @@
 //! the same bytes; the checks after the load hold for each of them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -44,16 +44,6 @@ pub fn of(job: &Job, cx: &ImageContext<'_>) -> Result<Images> {
     }
 }
 
-/// Writes an image that appears whole or not at all.
-fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> Result<()> {
-    let dir = to.parent().context("An image is in a folder")?;
-    let file =
-        tempfile::NamedTempFile::new_in(dir).with_context(|| format!("Cannot create a file in {}", dir.display()))?;
-    image::make(from, file.path(), shape)?;
-    file.persist(to).with_context(|| format!("Cannot keep {}", to.display()))?;
-    Ok(())
-}
-
 /// The names of a report's checks, if all of them hold.
 fn all_hold(report: &check::CheckReport) -> Result<Vec<String>> {
     let failures: Vec<String> = report.failures().map(ToString::to_string).collect();
@@ -82,7 +72,11 @@ fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(Path
         let mut engine = sqlite::Engine::open(&file, bigiron_sql::sqlite::SqliteJournal::Rollback)?;
         all_hold(&check::conditions(&mut engine, true)?)?;
         drop(engine);
-        make(dir.path(), &kept, &ImageSpec { filesystem: FILESYSTEM, room: tpcc::ROOM, writable: true, owner: 0 })?;
+        image::make_kept(
+            dir.path(),
+            &kept,
+            &ImageSpec { filesystem: FILESYSTEM, room: tpcc::ROOM, writable: true, owner: 0 },
+        )?;
     }
     Ok((kept, key))
 }

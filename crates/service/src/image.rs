@@ -116,13 +116,22 @@ pub fn of_root(store: &Store, recipe: &Recipe, root: &Root, note: &dyn Fn(&str))
         return Ok(kept);
     }
     note(&format!("Making a file system of {} {}", recipe.title, root.about.version));
-    fs::create_dir_all(&dir).with_context(|| format!("Cannot make {}", dir.display()))?;
-    let new = tempfile::Builder::new().prefix(".new-").tempfile_in(&dir);
-    let new = new.with_context(|| format!("Cannot make an image in {}", dir.display()))?;
-    make(&root.dir, new.path(), &ImageSpec { filesystem: "ext4", room: 0, writable: false, owner: 0 })?;
-    // Renamed into place: two processes may make the same image, and neither may see half of one.
-    new.persist(&kept).with_context(|| format!("Cannot keep {}", kept.display()))?;
+    make_kept(&root.dir, &kept, &ImageSpec { filesystem: "ext4", room: 0, writable: false, owner: 0 })?;
     Ok(kept)
+}
+
+/// As [`make`], but atomic: several processes may make or look up the image at the same time.
+///
+/// # Errors
+/// As [`make`].
+pub fn make_kept(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> anyhow::Result<()> {
+    let dir = to.parent().context("An image is in a folder")?;
+    fs::create_dir_all(dir).with_context(|| format!("Cannot make {}", dir.display()))?;
+    let new = tempfile::Builder::new().prefix(".new-").tempfile_in(dir);
+    let new = new.with_context(|| format!("Cannot make an image in {}", dir.display()))?;
+    make(from, new.path(), shape)?;
+    new.persist(to).with_context(|| format!("Cannot keep {}", to.display()))?;
+    Ok(())
 }
 
 /// The space that a folder's files need.

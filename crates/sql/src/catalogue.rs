@@ -4,6 +4,7 @@
 
 use crate::server::{mariadb, settings};
 use bigiron_model::suggest;
+use bigiron_model::workload::Options;
 
 /// The settings of a kind of server.
 #[derive(Debug)]
@@ -231,6 +232,16 @@ impl Catalogue {
     pub fn weakens(&self, name: &str, value: &str) -> Option<&'static str> {
         let value = value.trim().trim_matches('\'').to_ascii_lowercase();
         self.weak.iter().find(|(n, values, _)| *n == name && values.contains(&value.as_str())).map(|(.., what)| *what)
+    }
+
+    /// The server's settings among a workload's options, by name.
+    pub fn chosen(&self, options: &Options) -> Vec<(String, String)> {
+        let own = |(name, value): (&String, &String)| {
+            setting(name)
+                .filter(|(catalogue, _)| catalogue.server == self.server)
+                .map(|(_, name)| (name.to_owned(), value.clone()))
+        };
+        options.iter().filter_map(own).collect()
     }
 
     /// The names of the settings that affect durability, to be queried from a server.

@@ -7,3 +7,4 @@ pub mod maria;
 pub mod pg;
 pub mod server;
 pub mod sqlite;
+pub mod stage;

@@ -14,6 +14,8 @@ mod text_rows;
 #[cfg(test)]
 mod tests;
 
+/// Its activities are `rows`, `indexes`, `statistics` and `checkpoint`.
+pub use bigiron_sql::stage::Progress;
 pub use mariadb::mariadb;
 pub use postgres::postgres;
 pub use sqlite::sqlite;
@@ -21,9 +23,6 @@ pub use text_rows::timestamp;
 
 use bigiron_sql::maria::MariaError;
 use bigiron_sql::pg::PgError;
-
-/// Receives the present activity (`rows`, `indexes`, `statistics`, `checkpoint`), the amount done, and the total.
-pub type Progress<'a> = &'a dyn Fn(&str, u64, u64);
 
 /// The result of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]

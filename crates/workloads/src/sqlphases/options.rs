@@ -3,7 +3,7 @@
 use bigiron_model::clock::Clock;
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
-use bigiron_sql::catalogue::{self, Catalogue, setting};
+use bigiron_sql::catalogue::{self, setting};
 use bigiron_sql::engine::{self, Engine, EngineKind};
 use bigiron_sql::server::Transport;
 use bigiron_sql::sqlite::SqliteJournal;
@@ -99,11 +99,11 @@ fn engine<'a>(
     let engine = match kind {
         EngineKind::Postgres => {
             let version = engine::postgres_version(version).map_err(|right| wrong("version", right))?;
-            Engine::Postgres { version, transport, settings: settings(options, &catalogue::POSTGRES) }
+            Engine::Postgres { version, transport, settings: catalogue::POSTGRES.chosen(options) }
         }
         EngineKind::MariaDb => {
             let version = engine::mariadb_series(version).map_err(|right| wrong("version", right))?;
-            Engine::MariaDb { version, transport, settings: settings(options, &catalogue::MARIADB) }
+            Engine::MariaDb { version, transport, settings: catalogue::MARIADB.chosen(options) }
         }
         EngineKind::Sqlite => Engine::Sqlite { journal: word::<SqliteJournal>(text("journal")).unwrap_or_default() },
     };
@@ -132,15 +132,6 @@ fn engine<'a>(
         }
     }
     Ok(engine)
-}
-
-fn settings(options: &Options, of: &Catalogue) -> Vec<(String, String)> {
-    let own = |(name, value): (&String, &String)| {
-        setting(name)
-            .filter(|(catalogue, _)| catalogue.server == of.server)
-            .map(|(_, name)| (name.to_owned(), value.clone()))
-    };
-    options.iter().filter_map(own).collect()
 }
 
 /// The named phases, in the order of [`phase::ALL`]; `None` if a name is unknown or occurs twice.
