@@ -14,13 +14,18 @@ export RUSTUP_HOME := $(toolchains)
 endif
 endif
 
-.PHONY: all build demo test test-busy test-long lint install man completions deb tarball clean
+.PHONY: all build datafusion demo test test-busy test-long test-datafusion lint install man completions deb tarball clean
 
 all: build
 
 build:
 	scripts/setup build
 	scripts/build
+
+# DataFusion for the workload `dss`: a second executable, beside bigiron's.
+datafusion:
+	scripts/setup build
+	scripts/build-datafusion
 
 # Boots two real Debian kernels in pairs in a VM; prints the verdict and the path of the HTML report.
 demo:
@@ -42,6 +47,11 @@ test-busy:
 test-long:
 	scripts/setup test
 	scripts/test long
+
+# The lints and tests of bigiron-datafusion. Not part of `make test`, because DataFusion takes too long to compile in CI.
+test-datafusion:
+	scripts/setup build
+	scripts/build-datafusion test
 
 lint:
 	cargo fmt --all --check

@@ -1,0 +1,64 @@
+//! An answer: one JSON object on a line.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::counts::Counts;
+
+pub enum Answer {
+    Ready {
+        version: &'static str,
+        tables: usize,
+    },
+    /// The rows are JSON already: arrays with commas between them.
+    Rows {
+        rows: Vec<u8>,
+        counts: Counts,
+    },
+    Ok,
+    Error(String),
+}
+
+impl Answer {
+    pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
+        match self {
+            Answer::Ready { version, tables } => {
+                writeln!(out, r#"{{"ready":{{"version":"DataFusion {version}","tables":{tables}}}}}"#)?;
+            }
+            Answer::Rows { rows, counts: Counts { scanned_bytes, spilled_bytes, spill_files } } => {
+                out.write_all(br#"{"rows":["#)?;
+                out.write_all(rows)?;
+                writeln!(
+                    out,
+                    r#"],"scanned_bytes":{scanned_bytes},"spilled_bytes":{spilled_bytes},"spill_files":{spill_files}}}"#
+                )?;
+            }
+            Answer::Ok => writeln!(out, r#"{{"ok":true}}"#)?,
+            Answer::Error(text) => writeln!(out, "{}", json!({ "error": text }))?,
+        }
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(answer: &Answer) -> String {
+        let mut out = Vec::new();
+        answer.write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_one_line() {
+        let ready = Answer::Ready { version: "1.2.3", tables: 8 };
+        assert_eq!(line(&ready), "{\"ready\":{\"version\":\"DataFusion 1.2.3\",\"tables\":8}}\n");
+        let counts = Counts { scanned_bytes: 1, spilled_bytes: 2, spill_files: 3 };
+        let rows = Answer::Rows { rows: b"[1],[2]".to_vec(), counts };
+        assert_eq!(line(&rows), "{\"rows\":[[1],[2]],\"scanned_bytes\":1,\"spilled_bytes\":2,\"spill_files\":3}\n");
+        assert_eq!(line(&Answer::Ok), "{\"ok\":true}\n");
+        assert_eq!(line(&Answer::Error("a\n\"b\"".to_owned())), "{\"error\":\"a\\n\\\"b\\\"\"}\n");
+    }
+}
