@@ -57,8 +57,11 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
         "raw-io.processes=1,2",
         "sqlphases.engine=sqlite",
         "sqlphases.rows=100",
+        "dss.engine=sqlite",
+        "dss.scale=0.001",
+        "dss.queries=1,6,13",
     ];
-    let workloads = ["fs-clients", "net-clients", "tio", "raw-io", "sqlphases"];
+    let workloads = ["fs-clients", "net-clients", "tio", "raw-io", "sqlphases", "dss"];
     let args: Vec<_> = workloads.into_iter().chain(small.into_iter().flat_map(|setting| ["--set", setting])).collect();
     let test = test();
     let [one, again] = ["study", "again"].map(|out| {

@@ -52,13 +52,15 @@ pub enum Unit {
     OperationsPerSecond,
     /// Jobs per minute.
     JobsPerMinute,
+    /// Queries per hour.
+    QueriesPerHour,
     /// A plain number of things.
     Count,
     /// A unit named by a user, printed unchanged.
     Other(UnitName),
 }
 
-const UNITS: [(&str, Unit); 8] = [
+const UNITS: [(&str, Unit); 9] = [
     ("ns", Unit::Ns),
     ("B", Unit::Bytes),
     ("B/s", Unit::BytesPerSecond),
@@ -66,6 +68,7 @@ const UNITS: [(&str, Unit); 8] = [
     ("tx/min", Unit::TransactionsPerMinute),
     ("op/s", Unit::OperationsPerSecond),
     ("jobs/min", Unit::JobsPerMinute),
+    ("queries/h", Unit::QueriesPerHour),
     ("count", Unit::Count),
 ];
 

@@ -178,6 +178,7 @@ fn scale(unit: Unit, size: f64) -> (&'static str, f64, &'static str) {
         Unit::TransactionsPerMinute => ("tx/min", thousands(size, ["tx/min", "k tx/min", "M tx/min"])),
         Unit::OperationsPerSecond => ("op/s", thousands(size, ["op/s", "k op/s", "M op/s"])),
         Unit::JobsPerMinute => ("jobs/min", thousands(size, ["jobs/min", "k jobs/min", "M jobs/min"])),
+        Unit::QueriesPerHour => ("queries/h", thousands(size, ["queries/h", "k queries/h", "M queries/h"])),
         Unit::Count => ("count", thousands(size, ["", "k", "M"])),
         Unit::Other(name) => (name.as_str(), (1.0, name.as_str())),
     };

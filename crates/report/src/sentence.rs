@@ -321,6 +321,9 @@ fn statement(row: &Row<'_>, change: &Quantity, arm: &str, baseline: &str) -> Sta
         }
         Unit::OperationsPerSecond => format!("{arm} does {size} {} op/s than {baseline}", quantity_word(more, true)),
         Unit::JobsPerMinute => format!("{arm} does {size} {} jobs/min than {baseline}", quantity_word(more, true)),
+        Unit::QueriesPerHour => {
+            format!("{arm} answers {size} {} queries per hour than {baseline}", quantity_word(more, true))
+        }
         Unit::BytesPerSecond => format!("{arm} moves {size} {} B/s than {baseline}", quantity_word(more, false)),
         Unit::Bytes | Unit::Count | Unit::Other(_) => {
             let good = more == (line.metric.better == Better::Higher);

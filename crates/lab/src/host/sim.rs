@@ -262,7 +262,7 @@ fn base(unit: Unit) -> f64 {
         Unit::TransactionsPerSecond => 5_000.0,
         Unit::TransactionsPerMinute => 30_000.0,
         Unit::OperationsPerSecond => 100_000.0,
-        Unit::JobsPerMinute => 20_000.0,
+        Unit::JobsPerMinute | Unit::QueriesPerHour => 20_000.0,
         Unit::Count | Unit::Other(_) => 100.0,
     }
 }
