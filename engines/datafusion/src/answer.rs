@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use datafusion::error::DataFusionError;
 use serde_json::json;
 
 use crate::counts::Counts;
@@ -21,6 +22,10 @@ pub enum Answer {
 }
 
 impl Answer {
+    pub fn of_error(error: &anyhow::Error) -> Answer {
+        Answer::Error(error_text(error))
+    }
+
     pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         match self {
             Answer::Ready { version, tables } => {
@@ -41,6 +46,18 @@ impl Answer {
     }
 }
 
+/// The error with its causes. The text of an error of DataFusion contains its causes already.
+pub fn error_text(error: &anyhow::Error) -> String {
+    let mut texts = Vec::new();
+    for cause in error.chain() {
+        texts.push(cause.to_string());
+        if cause.is::<DataFusionError>() {
+            break;
+        }
+    }
+    texts.join(": ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +66,15 @@ mod tests {
         let mut out = Vec::new();
         answer.write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_error_tells_its_causes_once() {
+        let error = anyhow::Error::new(DataFusionError::Plan("no table".to_owned()).context("while planning"));
+        let text = error_text(&error.context("Cannot read"));
+        assert_eq!(text, "Cannot read: while planning\ncaused by\nError during planning: no table");
+        let error = anyhow::anyhow!("not found").context("Cannot open").context("Cannot start");
+        assert_eq!(error_text(&error), "Cannot start: Cannot open: not found");
     }
 
     #[test]

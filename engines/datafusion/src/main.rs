@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("bigiron-datafusion: {error:#}");
+    eprintln!("bigiron-datafusion: {}", answer::error_text(&error));
     ExitCode::from(if error.is::<Refused>() { 2 } else { 1 })
 }
 

@@ -74,7 +74,7 @@ fn answer(runtime: &Runtime, session: Arc<Session>, request: Request) -> Answer 
             Request::Set(options) => session.set(&options).await.map(|()| Answer::Ok),
         }
     });
-    answer.unwrap_or_else(|error| Answer::Error(format!("{error:#}")))
+    answer.unwrap_or_else(|error| Answer::of_error(&error))
 }
 
 /// Runs the work on the worker threads only, so that no additional thread works, and turns a panic into an error.

@@ -108,11 +108,12 @@ fn unusable_input_is_refused() {
     // 32,767 row groups of 20,000 rows are fewer rows than `lineitem` has.
     assert!(text(generate("1000", &folder.path().join("new"))).contains("at least 184943 rows for `--scale 1000`"));
     assert!(!folder.path().join("new").exists());
-    let output = command().args(["serve", "--memory", "1", "--threads", "1", "--temporary", "/", "--data"]);
+    let mut serve = command();
+    serve.args(["serve", "--memory", "1", "--threads", "1", "--temporary", "/", "--data"]).arg(folder.path());
     let expected = format!(
         "bigiron-datafusion: `--data {path}`: region.parquet is missing; `bigiron-datafusion generate` writes it\n"
     );
-    assert_eq!(text(output.arg(folder.path()).output().unwrap()), expected);
+    assert_eq!(text(serve.output().unwrap()), expected);
 }
 
 #[test]
@@ -143,12 +144,10 @@ fn queries_are_answered() {
     // The functions that queries of TPC-H use.
     let answer = server.sql(
         "SELECT n_nationkey, n_name, substring(n_name from 1 for 2), NULL, date '1995-03-05', \
-         extract(year from date '1995-03-05') FROM nation ORDER BY n_name DESC LIMIT 2",
+         extract(year from date '1995-03-05') FROM nation WHERE n_regionkey = 1 ORDER BY n_name DESC LIMIT 2",
     );
-    let rows = json!([
-        [24, "UNITED STATES", "UN", null, "1995-03-05", 1995],
-        [23, "UNITED KINGDOM", "UN", null, "1995-03-05", 1995]
-    ]);
+    let rows =
+        json!([[24, "UNITED STATES", "UN", null, "1995-03-05", 1995], [17, "PERU", "PE", null, "1995-03-05", 1995]]);
     assert_eq!(answer["rows"], rows);
     server.end();
 }
@@ -165,7 +164,8 @@ fn failed_requests_are_answers() {
     assert!(error(r#"{"sql":"SELECT 1/0"}"#).contains("Divide by zero"));
     assert!(error("SELECT 1").contains(r#"expected {"sql":"SELECT ..."}"#));
     let big = r#"{"sql":"SELECT count(*) FROM lineitem a JOIN lineitem b ON a.l_comment = b.l_comment"}"#;
-    assert!(error(big).contains("Resources exhausted"));
+    // The engine's own text, once.
+    assert_eq!(error(big).matches("Resources exhausted").count(), 1);
     assert!(error(r#"{"set":{"datafusion.execution.batch_size":"many"}}"#).contains("many"));
     assert!(error(r#"{"set":{"datafusion.runtime.memory_limit":"1G"}}"#).contains("--memory"));
     // Of two options, the first is good: neither is set.
@@ -182,14 +182,17 @@ fn a_query_spills_and_its_answer_stays_right() {
     let folder = tables("0.01");
     // Sorts all rows; what is left of the order is a sum.
     let sql = "SELECT count(*), sum(place * l_orderkey) FROM (SELECT l_orderkey, row_number() OVER \
-               (ORDER BY l_comment, l_orderkey, l_linenumber) AS place FROM lineitem)";
+               (ORDER BY l_extendedprice, l_orderkey, l_linenumber) AS place FROM lineitem)";
     let mut server = Server::start(folder.path(), AMPLE);
     let ample = server.sql(sql);
     assert_eq!((&ample["rows"][0][0], &ample["spilled_bytes"]), (&json!(60175), &json!(0)));
     server.end();
 
-    let mut server = Server::start(folder.path(), "8000000");
-    server.ask(r#"{"set":{"datafusion.execution.sort_spill_reservation_bytes":"1000000"}}"#);
+    let mut server = Server::start(folder.path(), "4000000");
+    // Small pieces of work for little memory.
+    server.ask(
+        r#"{"set":{"datafusion.execution.sort_spill_reservation_bytes":"200000","datafusion.execution.batch_size":"1024"}}"#,
+    );
     let small = server.sql(sql);
     assert_eq!(small["rows"], ample["rows"], "{small}");
     assert!(small["spilled_bytes"].as_u64() > Some(1_000_000), "{small}");
