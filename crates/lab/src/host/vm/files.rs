@@ -12,6 +12,9 @@ use crate::vm::process::Process;
 use crate::vm::watch::CONSOLE_LIMIT;
 use bigiron_model::folder_files;
 
+/// The size of a job in a guest is a multiple of this, in bytes.
+const JOB_BYTES: usize = 16 << 10;
+
 /// Minimum room for a running trial. QEMU does not report failed writes: a guest would seem to fall silent, or to hang at its
 /// disk, which is not its kernel's fault.
 const ROOM_BYTES: u64 = 1 << 20;
@@ -58,7 +61,11 @@ impl Files {
 
     pub(super) fn write_initramfs(&self, archive: &[u8], job: &GuestJob) -> std::io::Result<()> {
         let mut own = Archive::new();
-        own.file(protocol::JOB_PATH, 0o644, &serde_json::to_vec(job).expect("a job has string keys only"));
+        let mut text = serde_json::to_vec(job).expect("a job has string keys only");
+        // Blanks up to a fixed size: jobs of different lengths, such as a trial's and its rerun's, take the same pages of the guest's memory, so that
+        // its caches, which a model counts, see the same addresses.
+        text.resize(text.len().next_multiple_of(JOB_BYTES), b' ');
+        own.file(protocol::JOB_PATH, 0o644, &text);
         let mut file = File::create(&self.initramfs)?;
         file.write_all(archive)?;
         file.write_all(&own.finish())
