@@ -73,8 +73,9 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
     assert_eq!(one["counters"], again["counters"]);
     let windows = one["counters"]["windows"].as_array().expect("the kernel counts");
     for workload in workloads {
-        let of = windows.iter().find(|w| w["workload"] == workload).expect("its windows");
-        assert!(of["operations"].as_u64() > Some(0) && of["counts"].as_array().unwrap().len() > 10, "{of}");
+        let mut of = windows.iter().filter(|w| w["workload"] == workload);
+        let is_counted = |w: &Value| w["operations"].as_u64() > Some(0) && w["counts"].as_array().unwrap().len() > 10;
+        assert!(of.any(is_counted), "{workload}: {windows:?}");
     }
     for workload in workloads {
         let values = one["metrics"][workload].as_object().unwrap();
