@@ -24,10 +24,11 @@ use crate::{answer, load};
 use bigiron_archive::{Store, hash};
 use bigiron_service::image::{self, ImageSpec};
 use bigiron_sql::engine::Engine;
-use bigiron_sql::pg::{Connection, Url};
+use bigiron_sql::pg::{Connection, Url, binary_rows};
 use bigiron_sql::server::cluster;
 use bigiron_sql::server::images::{self as server_images, Contents, FILESYSTEM, data};
 use bigiron_sql::sqlite::{self, SqliteJournal};
+use bigiron_sql::sqlite_load;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
 /// The name of the image with DataFusion's program.
@@ -36,7 +37,9 @@ pub const PROGRAM_IMAGE: &str = "datafusion";
 pub const ANSWERS: &str = "answers";
 
 /// All sources that determine the bytes of a load. An irrelevant change only reloads the tables; a missed change would leave stale ones.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
+    binary_rows::SOURCE,
+    sqlite_load::SOURCE,
     include_str!("load/binary_rows.rs"),
     include_str!("load/postgres.rs"),
     include_str!("load/rows.rs"),

@@ -17,6 +17,7 @@ use bigiron_archive::{Store, hash};
 use bigiron_service::image;
 use bigiron_service::image::ImageSpec;
 use bigiron_sql::server::images::{FILESYSTEM, data};
+use bigiron_sql::sqlite_load;
 use bigiron_workload::{ImageContext, Images};
 
 /// The images for a job, made now if they are missing.
@@ -55,8 +56,14 @@ fn all_hold(report: &check::CheckReport) -> Result<Vec<String>> {
 fn sqlite_image(store: &Store, job: &Job, cx: &ImageContext<'_>) -> Result<(PathBuf, String)> {
     let maker = image::maker(FILESYSTEM)?;
     let warehouses = job.scale.warehouses;
-    let parts =
-        [&warehouses.to_string(), rusqlite::version(), &maker, &tpcc::ROOM.to_string(), include_str!("load/sqlite.rs")];
+    let parts = [
+        &warehouses.to_string(),
+        rusqlite::version(),
+        &maker,
+        &tpcc::ROOM.to_string(),
+        include_str!("load/sqlite.rs"),
+        sqlite_load::SOURCE,
+    ];
     let all: Vec<&str> = parts.into_iter().chain(tpcc::SOURCES).collect();
     let key = hash::of_bytes(all.join("\n").as_bytes())[..16].to_owned();
     let shelf = store.dir().join("sqlite");

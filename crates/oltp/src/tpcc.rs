@@ -14,14 +14,15 @@ use bigiron_service::mariadb::MariaDb;
 use bigiron_service::postgres::Postgres;
 use bigiron_sql::database::Database;
 use bigiron_sql::maria::{Connection, Place};
-use bigiron_sql::pg::Url;
+use bigiron_sql::pg::{Url, binary_rows};
 use bigiron_sql::server::images::{self, Contents};
 use bigiron_sql::server::private::Kind;
 use bigiron_sql::server::{cluster, mariadb};
 use bigiron_workload::{ImageContext, Images};
 
 /// As [`Tables::sources`]: PostgreSQL's, and MariaDB's.
-pub(crate) const SOURCES: [&str; 9] = [
+pub(crate) const SOURCES: [&str; 10] = [
+    binary_rows::SOURCE,
     include_str!("load/copy.rs"),
     include_str!("load/postgres.rs"),
     include_str!("population/goods.rs"),

@@ -7,4 +7,5 @@ pub mod maria;
 pub mod pg;
 pub mod server;
 pub mod sqlite;
+pub mod sqlite_load;
 pub mod stage;

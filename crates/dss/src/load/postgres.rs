@@ -10,10 +10,10 @@ use bigiron_sql::database::Dialect;
 use bigiron_sql::pg::{Connection, Url};
 use bigiron_sql::stage::stage;
 
-use super::binary_rows::BinaryRows;
 use super::{Progress, RowCounts, check, expected, rows};
 use crate::scale::{Portion, Scale};
 use crate::table::Table;
+use bigiron_sql::pg::binary_rows::BinaryRows;
 
 /// With at least this many connections, the largest tables are split over them: unfrozen rows cost less than idle processors.
 const SPLIT_FROM: usize = 8;

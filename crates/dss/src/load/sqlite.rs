@@ -2,14 +2,16 @@
 //!
 //! Invariant: the file gets its name only when it is complete and on stable storage; until then it is `NAME.loading`.
 
-use std::fmt::{Display, Write as _};
-use std::fs::{self, File};
+use std::fmt::Display;
+use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use bigiron_sql::database::Dialect;
 use bigiron_sql::sqlite::{Engine, SqliteJournal};
-use rusqlite::{Connection, Statement, ToSql};
+use bigiron_sql::sqlite_load::{Inserts, publish};
+use rusqlite::Connection;
 use tpchgen::dates::TPCHDate;
 use tpchgen::decimal::TPCHDecimal;
 
@@ -33,8 +35,7 @@ pub fn sqlite(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<RowCo
     ensure!(!path.exists(), "{} already exists; name another file", path.display());
     let unfinished = PathBuf::from(format!("{}.loading", path.display()));
     let loaded = load(&unfinished, scale, progress).and_then(|counts| {
-        File::open(&unfinished)?.sync_all()?;
-        fs::rename(&unfinished, path)?;
+        publish(&unfinished, path)?;
         Ok(counts)
     });
     if loaded.is_err() {
@@ -78,9 +79,7 @@ fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<RowCounts> 
 /// Creates and fills a table; returns its number of rows.
 fn fill(connection: &Connection, table: Table, scale: Scale, on: &dyn Fn(u64)) -> Result<u64> {
     connection.execute_batch(&table.create(Dialect::Sqlite))?;
-    let marks = vec!["?"; table.columns().len()].join(", ");
-    let insert = connection.prepare(&format!("INSERT INTO {} VALUES ({marks})", table.name()))?;
-    let mut inserts = Inserts { insert, next: 0, text: String::new(), refused: None, rows: 0 };
+    let mut inserts = Inserts::prepare(connection, table.name(), table.columns().len())?;
     let of = if matches!(table, Table::Region | Table::Nation) { 1 } else { PORTIONS };
     for number in 1..=of {
         rows::write(table, scale, Portion { number, of }, &mut inserts)?;
@@ -99,30 +98,11 @@ fn indexes(table: Table, scale: Scale) -> impl Iterator<Item = String> {
     key.into_iter().chain(table.indexes(Dialect::Sqlite).map(|index| index.create()))
 }
 
-/// Rows of one table, inserted one by one.
-struct Inserts<'c> {
-    insert: Statement<'c>,
-    /// The next column to bind; SQLite counts from 1.
-    next: usize,
-    text: String,
-    refused: Option<rusqlite::Error>,
-    rows: u64,
-}
-
-impl Inserts<'_> {
-    fn bind(&mut self, value: impl ToSql) {
-        self.next += 1;
-        if let Err(e) = self.insert.raw_bind_parameter(self.next, value) {
-            self.refused.get_or_insert(e);
-        }
-    }
-}
-
 impl Sink for Inserts<'_> {
     type Error = rusqlite::Error;
 
     fn begin(&mut self) {
-        self.next = 0;
+        self.begin_row();
     }
 
     fn integer(&mut self, value: i32) {
@@ -146,19 +126,10 @@ impl Sink for Inserts<'_> {
     }
 
     fn shown(&mut self, value: &dyn Display) {
-        let mut text = std::mem::take(&mut self.text);
-        text.clear();
-        write!(text, "{value}").expect("Memory is always written");
-        self.bind(text.as_str());
-        self.text = text;
+        self.bind_text(|text| write!(text, "{value}").expect("Memory is always written"));
     }
 
     fn end(&mut self) -> Result<(), rusqlite::Error> {
-        if let Some(error) = self.refused.take() {
-            return Err(error);
-        }
-        self.insert.raw_execute()?;
-        self.rows += 1;
-        Ok(())
+        self.end_row()
     }
 }

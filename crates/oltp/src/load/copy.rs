@@ -1,64 +1,13 @@
-//! Rows in the binary format of PostgreSQL's `COPY` (its manual, "COPY", "Binary Format").
-//!
-//! Invariant: rows are passed on in pieces of [`PIECE`] bytes plus at most one row, whatever the size of the table.
+//! The population's rows in the binary format of PostgreSQL's `COPY`.
 
 use super::super::population::Sink;
-
-/// Bytes collected before they are passed on.
-const PIECE: usize = 256 << 10;
-/// More than the longest row (CUSTOMER: 21 fields, 700 bytes of text).
-const ROW: usize = 1 << 10;
-
-/// Encodes rows of one table. `hand` receives pieces of the copy, cut between rows, and their number of rows.
-pub(super) struct BinaryRows<H> {
-    hand: H,
-    columns: i16,
-    out: Vec<u8>,
-    rows: u64,
-    pending: u64,
-}
-
-impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> BinaryRows<H> {
-    pub(super) fn new(columns: usize, hand: H) -> Self {
-        let mut out = Vec::with_capacity(PIECE + ROW);
-        out.extend_from_slice(b"PGCOPY\n\xff\r\n\0");
-        // No flags, no extension.
-        out.extend_from_slice(&[0; 8]);
-        Self { hand, columns: columns as i16, out, rows: 0, pending: 0 }
-    }
-
-    /// Passes on the rest; returns the rows of the whole copy.
-    pub(super) fn finish(mut self) -> Result<u64, E> {
-        self.out.extend_from_slice(&(-1i16).to_be_bytes());
-        self.hand_over()?;
-        Ok(self.rows)
-    }
-
-    fn hand_over(&mut self) -> Result<(), E> {
-        (self.hand)(&self.out, std::mem::take(&mut self.pending))?;
-        self.out.clear();
-        Ok(())
-    }
-
-    fn four(&mut self, value: [u8; 4]) {
-        let mut field = [0, 0, 0, 4, 0, 0, 0, 0];
-        field[4..].copy_from_slice(&value);
-        self.out.extend_from_slice(&field);
-    }
-
-    fn eight(&mut self, value: [u8; 8]) {
-        let mut field = [0; 12];
-        field[3] = 8;
-        field[4..].copy_from_slice(&value);
-        self.out.extend_from_slice(&field);
-    }
-}
+use bigiron_sql::pg::binary_rows::BinaryRows;
 
 impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for BinaryRows<H> {
     type Error = E;
 
     fn begin(&mut self) {
-        self.out.extend_from_slice(&self.columns.to_be_bytes());
+        self.begin_row();
     }
 
     fn integer(&mut self, value: i32) {
@@ -74,20 +23,19 @@ impl<E, H: FnMut(&[u8], u64) -> Result<(), E>> Sink for BinaryRows<H> {
     }
 
     fn null(&mut self) {
-        self.out.extend_from_slice(&(-1i32).to_be_bytes());
+        BinaryRows::null(self);
     }
 
     fn text(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) {
-        self.out.extend_from_slice(&(length as i32).to_be_bytes());
-        let at = self.out.len();
-        self.out.resize(at + length, 0);
-        fill(&mut self.out[at..]);
+        self.field(|out| {
+            let at = out.len();
+            out.resize(at + length, 0);
+            fill(&mut out[at..]);
+        });
     }
 
     fn end(&mut self) -> Result<(), E> {
-        self.rows += 1;
-        self.pending += 1;
-        if self.out.len() >= PIECE { self.hand_over() } else { Ok(()) }
+        self.end_row()
     }
 }
 
@@ -99,6 +47,10 @@ mod tests {
     use super::super::super::schema::{TABLES, Table};
     use super::*;
     use bigiron_sql::database::SqlValue;
+    use bigiron_sql::pg::binary_rows::PIECE;
+
+    /// CUSTOMER: 21 fields, 700 bytes of text.
+    const LONGEST_ROW: usize = 1 << 10;
 
     /// Decodes a copy as the manual describes it.
     fn decode(table: &Table, mut bytes: &[u8]) -> Vec<Vec<SqlValue>> {
@@ -140,7 +92,7 @@ mod tests {
             let warehouse = *population::warehouses(table, super::super::super::Scale { warehouses: 2 }).end();
             let (mut copied, mut handed) = (Vec::new(), 0);
             let mut rows = BinaryRows::new(table.columns.len(), |piece: &[u8], rows| {
-                assert!(piece.len() < PIECE + ROW, "{}", piece.len());
+                assert!(piece.len() < PIECE + LONGEST_ROW, "{}", piece.len());
                 copied.extend_from_slice(piece);
                 handed += rows;
                 Ok::<(), Infallible>(())

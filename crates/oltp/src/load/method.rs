@@ -3,8 +3,8 @@
 //! Invariant: the trials leave nothing on the server.
 
 use super::super::population::Sink;
-use super::copy::BinaryRows;
 use super::text_rows::TextRows;
+use bigiron_sql::pg::binary_rows::BinaryRows;
 use bigiron_sql::pg::{Connection, PgError};
 
 /// From the fastest to the one that every server supports.

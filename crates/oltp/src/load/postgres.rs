@@ -11,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use super::super::population;
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES, Table};
-use super::copy::BinaryRows;
 use super::method::{self, LoadMethod};
 use super::stage::{by_size, stage};
 use super::text_rows::TextRows;
 use super::{LoadError, LoadSummary, Progress};
 use bigiron_sql::database::{Dialect, SqlValue};
+use bigiron_sql::pg::binary_rows::BinaryRows;
 use bigiron_sql::pg::{Connection, PgError, Url};
 
 /// From this many connections on, tables are split over them: unfrozen rows cost less than idle processors.

@@ -2,16 +2,17 @@
 //!
 //! Invariant: the file gets its name only when it is complete and on stable storage; until then it is `NAME.loading`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, Statement};
+use rusqlite::Connection;
 
 use super::super::population::{self, Sink};
 use super::super::scale::Scale;
 use super::super::schema::{INDEXES, TABLES};
 use super::{LoadError, LoadSummary, Progress};
 use bigiron_sql::database::Dialect;
+use bigiron_sql::sqlite_load::{Inserts, publish};
 
 /// Only for the load: an interrupted load is discarded, so nothing needs to be undone or synced before its end.
 const PRAGMAS: &str =
@@ -51,11 +52,8 @@ fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<LoadSummary
         let refused =
             |step| move |cause: rusqlite::Error| LoadError::Table { table: table.name, step, cause: cause.to_string() };
         run(&table.create(Dialect::Sqlite)).map_err(refused("creating it"))?;
-        let marks = vec!["?"; table.columns.len()].join(", ");
-        let insert = connection
-            .prepare(&format!("INSERT INTO {} VALUES ({marks})", table.name))
-            .map_err(refused("inserting rows"))?;
-        let mut inserts = Inserts { insert, next: 0, text: Vec::new(), refused: None, rows: 0 };
+        let mut inserts =
+            Inserts::prepare(&connection, table.name, table.columns.len()).map_err(refused("inserting rows"))?;
         for warehouse in population::warehouses(table, scale) {
             population::write(table, warehouse, &mut inserts).map_err(refused("inserting rows"))?;
             progress("rows", done + inserts.rows, total);
@@ -78,49 +76,15 @@ fn load(path: &Path, scale: Scale, progress: Progress<'_>) -> Result<LoadSummary
     Ok(LoadSummary { rows, unavailable: Vec::new() })
 }
 
-/// Syncs a file and renames it, durably. The old file's journal is removed first, because it belongs to a file that no longer
-/// exists.
-fn publish(unfinished: &Path, path: &Path) -> std::io::Result<()> {
-    File::open(unfinished)?.sync_all()?;
-    for journal in ["-journal", "-wal", "-shm"] {
-        match fs::remove_file(format!("{}{journal}", path.display())) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-    }
-    fs::rename(unfinished, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()
-}
-
 fn file_error(path: &Path, cause: &dyn std::fmt::Display) -> LoadError {
     LoadError::File { path: path.display().to_string(), cause: cause.to_string() }
-}
-
-/// Rows of one table, inserted one by one.
-struct Inserts<'c> {
-    insert: Statement<'c>,
-    /// The next column to bind; SQLite counts from 1.
-    next: usize,
-    text: Vec<u8>,
-    refused: Option<rusqlite::Error>,
-    rows: u64,
-}
-
-impl Inserts<'_> {
-    fn bind(&mut self, value: impl rusqlite::ToSql) {
-        self.next += 1;
-        if let Err(e) = self.insert.raw_bind_parameter(self.next, value) {
-            self.refused.get_or_insert(e);
-        }
-    }
 }
 
 impl Sink for Inserts<'_> {
     type Error = rusqlite::Error;
 
     fn begin(&mut self) {
-        self.next = 0;
+        self.begin_row();
     }
 
     fn integer(&mut self, value: i32) {
@@ -140,19 +104,13 @@ impl Sink for Inserts<'_> {
     }
 
     fn text(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) {
-        let mut text = std::mem::take(&mut self.text);
-        text.resize(length, 0);
-        fill(&mut text);
-        self.bind(std::str::from_utf8(&text).expect("Letters and digits"));
-        self.text = text;
+        self.bind_text(|text| {
+            text.resize(length, 0);
+            fill(text);
+        });
     }
 
     fn end(&mut self) -> Result<(), rusqlite::Error> {
-        if let Some(error) = self.refused.take() {
-            return Err(error);
-        }
-        self.insert.raw_execute()?;
-        self.rows += 1;
-        Ok(())
+        self.end_row()
     }
 }

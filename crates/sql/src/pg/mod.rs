@@ -7,6 +7,7 @@
 //! loop.
 
 pub mod binary;
+pub mod binary_rows;
 mod buffered_socket;
 pub mod channel;
 pub mod connection;
