@@ -46,10 +46,9 @@ impl TrialDatabase {
                     (Some(image), Some(data)) => (image.join(datafusion::PROGRAM), data.clone()),
                     _ => (datafusion::program()?, copied(cx, settings)?),
                 };
-                let streams = u64::from(settings.streams);
                 let limits = Limits {
                     memory: settings.memory,
-                    threads: settings.threads.unwrap_or(cx.cpus).div_ceil(streams as u32).max(1),
+                    threads: settings.threads.unwrap_or(cx.cpus).div_ceil(settings.streams),
                     temporary: cx.dir.join(TEMPORARY),
                 };
                 Ok(Self::DataFusion { program, data, limits })

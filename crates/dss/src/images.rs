@@ -13,7 +13,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use crate::answers::Answers;
 use crate::database::FILE;
@@ -70,7 +70,13 @@ pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
 fn of_server(settings: &Settings, version: u32, cx: &ImageContext<'_>) -> Result<Images> {
     let name = format!("the tables of scale factor {}", settings.scale);
     let what = format!("dss {} {} {}", settings.scale, queries_key(settings), key_of(&SOURCES));
-    let contents = Contents { what: &what, name: &name, data_bytes: settings.data_bytes(), room: settings.room() };
+    let contents = Contents {
+        what: &what,
+        name: &name,
+        data_bytes: settings.data_bytes(),
+        room: settings.room(),
+        needed_here: true,
+    };
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let mut load = |url: &Url| {
         load::postgres(url, settings.scale, workers, &|_, _, _| {})?;
@@ -80,7 +86,7 @@ fn of_server(settings: &Settings, version: u32, cx: &ImageContext<'_>) -> Result
     };
     let store = Store::open()?;
     let (mut images, checked) =
-        server_images::of_kept(&cluster::KIND, &version.to_string(), &store, cx, contents, &mut load)?;
+        server_images::of(&cluster::KIND, &version.to_string(), &store, cx, contents, &mut load)?;
     let answers = checked.first().context("The loaded tables have no recorded answers")?;
     images.foundation.insert(ANSWERS.to_owned(), answers.clone());
     Ok(images)
@@ -217,7 +223,5 @@ fn key_of(parts: &[&str]) -> String {
 
 fn temporary(shelf: &Path) -> Result<tempfile::TempDir> {
     let dir = tempfile::Builder::new().prefix(".new-").tempdir_in(shelf);
-    let dir = dir.with_context(|| format!("Cannot create a folder in {}", shelf.display()))?;
-    ensure!(dir.path().is_dir(), "A temporary folder exists");
-    Ok(dir)
+    dir.with_context(|| format!("Cannot create a folder in {}", shelf.display()))
 }

@@ -19,7 +19,7 @@ pub mod query;
 pub mod refresh;
 pub mod scale;
 pub mod settings;
-pub mod spill;
+pub mod statements;
 pub mod stream;
 pub mod table;
 #[cfg(test)]

@@ -10,8 +10,9 @@ pub const RATE: &str = "queries-per-hour";
 pub const SCAN: &str = "scan";
 /// The primary metric of the run `spill`.
 pub const TOTAL: &str = "total";
-/// CPU time per query; in the run `scan`, per MB.
+/// CPU time per query.
 pub const QUERY_CPU: &str = "query-cpu";
+/// CPU time per MB, in the run `scan`.
 pub const SCAN_CPU: &str = "cpu-per-megabyte";
 /// The refresh functions.
 pub const REFRESHES: [&str; 2] = ["rf1", "rf2"];

@@ -12,7 +12,7 @@ use crate::images::ANSWERS;
 use crate::metrics::{QUERY_CPU, RATE, SCAN, SCAN_CPU, SPILLS, TEMPORARY, TOTAL};
 use crate::query::Sql;
 use crate::settings::{DssEngine, RunKind, Settings};
-use crate::spill;
+use crate::statements;
 use crate::stream::{self, Clock, Done, Timing};
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
@@ -127,7 +127,7 @@ impl<'a> Trial<'a> {
         let before = stream::cpu_ns(&client);
         let mut answer = None;
         let ns = timing.time(SCAN, &mut || {
-            answer = Some(client.query(spill::SCAN)?);
+            answer = Some(client.query(statements::SCAN)?);
             Ok(())
         })?;
         let cpu_ns = timing.server_ns + stream::cpu_ns(&client) - before;
@@ -145,7 +145,8 @@ impl<'a> Trial<'a> {
     fn table_bytes(&self, client: &mut Client) -> Result<u64> {
         let bytes = match &self.database {
             TrialDatabase::DataFusion { data, .. } => std::fs::metadata(data.join("lineitem.parquet"))?.len(),
-            _ => first_number(Some(&client.query(spill::table_bytes(self.settings.engine.dialect()))?))?,
+            TrialDatabase::Sqlite(_) => first_number(Some(&client.query(statements::SQLITE_BYTES)?))?,
+            _ => first_number(Some(&client.query(statements::POSTGRES_BYTES)?))?,
         };
         ensure!(bytes > 0, "The largest table is empty");
         Ok(bytes)
@@ -158,7 +159,7 @@ impl<'a> Trial<'a> {
             Windows { database: &self.database, cx, outcome, done: 0, of: 2, primary: TOTAL, server_ns: 0 };
         let before = stream::cpu_ns(&client);
         let mut all = Vec::new();
-        for (name, sql) in SPILLS.into_iter().zip(spill::STATEMENTS) {
+        for (name, sql) in SPILLS.into_iter().zip(statements::SPILLS) {
             let mut answer = None;
             let ns = timing.time(name, &mut || {
                 answer = Some(client.query(sql)?);

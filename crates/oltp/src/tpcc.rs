@@ -86,7 +86,15 @@ impl<S: Server, P> Tables<S, P> {
     /// # Errors
     /// As [`images::of`]; also if a condition does not hold.
     pub fn images(&self, series: &str, store: &Store, scale: Scale, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
-        self.with_contents(scale, cx.note, |contents, load| images::of(self.kind, series, store, cx, contents, load))
+        let of = |contents: Contents<'_>, load: &mut dyn FnMut(&P) -> anyhow::Result<Vec<String>>| {
+            images::of(self.kind, series, store, cx, contents, load)
+        };
+        let (mut images, checked) = self.with_contents(scale, cx.note, of)?;
+        if !checked.is_empty() {
+            let checked = format!("{} checks held right after the load", checked.len());
+            images.foundation.insert("image-checked".to_owned(), checked);
+        }
+        Ok(images)
     }
 
     fn with_contents<T>(
@@ -103,7 +111,8 @@ impl<S: Server, P> Tables<S, P> {
             n => format!("{n} warehouses"),
         };
         let what = format!("oltp, {name}, {sources}");
-        let contents = Contents { what: &what, name: &name, data_bytes: data_bytes(scale), room: ROOM };
+        let contents =
+            Contents { what: &what, name: &name, data_bytes: data_bytes(scale), room: ROOM, needed_here: false };
         let mut load = |at: &P| {
             (self.load)(at, scale, &|_, _, _| {})?;
             let database = (self.kind.database)(at);

@@ -160,17 +160,19 @@ impl PrivateDatabase {
     /// # Errors
     /// As [`images::of`].
     pub fn images(engine: &Engine, cx: &ImageContext<'_>, room: u64) -> Result<Images> {
-        let contents = Contents { what: "no tables", name: "an empty database", data_bytes: 64 << 20, room };
+        let contents =
+            Contents { what: "no tables", name: "an empty database", data_bytes: 64 << 20, room, needed_here: false };
         let store = || Store::open();
-        match engine {
+        let (images, _) = match engine {
             Engine::Postgres { version, .. } => {
-                images::of(&cluster::KIND, &version.to_string(), &store()?, cx, contents, &mut |_| Ok(Vec::new()))
+                images::of(&cluster::KIND, &version.to_string(), &store()?, cx, contents, &mut |_| Ok(Vec::new()))?
             }
             Engine::MariaDb { version, .. } => {
-                images::of(&mariadb::KIND, version, &store()?, cx, contents, &mut |_| Ok(Vec::new()))
+                images::of(&mariadb::KIND, version, &store()?, cx, contents, &mut |_| Ok(Vec::new()))?
             }
-            Engine::Url(_) | Engine::Sqlite { .. } => Ok(Images::default()),
-        }
+            Engine::Url(_) | Engine::Sqlite { .. } => return Ok(Images::default()),
+        };
+        Ok(images)
     }
 
     /// Opens a connection.

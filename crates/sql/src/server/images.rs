@@ -27,10 +27,12 @@ pub struct Contents<'a> {
     pub data_bytes: u64,
     /// Free space for growth, in bytes.
     pub room: u64,
+    /// Whether trials on this machine need what `load` returns. Otherwise only guests need the database.
+    pub needed_here: bool,
 }
 
-/// The images of a server and its database, from the cache or newly made: `load` fills a new server and returns the names of the checks that
-/// held. A trial without a guest needs no images; only the foundation is returned.
+/// The images of a server and its database, from the cache or newly made: `load` fills a new server and returns lines to keep with it, such as the
+/// names of the checks that held. These are returned too; there are none if no database was needed.
 ///
 /// # Errors
 /// If the programs are not available or do not run here, if `load` fails, or if there is not enough disk space.
@@ -41,75 +43,26 @@ pub fn of<S: Server, P>(
     cx: &ImageContext<'_>,
     contents: Contents<'_>,
     load: &mut dyn FnMut(&P) -> Result<Vec<String>>,
-) -> Result<Images> {
-    let (mut images, root) = of_programs(kind, series, store, cx)?;
-    if cx.filesystem.is_some() {
-        let loaded = kept(kind, &root, store, cx, contents, load)?;
-        if !loaded.checked.is_empty() {
-            let checked = format!("{} checks held right after the load", loaded.checked.len());
-            images.foundation.insert("image-checked".to_owned(), checked);
-        }
-        put(&mut images, loaded);
-    }
-    Ok(images)
-}
-
-/// As [`of`], with the lines that `load` returned when it loaded the tables. Loads the tables for trials without a guest too.
-///
-/// # Errors
-/// As [`of`].
-pub fn of_kept<S: Server, P>(
-    kind: &Kind<S, P>,
-    series: &str,
-    store: &Store,
-    cx: &ImageContext<'_>,
-    contents: Contents<'_>,
-    load: &mut dyn FnMut(&P) -> Result<Vec<String>>,
 ) -> Result<(Images, Vec<String>)> {
-    let (mut images, root) = of_programs(kind, series, store, cx)?;
-    let loaded = kept(kind, &root, store, cx, contents, load)?;
-    let checked = loaded.checked.clone();
-    if cx.filesystem.is_some() {
-        put(&mut images, loaded);
-    }
-    Ok((images, checked))
-}
-
-/// The server's programs, as an image if a guest needs it.
-fn of_programs<S: Server, P>(
-    kind: &Kind<S, P>,
-    series: &str,
-    store: &Store,
-    cx: &ImageContext<'_>,
-) -> Result<(Images, Root)> {
     let planned = cx.foundation.get(SERVER).map(String::as_str);
     let root = root::of(store, kind.recipe, series, planned, cx.note)?;
     let mut images = Images::default();
     let server = format!("{} from Debian {}", root.about.version, root.about.release);
     images.foundation.insert("server".to_owned(), server);
     images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
-    if cx.filesystem.is_some() {
+    let in_guest = cx.filesystem.is_some();
+    if !(in_guest || contents.needed_here) {
+        return Ok((images, Vec::new()));
+    }
+    let loaded = database(kind, &root, store, contents, load, cx.note)
+        .with_context(|| format!("Cannot make an image of {}", contents.name))?;
+    if in_guest {
         let tree = image::of_root(store, kind.recipe, &root, cx.note)?;
         images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
+        images.foundation.insert("image".to_owned(), loaded.sha256);
+        images.images.push(data(loaded.image));
     }
-    Ok((images, root))
-}
-
-fn kept<S: Server, P>(
-    kind: &Kind<S, P>,
-    root: &Root,
-    store: &Store,
-    cx: &ImageContext<'_>,
-    contents: Contents<'_>,
-    load: &mut dyn FnMut(&P) -> Result<Vec<String>>,
-) -> Result<LoadedDatabase> {
-    database(kind, root, store, contents, load, cx.note)
-        .with_context(|| format!("Cannot make an image of {}", contents.name))
-}
-
-fn put(images: &mut Images, loaded: LoadedDatabase) {
-    images.foundation.insert("image".to_owned(), loaded.sha256);
-    images.images.push(data(loaded.image));
+    Ok((images, loaded.checked))
 }
 
 /// The image of a server's loaded database, from the cache or newly made; see [`of`].
