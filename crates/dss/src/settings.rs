@@ -2,13 +2,13 @@
 
 use bigiron_model::size::{parse_bytes, print_bytes};
 use bigiron_model::workload::Options;
-use bigiron_sql::catalogue::{self, setting};
+use bigiron_sql::catalogue;
 use bigiron_sql::engine::{self, Engine};
 use bigiron_sql::pg::Url;
 use bigiron_sql::server::Transport;
 use bigiron_sql::sqlite::SqliteJournal;
-use bigiron_workload::OptionDef;
-use bigiron_workload::keys::form::{Word, words_of};
+use bigiron_workload::keys::form::words_of;
+use bigiron_workload::{OptionDef, OptionReader, choice, option};
 
 use crate::orders;
 use crate::parameters::Parameters;
@@ -19,14 +19,6 @@ use crate::scale::Scale;
 const MEMORY: (u64, u64) = (64 << 20, 1 << 20);
 /// All operators of a query share DataFusion's pool, and a spilling sort needs this much to merge.
 const DATAFUSION_MEMORY: (u64, u64) = (512 << 20, 24 << 20);
-
-const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
-    OptionDef { name, default, allowed: &[], summary }
-}
-
-const fn choice(name: &'static str, allowed: &'static [&'static str], summary: &'static str) -> OptionDef {
-    OptionDef { name, default: allowed[0], allowed, summary }
-}
 
 pub const OPTIONS: &[OptionDef] = &[
     choice(
@@ -119,45 +111,29 @@ pub fn check_dotted(name: &str) -> Result<(), String> {
     catalogue::check_option("dss", OPTIONS.iter().map(|o| o.name), name)
 }
 
-/// The option's text, or its default.
-fn text<'a>(options: &'a Options, name: &str) -> &'a str {
-    options.get(name).map_or_else(|| default(name), String::as_str)
-}
-
-fn default(name: &str) -> &'static str {
-    OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default)
-}
-
-fn wrong(options: &Options, name: &str, right: &str) -> String {
-    format!("`dss.{name}` cannot be `{}`; it can be {right}", text(options, name))
-}
-
-fn word<W: Word>(options: &Options, name: &str) -> Option<W> {
-    W::ALL.iter().find(|(word, _)| *word == text(options, name)).map(|(_, value)| *value)
-}
-
 impl Settings {
     /// Parses the options.
     ///
     /// # Errors
     /// The invalid option and its valid values.
     pub fn parse(options: &Options) -> Result<Self, String> {
-        let wrong = |name: &str, right: &str| wrong(options, name, right);
-        let run = word::<RunKind>(options, "run").unwrap_or_default();
-        let engine = engine(options)?;
+        let read = OptionReader { workload: "dss", definitions: OPTIONS, options };
+        let run = read.word::<RunKind>("run").unwrap_or_default();
+        let engine = engine(&read)?;
         let datafusion = matches!(engine, DssEngine::DataFusion { .. });
-        let scale = text(options, "scale")
+        let scale = read
+            .text("scale")
             .parse()
-            .map_err(|_| wrong("scale", "a scale factor from 0.001 to 1000 with at most three decimals"))?;
-        let queries = queries(text(options, "queries"))
-            .ok_or_else(|| wrong("queries", "`all`, or numbers from 1 to 22 separated by commas, each once"))?;
-        let streams = text(options, "streams").parse().ok().filter(|n| (1..=orders::ORDERS.len() as u32).contains(n));
-        let streams = streams.ok_or_else(|| wrong("streams", &format!("1 to {}", orders::ORDERS.len())))?;
-        let seed = match text(options, "parameters") {
+            .map_err(|_| read.wrong("scale", "a scale factor from 0.001 to 1000 with at most three decimals"))?;
+        let queries = queries(read.text("queries"))
+            .ok_or_else(|| read.wrong("queries", "`all`, or numbers from 1 to 22 separated by commas, each once"))?;
+        let streams = read.text("streams").parse().ok().filter(|n| (1..=orders::ORDERS.len() as u32).contains(n));
+        let streams = streams.ok_or_else(|| read.wrong("streams", &format!("1 to {}", orders::ORDERS.len())))?;
+        let seed = match read.text("parameters") {
             "validation" => None,
-            seed => Some(seed.parse().map_err(|_| wrong("parameters", "`validation`, or a number as a seed"))?),
+            seed => Some(seed.parse().map_err(|_| read.wrong("parameters", "`validation`, or a number as a seed"))?),
         };
-        let refresh = match (text(options, "refresh"), datafusion) {
+        let refresh = match (read.text("refresh"), datafusion) {
             ("yes", true) => return Err(
                 "`dss.refresh` cannot be `yes` with `dss.engine` `datafusion`, whose Parquet files cannot be changed"
                     .to_owned(),
@@ -165,19 +141,19 @@ impl Settings {
             (refresh, datafusion) => refresh != "no" && !datafusion,
         };
         let (ordinary, spill) = if datafusion { DATAFUSION_MEMORY } else { MEMORY };
-        let memory = match text(options, "memory") {
+        let memory = match read.text("memory") {
             "auto" if run == RunKind::Spill => Some(spill),
             "auto" => Some(ordinary),
             bytes => parse_bytes(bytes).ok().filter(|bytes| (64 << 10..=1 << 40).contains(bytes)),
         };
-        let memory = memory.ok_or_else(|| wrong("memory", "64K to 1T, such as `64M`, or `auto`"))?;
-        let threads = match text(options, "threads") {
+        let memory = memory.ok_or_else(|| read.wrong("memory", "64K to 1T, such as `64M`, or `auto`"))?;
+        let threads = match read.text("threads") {
             "auto" => None,
             n => Some(
                 n.parse()
                     .ok()
                     .filter(|n| (1..=256).contains(n))
-                    .ok_or_else(|| wrong("threads", "1 to 256, or `auto`"))?,
+                    .ok_or_else(|| read.wrong("threads", "1 to 256, or `auto`"))?,
             ),
         };
         let settings = Self {
@@ -191,45 +167,41 @@ impl Settings {
             memory,
             threads,
         };
-        settings.check_effects(options)?;
+        settings.check_effects(&read)?;
         Ok(settings)
     }
 
     /// Refuses options that would have no effect.
-    fn check_effects(&self, options: &Options) -> Result<(), String> {
+    fn check_effects(&self, read: &OptionReader<'_>) -> Result<(), String> {
         let own_server = matches!(self.engine, DssEngine::Sql(Engine::Postgres { .. }));
         let sqlite = matches!(self.engine, DssEngine::Sql(Engine::Sqlite { .. }));
         let datafusion = matches!(self.engine, DssEngine::DataFusion { .. });
         let queries = matches!(self.run, RunKind::Power | RunKind::Throughput);
-        let engine = format!("`dss.engine` `{}`", text(options, "engine"));
-        let run = format!("`dss.run` `{}`", text(options, "run"));
-        for (name, effective, with) in [
-            ("version", own_server, &engine),
-            ("transport", own_server, &engine),
-            ("memory", own_server || datafusion, &engine),
-            ("threads", own_server || datafusion, &engine),
-            ("row-group", datafusion, &engine),
-            ("queries", queries, &run),
-            ("refresh", queries, &run),
-            ("parameters", queries, &run),
-            ("streams", self.run == RunKind::Throughput, &run),
+        let existing = matches!(self.engine, DssEngine::Sql(Engine::Url(_)));
+        // An existing server has the engine `postgres`, too.
+        let engine = if existing { "url" } else { "engine" };
+        for (name, has_effect, with) in [
+            ("version", own_server, engine),
+            ("transport", own_server, engine),
+            ("memory", own_server || datafusion, engine),
+            ("threads", own_server || datafusion, engine),
+            ("row-group", datafusion, engine),
+            ("queries", queries, "run"),
+            ("refresh", queries, "run"),
+            ("parameters", queries, "run"),
+            ("streams", self.run == RunKind::Throughput, "run"),
         ] {
-            if !effective && text(options, name) != default(name) {
-                return Err(format!("`dss.{name}` has no effect with {with}; omit it"));
+            if !has_effect {
+                read.has_no_effect(name, with)?;
             }
         }
         if self.run == RunKind::Spill && sqlite {
             return Err("`dss.run` cannot be `spill` with `dss.engine` `sqlite`, which sorts in memory".to_owned());
         }
-        for (catalogue, name) in options.keys().filter_map(|name| setting(name)) {
-            if !own_server || catalogue.server != catalogue::POSTGRES.server {
-                return Err(format!(
-                    "`dss.{}.{name}` has no effect with {engine}; omit it, or set the engine to `postgres`",
-                    catalogue.server
-                ));
-            }
+        if existing && let Some(name) = read.options.keys().find(|name| name.starts_with("postgres.")) {
+            return Err(format!("`dss.{name}` has no effect with `dss.url`, whose server keeps its settings; omit it"));
         }
-        Ok(())
+        catalogue::refuse_foreign(read, own_server.then_some(&catalogue::POSTGRES))
     }
 
     /// The parameters of a stream.
@@ -248,9 +220,9 @@ impl Settings {
     }
 }
 
-fn engine(options: &Options) -> Result<DssEngine, String> {
-    let named = text(options, "engine");
-    let url = text(options, "url");
+fn engine(read: &OptionReader<'_>) -> Result<DssEngine, String> {
+    let named = read.text("engine");
+    let url = read.text("url");
     if !url.is_empty() {
         if named != "postgres" {
             return Err(format!(
@@ -262,16 +234,16 @@ fn engine(options: &Options) -> Result<DssEngine, String> {
     }
     Ok(match named {
         "datafusion" => {
-            let rows = text(options, "row-group").parse().ok().filter(|n| (1024..=100_000_000).contains(n));
-            let row_group = rows.ok_or_else(|| wrong(options, "row-group", "1024 to 100000000 rows"))?;
+            let rows = read.text("row-group").parse().ok().filter(|n| (1024..=100_000_000).contains(n));
+            let row_group = rows.ok_or_else(|| read.wrong("row-group", "1024 to 100000000 rows"))?;
             DssEngine::DataFusion { row_group }
         }
         "sqlite" => DssEngine::Sql(Engine::Sqlite { journal: SqliteJournal::Wal }),
         _ => {
-            let version = Some(text(options, "version")).filter(|text| *text != "auto");
-            let version = engine::postgres_version(version).map_err(|right| wrong(options, "version", right))?;
-            let transport = word::<Transport>(options, "transport").unwrap_or_default();
-            DssEngine::Sql(Engine::Postgres { version, transport, settings: catalogue::POSTGRES.chosen(options) })
+            let version = Some(read.text("version")).filter(|text| *text != "auto");
+            let version = engine::postgres_version(version).map_err(|right| read.wrong("version", right))?;
+            let transport = read.word::<Transport>("transport").unwrap_or_default();
+            DssEngine::Sql(Engine::Postgres { version, transport, settings: catalogue::POSTGRES.chosen(read.options) })
         }
     })
 }

@@ -120,6 +120,11 @@ fn invalid_options_are_refused_with_a_reason() {
         (&[POSTGRES, ("version", "8")], "PostgreSQL's major version"),
         (&[SQLITE, ("postgres.work_mem", "1MB")], "set the engine to `postgres`"),
         (&[POSTGRES, ("url", "http://x")], "`dss.url`"),
+        (
+            &[POSTGRES, ("url", "postgresql://a@b/c"), ("version", "17")],
+            "no effect with `dss.url` `postgresql://a@b/c`",
+        ),
+        (&[POSTGRES, ("url", "postgresql://a@b/c"), ("postgres.work_mem", "1MB")], "whose server keeps its settings"),
         (&[SQLITE, ("url", "postgresql://a@b/c")], "`dss.url` has no effect with `dss.engine` `sqlite`"),
         (&[("run", "scan"), ("queries", "1")], "`dss.queries` has no effect with `dss.run` `scan`"),
     ] {

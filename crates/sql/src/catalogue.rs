@@ -5,6 +5,7 @@
 use crate::server::{mariadb, settings};
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
+use bigiron_workload::OptionReader;
 
 /// The settings of a kind of server.
 #[derive(Debug)]
@@ -248,6 +249,23 @@ impl Catalogue {
     pub fn of_durability(&self) -> impl Iterator<Item = &'static str> {
         self.weak.iter().map(|(name, ..)| *name)
     }
+}
+
+/// Refuses settings of another server than the engine's `own`; `None` if the engine has no private server.
+///
+/// # Errors
+/// The setting, and which engine has it.
+pub fn refuse_foreign(read: &OptionReader<'_>, own: Option<&Catalogue>) -> Result<(), String> {
+    for (catalogue, name) in read.options.keys().filter_map(|name| setting(name)) {
+        if own.is_none_or(|own| own.server != catalogue.server) {
+            let (workload, server) = (read.workload, catalogue.server);
+            return Err(format!(
+                "`{workload}.{server}.{name}` has no effect with `{workload}.engine` `{}`; omit it, or set the engine to `{server}`",
+                read.text("engine")
+            ));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

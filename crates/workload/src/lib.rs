@@ -9,6 +9,7 @@ pub mod length;
 pub mod library;
 pub mod limits;
 pub mod nightly;
+pub mod option_reader;
 pub mod registry;
 pub mod shortage;
 #[cfg(any(test, feature = "testing"))]
@@ -32,6 +33,7 @@ pub use by_clock::ByClock;
 pub use keys::Explanation;
 use library::Library;
 pub use nightly::NightlyRow;
+pub use option_reader::OptionReader;
 
 /// An option of a workload, set as the lever `<workload>.<name>` in a study, on an arm or with `--set`.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +43,16 @@ pub struct OptionDef {
     /// Allowed words; empty if only [`Workload::parse`] checks the value (numbers, sizes).
     pub allowed: &'static [&'static str],
     pub summary: &'static str,
+}
+
+/// An option whose value [`Workload::parse`] checks.
+pub const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
+    OptionDef { name, default, allowed: &[], summary }
+}
+
+/// An option that is one of several words; the first is its default.
+pub const fn choice(name: &'static str, allowed: &'static [&'static str], summary: &'static str) -> OptionDef {
+    OptionDef { name, default: allowed[0], allowed, summary }
 }
 
 /// A folder below [`Context::dir`]; files that a workload leaves there are kept with the trial.

@@ -7,7 +7,7 @@ use super::{DEFAULT, Loadfile, Size, of};
 use bigiron_model::workload::Options;
 use bigiron_workload::length::{A_LENGTH, Length};
 use bigiron_workload::units;
-use bigiron_workload::{ByClock, OptionDef};
+use bigiron_workload::{ByClock, OptionDef, option};
 
 /// Limits of the number of clients, and of the requests of a generated pass.
 const CLIENTS: std::ops::RangeInclusive<usize> = 1..=10_000;
@@ -17,10 +17,6 @@ const MOST_WORK: Duration = Duration::from_secs(1);
 /// Default passes: measured, and before that.
 const PASSES: (u32, u32) = (2, 1);
 const TIMES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(2));
-
-const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
-    OptionDef { name, default, allowed: &[], summary }
-}
 
 /// The clients.
 pub const CLIENTS_OPTION: OptionDef = option("clients", "4", "Clients, each of which replays the loadfile");

@@ -5,7 +5,7 @@ use bigiron_model::size::{parse_bytes, print_bytes};
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
 use bigiron_sys::async_io::{BUFFER_BYTES, EngineSpec, Method};
-use bigiron_workload::OptionDef;
+use bigiron_workload::{OptionDef, option};
 
 /// Granularity of a block: the size of a stamp.
 const PAGE: u64 = bigiron_sys::load::stamp::BLOCK as u64;
@@ -14,10 +14,6 @@ const REQUESTS: (u64, u64) = (4000, 256);
 const PROCESSES: std::ops::RangeInclusive<usize> = 1..=256;
 const DISKS: std::ops::RangeInclusive<usize> = 1..=64;
 const DEPTHS: std::ops::RangeInclusive<usize> = 1..=1024;
-
-const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
-    OptionDef { name, default, allowed: &[], summary }
-}
 
 pub const OPTIONS: &[OptionDef] = &[
     option("patterns", "sequential,random", "Where requests go: `sequential`, `random`, or both"),

@@ -3,12 +3,11 @@
 use bigiron_model::clock::Clock;
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
-use bigiron_sql::catalogue::{self, setting};
+use bigiron_sql::catalogue;
 use bigiron_sql::engine::{self, Engine, EngineKind};
 use bigiron_sql::server::Transport;
 use bigiron_sql::sqlite::SqliteJournal;
-use bigiron_workload::OptionDef;
-use bigiron_workload::keys::form::Word;
+use bigiron_workload::{OptionDef, OptionReader, choice, option};
 
 use super::phase::{self, Phase};
 
@@ -17,14 +16,6 @@ const ROWS: (u64, u64) = (20_000, 500);
 /// The smallest selection is a hundredth of the rows.
 const STEP: u64 = 100;
 const MOST: u64 = 10_000_000;
-
-const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
-    OptionDef { name, default, allowed: &[], summary }
-}
-
-const fn choice(name: &'static str, allowed: &'static [&'static str], summary: &'static str) -> OptionDef {
-    OptionDef { name, default: allowed[0], allowed, summary }
-}
 
 pub const OPTIONS: &[OptionDef] = &[
     choice(
@@ -65,70 +56,40 @@ impl Settings {
     /// # Errors
     /// The invalid option, and what it can be.
     pub fn parse(options: &Options, clock: Clock) -> Result<Self, String> {
-        let text = |name: &str| {
-            let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
-            options.get(name).map_or(default, String::as_str)
-        };
-        let wrong =
-            |name: &str, right: &str| format!("`sqlphases.{name}` cannot be `{}`; it can be {right}", text(name));
-        let phases = phases(text("phases")).ok_or_else(|| {
+        let read = OptionReader { workload: "sqlphases", definitions: OPTIONS, options };
+        let phases = phases(read.text("phases")).ok_or_else(|| {
             let names = suggest::list(phase::ALL.iter().map(|phase| phase.name));
-            wrong("phases", &format!("`all`, or any of these separated by commas, each once: {names}"))
+            read.wrong("phases", &format!("`all`, or any of these separated by commas, each once: {names}"))
         })?;
-        let rows = match text("rows") {
+        let rows = match read.text("rows") {
             "auto" => Some(if clock == Clock::Wall { ROWS.0 } else { ROWS.1 }),
             n => n.parse().ok().filter(|n: &u64| (STEP..=MOST).contains(n) && n.is_multiple_of(STEP)),
         };
-        let rows = rows.ok_or_else(|| wrong("rows", "a multiple of 100 from 100 to 10000000, or `auto`"))?;
-        Ok(Self { engine: engine(options, &text, &wrong)?, phases, rows })
+        let rows = rows.ok_or_else(|| read.wrong("rows", "a multiple of 100 from 100 to 10000000, or `auto`"))?;
+        Ok(Self { engine: engine(&read)?, phases, rows })
     }
 }
 
-fn word<W: Word>(text: &str) -> Option<W> {
-    W::ALL.iter().find(|(word, _)| *word == text).map(|(_, value)| *value)
-}
-
-fn engine<'a>(
-    options: &Options,
-    text: &dyn Fn(&str) -> &'a str,
-    wrong: &dyn Fn(&str, &str) -> String,
-) -> Result<Engine, String> {
-    let version = Some(text("version")).filter(|text| *text != "auto");
-    let transport = word::<Transport>(text("transport")).unwrap_or_default();
-    let kind = word::<EngineKind>(text("engine")).unwrap_or_default();
+fn engine(read: &OptionReader<'_>) -> Result<Engine, String> {
+    let version = Some(read.text("version")).filter(|text| *text != "auto");
+    let transport = read.word::<Transport>("transport").unwrap_or_default();
+    let kind = read.word::<EngineKind>("engine").unwrap_or_default();
     let engine = match kind {
         EngineKind::Postgres => {
-            let version = engine::postgres_version(version).map_err(|right| wrong("version", right))?;
-            Engine::Postgres { version, transport, settings: catalogue::POSTGRES.chosen(options) }
+            let version = engine::postgres_version(version).map_err(|right| read.wrong("version", right))?;
+            Engine::Postgres { version, transport, settings: catalogue::POSTGRES.chosen(read.options) }
         }
         EngineKind::MariaDb => {
-            let version = engine::mariadb_series(version).map_err(|right| wrong("version", right))?;
-            Engine::MariaDb { version, transport, settings: catalogue::MARIADB.chosen(options) }
+            let version = engine::mariadb_series(version).map_err(|right| read.wrong("version", right))?;
+            Engine::MariaDb { version, transport, settings: catalogue::MARIADB.chosen(read.options) }
         }
-        EngineKind::Sqlite => Engine::Sqlite { journal: word::<SqliteJournal>(text("journal")).unwrap_or_default() },
+        EngineKind::Sqlite => Engine::Sqlite { journal: read.word::<SqliteJournal>("journal").unwrap_or_default() },
     };
-    // A setting of the other server would have no effect.
-    for (catalogue, name) in options.keys().filter_map(|name| setting(name)) {
-        if engine.settings().is_none_or(|own| own.server != catalogue.server) {
-            return Err(format!(
-                "`sqlphases.{}.{name}` has no effect with `sqlphases.engine` `{}`; omit it, or set the engine to `{}`",
-                catalogue.server,
-                text("engine"),
-                catalogue.server
-            ));
-        }
-    }
-    for (name, only) in [
-        ("version", kind != EngineKind::Sqlite),
-        ("transport", kind != EngineKind::Sqlite),
-        ("journal", kind == EngineKind::Sqlite),
-    ] {
-        let default = OPTIONS.iter().find(|o| o.name == name).map_or("", |o| o.default);
-        if !only && text(name) != default {
-            return Err(format!(
-                "`sqlphases.{name}` has no effect with `sqlphases.engine` `{}`; omit it",
-                text("engine")
-            ));
+    catalogue::refuse_foreign(read, engine.settings())?;
+    let has_server = kind != EngineKind::Sqlite;
+    for (name, has_effect) in [("version", has_server), ("transport", has_server), ("journal", !has_server)] {
+        if !has_effect {
+            read.has_no_effect(name, "engine")?;
         }
     }
     Ok(engine)

@@ -4,20 +4,12 @@ use bigiron_model::clock::Clock;
 use bigiron_model::size::parse_bytes;
 use bigiron_model::workload::Options;
 use bigiron_sys::load::stamp::BLOCK;
-use bigiron_workload::OptionDef;
+use bigiron_workload::{OptionDef, choice, option};
 
 /// Defaults of the bytes of all files and the random operations of all threads: on the wall clock, and on every other.
 const BYTES: (u64, u64) = (256 << 20, 8 << 20);
 const RANDOM: (u64, u64) = (4000, 1000);
 const THREADS: std::ops::RangeInclusive<usize> = 1..=256;
-
-const fn option(name: &'static str, default: &'static str, summary: &'static str) -> OptionDef {
-    OptionDef { name, default, allowed: &[], summary }
-}
-
-const fn choice(name: &'static str, allowed: &'static [&'static str], summary: &'static str) -> OptionDef {
-    OptionDef { name, default: allowed[0], allowed, summary }
-}
 
 pub const OPTIONS: &[OptionDef] = &[
     option("threads", "1,2,4,8", "Numbers of parallel threads; the phases run for each of them"),
