@@ -201,9 +201,15 @@ fn load_postgres(url: &Url, scale: Scale, jobs: u32, expected: &RowCounts) {
     let keys =
         "SELECT count(*) FROM pg_constraint WHERE contype = 'p' AND connamespace = current_schema()::regnamespace";
     assert_eq!(run(&mut session, keys).unwrap().rows, [[SqlValue::Integer(8)]]);
-    let unfinished = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace \
-                      AND (relallvisible < relpages OR reltuples <= 0)";
-    assert_eq!(run(&mut session, unfinished).unwrap().rows, [[SqlValue::Integer(0)]]);
+    // Connections that fill one table at once also leave pages without rows, which no `VACUUM` marks as visible.
+    for table in Table::BY_SIZE {
+        let finished = format!(
+            "SELECT relallvisible >= (SELECT count(DISTINCT (ctid::text::point)[0]) FROM {name}) AND reltuples > 0 \
+             FROM pg_class WHERE oid = '{name}'::regclass",
+            name = table.name()
+        );
+        assert_eq!(run(&mut session, &finished).unwrap().rows, [[SqlValue::Text("t".into())]], "{}", table.name());
+    }
 }
 
 #[test]
