@@ -61,6 +61,7 @@ install: build man completions
 	install -d $(PREFIX)/bin $(PREFIX)/share/man/man1 $(PREFIX)/share/bash-completion/completions \
 		$(PREFIX)/share/zsh/site-functions $(PREFIX)/share/fish/vendor_completions.d
 	install -m 755 $(BIN) $(PREFIX)/bin/bigiron
+	[ ! -f $(BIN)-datafusion ] || install -m 755 $(BIN)-datafusion $(PREFIX)/bin/bigiron-datafusion
 	install -m 644 target/man/*.1 $(PREFIX)/share/man/man1/
 	install -m 644 target/completions/bigiron.bash $(PREFIX)/share/bash-completion/completions/bigiron
 	install -m 644 target/completions/_bigiron $(PREFIX)/share/zsh/site-functions/_bigiron

@@ -1,4 +1,4 @@
-//! The notices of the libraries in the static executable, which their licences require.
+//! The notices of the libraries in a static executable, which their licences require.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,13 +10,16 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 /// The parts that are not crates.
-const OTHERS: &str = "The executable also contains musl (MIT, Copyright 2005-2020 Rich Felker and others), the Rust standard library (MIT OR\n\
-    Apache-2.0, The Rust Project Developers), and SQLite (public domain).\n";
+const OTHERS: &str = "The executable also contains musl (MIT, Copyright 2005-2020 Rich Felker and others) and the Rust standard library (MIT\n\
+    OR Apache-2.0, The Rust Project Developers).\n";
 
 #[derive(clap::Args)]
 pub struct Args {
     /// File to write
     file: PathBuf,
+    /// Manifest of the executable's package
+    #[arg(long, default_value = "Cargo.toml")]
+    manifest_path: PathBuf,
 }
 
 /// A part of the output of `cargo metadata`.
@@ -44,6 +47,7 @@ struct Target {
 
 #[derive(Deserialize)]
 struct Resolve {
+    root: String,
     nodes: Vec<Node>,
 }
 
@@ -66,28 +70,32 @@ struct DependencyKind {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let text = notices(&metadata()?)?;
+    let text = notices(&metadata(&args.manifest_path)?)?;
     let folder = args.file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder).with_context(|| format!("Cannot create `{}`", folder.display()))?;
     fs::write(&args.file, text).with_context(|| format!("Cannot write `{}`", args.file.display()))
 }
 
-fn metadata() -> anyhow::Result<Metadata> {
+fn metadata(manifest: &Path) -> anyhow::Result<Metadata> {
     let args = ["metadata", "--locked", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-musl"];
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(args).output().context("Cannot run cargo")?;
+    let output = Command::new(cargo)
+        .args(args)
+        .arg("--manifest-path")
+        .arg(manifest)
+        .output()
+        .context("Cannot run cargo")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The crates that are linked into bigiron, apart from its own.
+/// The crates that are linked into the executable, apart from bigiron's own.
 fn linked(metadata: &Metadata) -> Vec<&Package> {
     let packages: BTreeMap<&str, &Package> = metadata.packages.iter().map(|p| (p.id.as_str(), p)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
     // A procedural macro and its dependencies stay in the compiler.
     let is_macro = |p: &Package| p.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "proc-macro"));
-    let root = metadata.packages.iter().find(|p| p.name == "bigiron" && p.source.is_none());
-    let mut open: Vec<&str> = root.iter().map(|p| p.id.as_str()).collect();
+    let mut open = vec![metadata.resolve.root.as_str()];
     let mut found = BTreeSet::new();
     while let Some(id) = open.pop() {
         let (Some(package), Some(node)) = (packages.get(id), nodes.get(id)) else { continue };
@@ -136,7 +144,13 @@ fn notices(metadata: &Metadata) -> anyhow::Result<String> {
     }
     let mut texts: Vec<(Vec<&str>, String)> = by_text.into_iter().map(|(text, names)| (names, text)).collect();
     texts.sort();
-    let mut out = format!("Libraries in bigiron\n====================\n\n{OTHERS}\n{list}");
+    let root = metadata.packages.iter().find(|p| p.id == metadata.resolve.root);
+    let title = format!("Libraries in {}", root.map_or("the executable", |p| p.name.as_str()));
+    let sqlite = match linked.iter().any(|package| package.name == "libsqlite3-sys") {
+        true => "It contains SQLite, which is in the public domain.\n",
+        false => "",
+    };
+    let mut out = format!("{title}\n{}\n\n{OTHERS}{sqlite}\n{list}", "=".repeat(title.len()));
     for (names, text) in texts {
         let _ = write!(out, "\n{}\n{}\n\n{text}\n", "-".repeat(78), names.join(", "));
     }
@@ -149,7 +163,9 @@ mod tests {
 
     #[test]
     fn every_linked_crate_is_named_and_others_are_not() {
-        let text = notices(&metadata().unwrap()).unwrap();
+        let text = notices(&metadata(Path::new("../Cargo.toml")).unwrap()).unwrap();
+        assert!(text.starts_with("Libraries in bigiron\n====================\n"), "{text}");
+        assert!(text.contains("SQLite, which is in the public domain"));
         let named = |name: &str| text.lines().any(|line| line.starts_with(&format!("{name} ")));
         for name in ["clap_builder", "rustls", "ring", "rusqlite", "serde_json"] {
             assert!(named(name), "{name}");

@@ -201,7 +201,11 @@ impl Settings {
         if existing && let Some(name) = read.options.keys().find(|name| name.starts_with("postgres.")) {
             return Err(format!("`dss.{name}` has no effect with `dss.url`, whose server keeps its settings; omit it"));
         }
-        catalogue::refuse_foreign(read, own_server.then_some(&catalogue::POSTGRES))
+        catalogue::refuse_foreign(read, own_server.then_some(&catalogue::POSTGRES))?;
+        match read.options.contains_key("postgres.work_mem") {
+            true => Err("`dss.postgres.work_mem` follows from `dss.memory`; set that instead".to_owned()),
+            false => Ok(()),
+        }
     }
 
     /// The parameters of a stream.

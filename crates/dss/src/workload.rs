@@ -45,8 +45,7 @@ impl Workload for Dss {
 
     fn nightly(&self) -> &'static [NightlyRow] {
         const ROWS: &[NightlyRow] =
-            &[NightlyRow { label: "sqlite", options: &[("engine", "sqlite")], ..NightlyRow::PLAIN }
-                .quick(&[("queries", "1,3,6,13,18"), ("refresh", "no")])];
+            &[row("sqlite", &[("engine", "sqlite")]), row("postgres", &[("engine", "postgres")])];
         ROWS
     }
 
@@ -58,6 +57,11 @@ impl Workload for Dss {
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
         Ok(Box::new(Settings::parse(options)?))
     }
+}
+
+/// A nightly row for an engine.
+const fn row(label: &'static str, options: &'static [(&'static str, &'static str)]) -> NightlyRow {
+    NightlyRow { label, options, ..NightlyRow::PLAIN }.quick(&[("queries", "1,3,6,13,18"), ("refresh", "no")])
 }
 
 impl Settings {

@@ -119,6 +119,7 @@ fn invalid_options_are_refused_with_a_reason() {
         (&[SQLITE, ("row-group", "2048")], "`dss.row-group` has no effect"),
         (&[POSTGRES, ("version", "8")], "PostgreSQL's major version"),
         (&[SQLITE, ("postgres.work_mem", "1MB")], "set the engine to `postgres`"),
+        (&[POSTGRES, ("postgres.work_mem", "1MB")], "follows from `dss.memory`"),
         (&[POSTGRES, ("url", "http://x")], "`dss.url`"),
         (
             &[POSTGRES, ("url", "postgresql://a@b/c"), ("version", "17")],

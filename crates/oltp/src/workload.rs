@@ -84,7 +84,12 @@ impl Workload for Oltp {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        &[NightlyRow { label: "sqlite", options: &[("engine", "sqlite")], ..NightlyRow::PLAIN }]
+        const ROWS: &[NightlyRow] = &[
+            NightlyRow { label: "sqlite", options: &[("engine", "sqlite")], ..NightlyRow::PLAIN },
+            NightlyRow { label: "mariadb", options: &[("engine", "mariadb")], ..NightlyRow::PLAIN }
+                .quick(&[("ramp", "200"), ("length", "400")]),
+        ];
+        ROWS
     }
 
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
