@@ -79,12 +79,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn metadata(manifest: &Path) -> anyhow::Result<Metadata> {
     let args = ["metadata", "--locked", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-musl"];
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(args)
-        .arg("--manifest-path")
-        .arg(manifest)
-        .output()
-        .context("Cannot run cargo")?;
+    let output =
+        Command::new(cargo).args(args).arg("--manifest-path").arg(manifest).output().context("Cannot run cargo")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
