@@ -10,6 +10,8 @@ pub(crate) enum End {
     /// At a limit of QEMU's, or by an instruction of another kind.
     #[default]
     Other,
+    /// By an iteration of a repeated string instruction, to its next one or to the next instruction.
+    Repeated,
     /// A jump to a fixed place, which is always predicted.
     Jump,
     /// A conditional jump to that place.
@@ -44,13 +46,14 @@ pub(crate) fn is_wide_exchange(instruction: &[u8]) -> bool {
 
 /// Decodes the instruction with these bytes, whose next one begins at `next`.
 pub(crate) fn see(bytes: &[u8], next: u64) -> Seen {
-    let (mut locked, mut repeated, mut extended) = (false, false, 0);
+    let (mut locked, mut repeated, mut repeats, mut extended) = (false, false, false, 0);
     let mut rest = bytes;
     while let [first, others @ ..] = rest {
         match first {
             0xf0 => locked = true,
             0xf3 => repeated = true,
-            0xf2 | 0x66 | 0x67 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 => {}
+            0xf2 => repeats = true,
+            0x66 | 0x67 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 => {}
             0x40..=0x4f => extended = *first,
             _ => break,
         }
@@ -68,6 +71,7 @@ pub(crate) fn see(bytes: &[u8], next: u64) -> Seen {
     let end = match opcode {
         0x70..=0x7f | 0xe0..=0xe3 => End::Branch(near(1)),
         0x0f if matches!(modrm, 0x80..=0x8f) => End::Branch(far(2)),
+        0xa4..=0xa7 | 0xaa..=0xaf if repeated || repeats => End::Repeated,
         0xe9 | 0xeb => End::Jump,
         0xe8 => End::Call,
         0xff if operation == 2 => End::IndirectCall,

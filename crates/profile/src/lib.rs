@@ -55,6 +55,8 @@ mod shape;
 #[cfg(plugin)]
 mod stage;
 #[cfg(any(plugin, test))]
+mod straight;
+#[cfg(any(plugin, test))]
 mod strings;
 #[cfg(any(plugin, test))]
 mod table;

@@ -23,24 +23,20 @@ use crate::processor::{Core, Need, Shared, World};
 use crate::rows::{Counted, Rows};
 use crate::sampler::{Mode, Sampler};
 use crate::shape::Shape;
+use crate::straight::{Part, Straight};
 
 /// Most cores; further vCPUs share the last one.
 const CORES: usize = 64;
-
 /// Most blocks that are translated, and most addresses at which blocks begin that a window executes.
 const SHAPES: usize = 4 << 20;
 const ROWS: usize = 1 << 20;
-
 /// Most NUMA nodes.
 const NODES: usize = 16;
-
 /// Bytes of the CPU state in which CR3 is searched, and accesses by which it is.
 const STATE: usize = 4096;
 const ACCESSES: u32 = 512;
-
 /// Most accesses that are looked at: those of other devices' memory do not help.
 const TRIES: u32 = 1 << 20;
-
 /// Guest memory beyond the hole below 4 GiB lies there, and what lies below it, where memory is so large that there is a hole (QEMU's machine `pc`).
 const HOLE_END: u64 = 4 << 30;
 const BELOW_HOLE: u64 = 3 << 30;
@@ -71,6 +67,7 @@ enum Cr3 {
 struct Model {
     phase: Phase,
     cores: [Option<&'static mut Core>; CORES],
+    straight: [Straight; CORES],
     shared: Shared,
     rows: Rows,
     sampler: Sampler,
@@ -212,6 +209,7 @@ pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> 
     let model = Model {
         phase: Phase::Before,
         cores: [const { None }; CORES],
+        straight: [const { Straight::new() }; CORES],
         shared: Shared::new(if nodes > 1 { node_bytes } else { 0 })?,
         rows: Rows::new(rows, of_counter, touched),
         sampler: Sampler::new(),
@@ -355,7 +353,8 @@ impl World for View<'_> {
 
 impl View<'_> {
     fn add(&mut self, place: usize, n: u64) {
-        if let Some((counter, address)) = self.block
+        if n > 0
+            && let Some((counter, address)) = self.block
             && let Some(row) = self.rows.of(counter, address)
         {
             row[place] += n;
@@ -397,23 +396,28 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     if model.phase == Phase::Before {
         return;
     }
-    model.block = (shape.counter, shape.start);
     let in_window = model.phase == Phase::Window;
-    let mode = model.sampler.block(shape.instructions, in_window);
-    model.mode = mode;
+    let (part, unrolled) = model.straight[(vcpu as usize).min(CORES - 1)].block(shape);
+    if part == Part::First {
+        model.mode = model.sampler.arrival(in_window);
+    }
+    model.block = (shape.counter, shape.start);
+    let mode = model.mode;
     let Some((core, shared, mut view)) = model.split(vcpu) else { return };
-    match mode {
-        Mode::Off => core.arrive_unseen(&mut view),
-        Mode::Warming | Mode::Counting => core.arrive(&mut view, shape.start),
+    if part != Part::Rest {
+        match mode {
+            Mode::Off => core.arrive_unseen(&mut view),
+            Mode::Warming | Mode::Counting => core.arrive(&mut view, shape.start),
+        }
     }
     core.ended = (shape.end, shape.at, shape.next);
     if mode != Mode::Off {
         core.fetch(shared, &mut view, (shape.start, shape.next - 1));
     }
-    if in_window && shape.counts() {
+    if in_window && part != Part::Rest {
         view.block = Some((shape.counter, shape.start));
         shape.events().iter().for_each(|event| view.count(usize::from(*event)));
-        view.add(Event::Unrolled as usize, shape.unrolled());
+        view.add(Event::Unrolled as usize, unrolled);
     }
 }
 

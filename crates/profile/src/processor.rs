@@ -248,7 +248,7 @@ impl Core {
     pub(crate) fn arrive(&mut self, world: &mut impl World, start: u64) {
         let (end, address, next) = self.ended;
         let (event, predicted) = match end {
-            End::Other | End::Jump => return,
+            End::Other | End::Repeated | End::Jump => return,
             // An interrupt goes to neither.
             End::Branch(target) if start == next || start == target => {
                 (Event::MispredictedBranch, self.predictor.branch(address, start != next))

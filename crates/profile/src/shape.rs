@@ -2,9 +2,6 @@
 
 use crate::instruction::{End, see};
 
-/// A block with as many moves of words as this is unrolled: what a loop that copies or clears a line of memory has at least.
-const UNROLLED: u8 = 8;
-
 /// A translated block.
 pub(crate) struct Shape {
     pub(crate) start: u64,
@@ -18,10 +15,13 @@ pub(crate) struct Shape {
     events: [u8; 13],
     n_events: u8,
     /// Instructions that only move a word.
-    moves: u8,
+    pub(crate) moves: u8,
 }
 
 impl Shape {
+    /// Straight-line code with as many moves of words as this is unrolled: what a loop that copies or clears a line of memory has at least.
+    pub(crate) const UNROLLED: u32 = 8;
+
     /// A block without instructions, whose counter is that of its first.
     pub(crate) fn new(start: u64, counter: usize) -> Self {
         Self {
@@ -51,19 +51,9 @@ impl Shape {
         }
     }
 
-    /// Whether its execution is counted, whatever the caches hold.
-    pub(crate) fn counts(&self) -> bool {
-        self.n_events > 0 || self.moves >= UNROLLED
-    }
-
     /// Its instructions' own events, by number.
     pub(crate) fn events(&self) -> &[u8] {
         &self.events[..usize::from(self.n_events)]
-    }
-
-    /// Its instructions, if it is unrolled.
-    pub(crate) fn unrolled(&self) -> u64 {
-        if self.moves >= UNROLLED { self.instructions } else { 0 }
     }
 }
 
@@ -79,22 +69,10 @@ mod tests {
         shape.add(0x1003, &[0xc3]);
         assert_eq!((shape.start, shape.counter), (0x1000, 7));
         assert_eq!((shape.end, shape.at, shape.next, shape.instructions), (End::Return, 0x1003, 0x1004, 2));
-        assert_eq!((shape.events(), shape.unrolled()), (&[Event::Locked as u8][..], 0));
+        assert_eq!((shape.events(), shape.moves), (&[Event::Locked as u8][..], 0));
         for _ in 0..20 {
             shape.add(0x1004, &[0x0f, 0x30]);
         }
         assert_eq!(shape.events().len(), 13);
-    }
-
-    #[test]
-    fn a_block_of_many_moves_is_unrolled() {
-        let mut shape = Shape::new(0, 0);
-        for n in 1..8 {
-            shape.add(0, &[0x4c, 0x8b, 0x06]);
-            assert_eq!((shape.unrolled(), shape.counts()), (0, false), "{n} moves");
-        }
-        shape.add(0, &[0x48, 0x89, 0x47, 0x08]);
-        shape.add(0, &[0x75, 0xf0]);
-        assert_eq!((shape.unrolled(), shape.counts()), (9, true));
     }
 }
