@@ -5,6 +5,7 @@ pub mod burn;
 pub mod files;
 pub mod histogram;
 pub mod now;
+pub mod poll;
 pub mod rng;
 pub mod shared;
 pub mod stamp;
