@@ -23,7 +23,9 @@ const RECIPE: Recipe = Recipe {
     without: &[],
     programs: |_| "bin".to_owned(),
     plugins: None,
+    loaded: &[],
     required: &["sh"],
+    version_argument: "--version",
     keeps: |_, _| false,
     user: "nobody",
 };
