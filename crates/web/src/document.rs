@@ -11,11 +11,15 @@ use bigiron_service::error::ServerError;
 use bigiron_service::instance;
 use bigiron_sys::load::rng::SplitMix64;
 
+use crate::web99;
+
 /// The seed of every document.
 const SEED: u64 = 0x0077_6562_7061_6765;
 /// Bytes of the page and of each of its images.
 const PAGE: usize = 21_504 + 512;
 const IMAGE: usize = 25 << 10;
+/// Bytes from which each file of `web99` is a part.
+const SHARED: usize = 2 << 20;
 
 /// A document and its place among the bytes of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,23 @@ impl Documents {
         documents
     }
 
+    /// The files of `web99`. They share their bytes, so that the driver need not hold all of them.
+    pub fn web99(directories: usize) -> Self {
+        let mut rng = SplitMix64::stream(SEED, "web99");
+        let bytes: Vec<u8> = (0..SHARED / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        let mut all = Vec::with_capacity(directories * web99::CLASSES * web99::FILES);
+        for directory in 0..directories {
+            for class in 0..web99::CLASSES {
+                for file in 0..web99::FILES {
+                    let size = web99::size(class, file);
+                    let begin = rng.below((SHARED - size) as u64) as usize;
+                    all.push(Document { path: web99::path(directory, class, file), body: begin..begin + size });
+                }
+            }
+        }
+        Self { bytes, all }
+    }
+
     /// One document with this body.
     pub fn single(path: &str, body: Vec<u8>) -> Self {
         let mut documents = Self { bytes: Vec::new(), all: Vec::new() };
@@ -66,7 +87,7 @@ impl Documents {
 
     /// Bytes of all bodies.
     pub fn bytes(&self) -> u64 {
-        self.bytes.len() as u64
+        self.all.iter().map(|document| document.body.len() as u64).sum()
     }
 
     /// The path of document `number`.

@@ -14,4 +14,5 @@ pub mod settings;
 mod tests;
 pub mod trial;
 pub mod url;
+pub mod web99;
 pub mod workload;

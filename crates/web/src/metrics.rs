@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 
@@ -11,6 +11,8 @@ use crate::settings::{KeepAlive, Settings, WebServer};
 
 /// The primary metric.
 pub const REQUESTS: &str = "requests";
+/// The primary metric of connections with limited lines.
+pub const CONFORMING: &str = "conforming-connections";
 const THROUGHPUT: &str = "throughput";
 const FIRST_BYTE: &str = "first-byte-mean";
 const CONNECT: &str = "connect-mean";
@@ -32,6 +34,11 @@ pub struct OtherCpu {
     pub kernel: u64,
 }
 
+/// The name of the primary metric.
+pub fn primary(settings: &Settings) -> &'static str {
+    if settings.line_rate.is_some() { CONFORMING } else { REQUESTS }
+}
+
 /// The metrics of a run with `settings`; the first one is primary.
 pub fn of(settings: &Settings) -> Vec<MetricDef> {
     let def = |name: &str, unit, better, kind, summary: &str| MetricDef {
@@ -39,11 +46,16 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
         unit,
         better,
         kind,
-        primary: name == REQUESTS,
+        primary: name == primary(settings),
         summary: summary.to_owned(),
     };
     let time = |name, kind, summary| def(name, Unit::Ns, Better::Lower, kind, summary);
-    let mut metrics = vec![
+    let mut metrics = Vec::new();
+    if settings.line_rate.is_some() {
+        let summary = "Connections that got at least 80 % of the bits per second of their lines";
+        metrics.push(def(CONFORMING, Unit::Count, Better::Higher, Kind::Throughput, summary));
+    }
+    metrics.extend([
         def(REQUESTS, Unit::OperationsPerSecond, Better::Higher, Kind::Throughput, "Requests answered per second"),
         def(
             THROUGHPUT,
@@ -52,7 +64,7 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
             Kind::Throughput,
             "Bytes of documents received per second",
         ),
-    ];
+    ]);
     metrics.extend(PERCENTILES.iter().map(|(name, _, kind, summary)| time(name, *kind, summary)));
     metrics.push(time(FIRST_BYTE, Kind::Cost, "Mean time from a request to the first byte of its response"));
     if settings.keep_alive != KeepAlive::Yes {
@@ -81,6 +93,14 @@ pub fn values(settings: &Settings, driven: &DriveResult, other: OtherCpu) -> Res
     let seconds = driven.window_ns as f64 / 1e9;
     let requests = tally.requests as f64;
     put(REQUESTS, requests / seconds);
+    if let Some(rate) = settings.line_rate {
+        let (all, least) = (settings.connections, 0.8 * rate);
+        ensure!(
+            driven.conforming > 0,
+            "None of {all} connections got {least} bits per second; the server takes fewer: lower `web.connections`"
+        );
+        put(CONFORMING, driven.conforming as f64);
+    }
     put(THROUGHPUT, tally.bytes as f64 / seconds);
     for (name, q, ..) in PERCENTILES {
         put(name, tally.latency.quantile(q).context("No latency was measured")? as f64);

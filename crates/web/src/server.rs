@@ -43,9 +43,10 @@ impl WebServer {
 
 impl Job {
     /// What a private server serves.
-    pub fn documents(self) -> Documents {
+    pub fn documents(self, directories: usize) -> Documents {
         match self {
             Self::StaticPage => Documents::static_page(),
+            Self::Web99 => Documents::web99(directories),
         }
     }
 }
@@ -95,7 +96,7 @@ impl TrialServer {
         // Both servers have the same folders.
         nginx::init(&programs, &folder)?;
         (cx.progress)(Progress { step: "documents", done: 0, of: 0 });
-        let documents = settings.job.documents();
+        let documents = settings.job.documents(settings.directories);
         documents.write(&folder.join(DATA), user)?;
         let Settings { connections, sendfile, access_log, .. } = *settings;
         // Each of the server's processes may have all connections, and a document open for each. It inherits the limit.

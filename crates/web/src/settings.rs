@@ -10,10 +10,13 @@ use bigiron_workload::run_control::RunLength;
 use bigiron_workload::{ByClock, OptionDef, OptionReader, choice, option};
 
 use crate::url::Url;
+use crate::web99;
 
 const CONNECTIONS: RangeInclusive<u32> = 1..=10_000;
 const PIPELINE: RangeInclusive<u32> = 1..=64;
 const WORKERS: RangeInclusive<u32> = 1..=10_000;
+/// Bits per second of a connection in `web99`.
+const LINE_RATE: f64 = 400_000.0;
 /// A connection of these has a worker of its own, and each is a process or a thread of the server.
 const MOST_PREFORKED: u32 = 1_000;
 /// Ramp and window on the exact clock, in requests, and on the wall clock.
@@ -33,7 +36,21 @@ pub const OPTIONS: &[OptionDef] = &[
         "auto",
         "Series of the private server, such as `2.4`; `auto`: Debian 12's, nginx 1.22 or Apache 2.4",
     ),
-    choice("job", &["static-page"], "What is requested: a page of 21.5 KB and its two images of 25 KB"),
+    choice(
+        "job",
+        &["static-page", "web99"],
+        "What is requested: a page of 21.5 KB and its two images of 25 KB, or files of 0.1 to 900 KB as in SPECweb99",
+    ),
+    option(
+        "directories",
+        "auto",
+        "Directories of `web99`, 5 MB each; `auto`: as published, 25 and two for every three connections",
+    ),
+    option(
+        "line-rate",
+        "auto",
+        "Bits per second of each connection, or `off`; `auto`: 400000 with `web99`, else `off`",
+    ),
     option("connections", "16", "Connections of all clients, 1 to 10000"),
     option("threads", "auto", "The driver's threads, which share the connections; `auto`: one per CPU"),
     choice(
@@ -93,6 +110,8 @@ pub enum WebServer {
 pub enum Job {
     #[default]
     StaticPage,
+    /// SPECweb99's static files.
+    Web99,
 }
 
 /// How long a connection is kept.
@@ -111,7 +130,7 @@ pub enum KeepAlive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Switch(bool);
 
-words_of!(Job: "static-page" => StaticPage);
+words_of!(Job: "static-page" => StaticPage, "web99" => Web99);
 words_of!(KeepAlive: "yes" => Yes, "page" => Page, "no" => No);
 
 impl Word for Switch {
@@ -125,6 +144,10 @@ pub struct Settings {
     /// The series of a private server's versions.
     pub series: String,
     pub job: Job,
+    /// Of `web99`.
+    pub directories: usize,
+    /// Bits per second to which each connection is limited.
+    pub line_rate: Option<f64>,
     pub connections: u32,
     /// `None`: one per CPU.
     pub threads: Option<u32>,
@@ -160,6 +183,15 @@ impl Settings {
                 read.wrong("rate", "`off`, or requests per second, more than 0 and at most 10000000")
             })?),
         };
+        let job = read.word("job").unwrap_or_default();
+        let directories = auto("directories", &(1..=10_000))?;
+        let line_rate = match read.text("line-rate") {
+            "auto" => (job == Job::Web99).then_some(LINE_RATE),
+            "off" => None,
+            text => Some(text.parse().ok().filter(|rate| *rate >= 1000.0 && *rate <= 1e12).ok_or_else(|| {
+                read.wrong("line-rate", "bits per second from 1000 to 1000000000000, `off`, or `auto`")
+            })?),
+        };
         let length = |name: &str| RunLength::parse(read.text(name)).ok_or_else(|| read.wrong(name, A_LENGTH));
         let (warm_up, measured) = (length("warmup")?, length("length")?);
         if let Some(RunLength::Operations(0) | RunLength::Time(Duration::ZERO)) = measured {
@@ -168,7 +200,9 @@ impl Settings {
         let settings = Self {
             series: series(&read, &server)?,
             server,
-            job: read.word("job").unwrap_or_default(),
+            job,
+            directories: directories.map_or_else(|| web99::directories(connections), |n| n as usize),
+            line_rate,
             connections,
             threads,
             keep_alive: read.word("keep-alive").unwrap_or_default(),
@@ -200,6 +234,7 @@ impl Settings {
         for (name, has_effect, with) in [
             ("version", private, "server"),
             ("job", private, "server"),
+            ("directories", self.job == Job::Web99, "job"),
             ("workers", private, "server"),
             ("sendfile", private, "server"),
             ("access-log", private, "server"),
@@ -214,6 +249,13 @@ impl Settings {
         if self.rate.is_some() && self.pipeline > 1 {
             return Err("`web.pipeline` has no effect with `web.rate`, which sets when each request is sent; omit one"
                 .to_owned());
+        }
+        if self.line_rate.is_some() && (self.rate.is_some() || self.pipeline > 1) {
+            let other = if self.rate.is_some() { "rate" } else { "pipeline" };
+            return Err(format!(
+                "`web.{other}` has no effect with `web.line-rate`, which sets when a connection sends its next request; omit it, or set \
+                 `web.line-rate` to `off`"
+            ));
         }
         if self.rate.is_some() && self.keep_alive == KeepAlive::Page {
             return Err("`web.keep-alive` cannot be `page` with `web.rate`, whose requests belong to no page; set it to `yes` or `no`".to_owned());
@@ -326,6 +368,9 @@ mod tests {
         assert_eq!((wall.warm_up, wall.longest()), (RunLength::Time(TIMES.0), Duration::from_secs(7)));
         let apache = parse(&[("server", "apache"), ("mpm", "prefork"), ("workers", "20")]).unwrap();
         assert_eq!(apache.server, WebServer::Apache { mpm: Mpm::Prefork, workers: Some(20) });
+        let web99 = parse(&[("job", "web99"), ("connections", "1000")]).unwrap();
+        assert_eq!((web99.line_rate, web99.directories), (Some(400_000.0), 680));
+        assert_eq!(parse(&[("job", "web99"), ("line-rate", "off")]).unwrap().line_rate, None);
     }
 
     #[test]
@@ -344,6 +389,10 @@ mod tests {
             (&[("url", "http://127.0.0.1/")], "`web.url` has no effect with `web.server` `nginx`"),
             (&[("server", "url"), ("url", "ftp://x")], "`web.url` cannot be `ftp://x`"),
             (&[("server", "url"), ("url", "http://127.0.0.1/"), ("sendfile", "no")], "`web.sendfile` has no effect"),
+            (&[("directories", "2")], "`web.directories` has no effect with `web.job` `static-page`"),
+            (&[("line-rate", "9")], "bits per second from 1000"),
+            (&[("job", "web99"), ("rate", "9")], "`web.rate` has no effect with `web.line-rate`"),
+            (&[("line-rate", "1e6"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.line-rate`"),
             (&[("keep-alive", "no"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.keep-alive` `no`"),
             (&[("rate", "100"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.rate`"),
             (&[("rate", "100"), ("keep-alive", "page")], "cannot be `page` with `web.rate`"),

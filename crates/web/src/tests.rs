@@ -43,6 +43,8 @@ fn real_servers_are_driven_in_every_way_and_deliver_what_is_declared() {
         &[("server", "apache")],
         &[("server", "apache"), ("mpm", "worker"), ("keep-alive", "page")],
         &[("server", "apache"), ("mpm", "prefork"), ("rate", "2000")],
+        &[("job", "web99"), ("directories", "2"), ("keep-alive", "page"), ("line-rate", "4e6")],
+        &[("job", "web99"), ("directories", "1"), ("line-rate", "off"), ("rate", "1000")],
     ] {
         let settings = settings(words);
         let outcome = trial(&settings, |_| {}).unwrap_or_else(|e| panic!("{words:?}: {e:#}"));

@@ -14,7 +14,7 @@ use bigiron_workload::units::print_duration;
 use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
 
 use crate::driver::{self, Drive, DriveResult};
-use crate::metrics::{self, OtherCpu, REQUESTS};
+use crate::metrics::{self, OtherCpu};
 use crate::server::TrialServer;
 use crate::settings::{KeepAlive, Settings, WebServer};
 
@@ -92,6 +92,10 @@ impl<'a> Trial<'a> {
         put("length", length(self.settings.length));
         put("requests-checked", driven.tally.requests.to_string());
         put("errors", "0".to_owned());
+        if let Some(rate) = self.settings.line_rate {
+            put("line-rate", format!("{rate} bit/s"));
+            put("connections-conforming", format!("{} of {connections}", driven.conforming));
+        }
         if let Some(rate) = self.settings.rate {
             put("rate", format!("{rate} requests/s"));
             put("backlog", driven.backlog.to_string());
@@ -143,7 +147,7 @@ impl Running for Trial<'_> {
         Ok(WorkloadResult {
             values: metrics::values(self.settings, &driven, other)?,
             facts: self.facts(cx, &driven, other),
-            windows: vec![Window::of(REQUESTS, driven.tally.requests, driven.window_ns)],
+            windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
             programs,
         })
     }

@@ -9,7 +9,7 @@ use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
 use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
 
-use crate::settings::{OPTIONS, Settings, WebServer};
+use crate::settings::{Job, OPTIONS, Settings, WebServer};
 use crate::trial::Trial;
 use crate::{images, metrics};
 
@@ -57,7 +57,7 @@ impl Configured for Settings {
             }
         };
         // The driver's part of a connection and the sockets' buffers at both ends.
-        let memory_bytes = 32 * MIB + server + connections * (MIB / 4);
+        let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * (MIB / 4);
         let is_private = self.server.recipe().is_some();
         Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
     }
@@ -85,6 +85,13 @@ impl Settings {
         // As many requests as a fast machine answers in the time.
         let requests = self.longest().as_secs_f64() * self.rate.unwrap_or(100_000.0);
         let log = if self.access_log { requests as u64 * LOG_LINE } else { 0 };
-        ROOM + log
+        // The documents of the page are part of the room.
+        ROOM + log + self.document_bytes()
+    }
+
+    /// Bytes of the files of `web99`, each rounded up to whole blocks.
+    fn document_bytes(&self) -> u64 {
+        let directories = if self.job == Job::Web99 { self.directories as u64 } else { 0 };
+        directories * (5 * MIB + MIB / 4)
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariant: however a thread ends, the others are told, and no response is outstanding unless the run has failed.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddrV4;
 use std::num::NonZeroU64;
 
@@ -15,9 +16,11 @@ use bigiron_workload::run_control::RunControl;
 
 use super::arrivals::Arrivals;
 use super::connection::{Connection, Fault, Request, Wants};
+use super::lane::{Lane, Line, Order};
 use super::{Tally, Texts, share};
 use crate::document::Documents;
 use crate::settings::{KeepAlive, Settings};
+use crate::web99::Zipf;
 
 /// Bytes read at once: more than the kernel usually holds for a connection.
 const BUFFER: usize = 256 << 10;
@@ -29,6 +32,7 @@ pub(super) struct Share<'a> {
     pub address: SocketAddrV4,
     pub documents: &'a Documents,
     pub texts: &'a [Texts],
+    pub directories: &'a Zipf,
     pub control: &'a RunControl,
     pub stop: &'a Stop,
     pub seed: u64,
@@ -42,16 +46,10 @@ pub(super) struct ThreadResult {
     pub tally: Tally,
     pub cpu: ThreadCpu,
     pub fault: Option<Fault>,
+    /// Clients that got enough of their lines.
+    pub conforming: usize,
     pub backlog: usize,
     pub longest_queue: usize,
-}
-
-/// A place for a connection. Its number is that of its events.
-struct Lane {
-    connection: Option<Connection>,
-    wants: Wants,
-    /// The next document of its page.
-    next: usize,
 }
 
 /// Requests that wait for a connection.
@@ -59,7 +57,7 @@ struct Queue {
     arrivals: Arrivals,
     waiting: VecDeque<u64>,
     free: VecDeque<usize>,
-    next: usize,
+    order: Order,
     longest: usize,
 }
 
@@ -69,6 +67,8 @@ pub(super) struct Client<'a> {
     lanes: Vec<Lane>,
     /// `None` in a closed loop.
     queue: Option<Queue>,
+    /// When busy lines are free again.
+    timers: BinaryHeap<Reverse<(u64, usize)>>,
     buffer: Box<[u8]>,
     tally: Tally,
     opened: Option<ThreadCpu>,
@@ -84,21 +84,34 @@ impl<'a> Client<'a> {
     pub(super) fn new(part: Share<'a>) -> Result<Self> {
         let count = share(part.settings.connections, part.thread);
         let documents = part.documents.count();
+        let (thread, threads) = part.thread;
         // Neighbours are at different documents, unless a connection is for a whole page.
         let whole = part.settings.keep_alive == KeepAlive::Page;
-        let lane =
-            |number| Lane { connection: None, wants: Wants::Input, next: if whole { 0 } else { number % documents } };
+        let lane = |number: usize| Lane {
+            connection: None,
+            wants: Wants::Input,
+            order: Order::new(
+                part.settings,
+                part.seed,
+                number as u32 * threads + thread,
+                (if whole { 0 } else { number }, documents),
+            ),
+            limit: 0,
+            line: Line::default(),
+            free_at: 0,
+        };
         let queue = part.settings.rate.map(|rate| Queue {
             arrivals: Arrivals::new(part.seed, part.thread, rate, part.start),
             waiting: VecDeque::new(),
             free: (0..count).collect(),
-            next: 0,
+            order: Order::new(part.settings, part.seed, u32::MAX - thread, (0, documents)),
             longest: 0,
         });
         Ok(Self {
             poll: Poll::new(part.stop).context("Cannot wait for connections")?,
             lanes: (0..count).map(lane).collect(),
             queue,
+            timers: BinaryHeap::new(),
             buffer: vec![0; BUFFER].into_boxed_slice(),
             tally: Tally::default(),
             opened: None,
@@ -112,7 +125,7 @@ impl<'a> Client<'a> {
 
     /// Works until the window is over and every request is answered.
     pub(super) fn work(mut self) -> ThreadResult {
-        if self.queue.is_some() {
+        if self.queue.is_some() || self.share.settings.line_rate.is_some() {
             // Otherwise a timer of this thread may be 50 µs late.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         }
@@ -126,6 +139,7 @@ impl<'a> Client<'a> {
             cpu: self.opened.map_or_else(ThreadCpu::default, |begin| end.since(begin)),
             tally: std::mem::take(&mut self.tally),
             fault: self.fault.take(),
+            conforming: self.conforming(),
             backlog: self.backlog,
             longest_queue: self.queue.as_ref().map_or(0, |queue| queue.longest),
         }
@@ -140,9 +154,10 @@ impl<'a> Client<'a> {
         let mut ready = Vec::new();
         while self.goes_on(now_ns()) {
             self.dispatch()?;
+            let free = self.free_lines()?;
             let timer = self.closed.is_none().then(|| self.share.control.deadline()).flatten();
             let arrival = self.queue.as_ref().filter(|_| self.closed.is_none()).map(|queue| queue.arrivals.next());
-            let deadline = [timer, arrival].into_iter().flatten().min();
+            let deadline = [timer, arrival, free].into_iter().flatten().min();
             self.poll
                 .wait(deadline, &mut ready)
                 .map_err(|e| Fault::Server(format!("Cannot wait for the server: {e}")))?;
@@ -174,42 +189,53 @@ impl<'a> Client<'a> {
 
     /// Open loop: gives free connections the requests that have waited longest.
     fn dispatch(&mut self) -> Result<(), Fault> {
-        let documents = self.share.documents.count();
         while let Some(queue) = &mut self.queue
             && !self.share.control.is_over()
             && !queue.free.is_empty()
             && let Some(intended) = queue.waiting.pop_front()
             && let Some(lane) = queue.free.pop_front()
         {
-            let request = Request::new(queue.next % documents, intended);
-            queue.next += 1;
+            let request = Request::new(queue.order.next(self.share.directories), intended);
             self.send(lane, request)?;
         }
         Ok(())
     }
 
+    /// Lets the clients whose lines are free again go on; returns when the next one is.
+    fn free_lines(&mut self) -> Result<Option<u64>, Fault> {
+        if self.closed.is_some() {
+            return Ok(None);
+        }
+        let now = now_ns();
+        while let Some(&Reverse((at, lane))) = self.timers.peek() {
+            if at > now {
+                return Ok(Some(at));
+            }
+            self.timers.pop();
+            self.fill(lane)?;
+        }
+        Ok(None)
+    }
+
+    fn conforming(&self) -> usize {
+        let rate = self.share.settings.line_rate;
+        rate.map_or(0, |rate| self.lanes.iter().filter(|lane| lane.line.conforms(rate)).count())
+    }
+
     /// Closed loop: sends as many requests on a connection as may be outstanding.
     fn fill(&mut self, lane: usize) -> Result<(), Fault> {
-        let Share { settings, documents, control, .. } = self.share;
-        let limit = self.limit();
+        let Share { settings, control, directories, .. } = self.share;
         loop {
             let place = &mut self.lanes[lane];
             let (outstanding, asked) = place.connection.as_ref().map_or((0, 0), |c| (c.outstanding(), c.asked));
-            if outstanding >= settings.pipeline as usize || asked >= limit || control.is_over() {
+            let is_full = place.connection.is_some() && asked >= place.limit;
+            if outstanding >= settings.pipeline as usize || is_full || control.is_over() {
                 return Ok(());
             }
-            let request = Request::new(place.next, now_ns());
-            place.next = (place.next + 1) % documents.count();
+            // With a line, a request is due when the line is free, however late this thread is.
+            let intended = if place.free_at > 0 { place.free_at } else { now_ns() };
+            let request = Request::new(place.order.next(directories), intended);
             self.send(lane, request)?;
-        }
-    }
-
-    /// Most requests of a connection.
-    fn limit(&self) -> u32 {
-        match self.share.settings.keep_alive {
-            KeepAlive::Yes => u32::MAX,
-            KeepAlive::Page => self.share.documents.count() as u32,
-            KeepAlive::No => 1,
         }
     }
 
@@ -219,6 +245,7 @@ impl<'a> Client<'a> {
         added.map_err(|e| Fault::Server(format!("Cannot wait for a connection: {e}")))?;
         let place = &mut self.lanes[lane];
         (place.connection, place.wants) = (Some(connection), Wants::Input);
+        place.limit = place.order.requests(self.share.settings.keep_alive);
         Ok(())
     }
 
@@ -226,7 +253,7 @@ impl<'a> Client<'a> {
         if self.lanes[lane].connection.is_none() {
             self.connect(lane)?;
         }
-        let limit = self.limit();
+        let limit = self.lanes[lane].limit;
         let texts = &self.share.texts[request.document];
         let Some(connection) = &mut self.lanes[lane].connection else { return Ok(()) };
         let bytes = if connection.asked + 1 == limit { &texts.last } else { &texts.kept };
@@ -261,21 +288,27 @@ impl<'a> Client<'a> {
             let wants = connection.send_rest()?;
             self.sent(lane, wants)?;
         }
-        let limit = self.limit();
-        let Self { share, lanes, buffer, tally, outstanding, .. } = self;
-        let Some(connection) = &mut lanes[lane].connection else { return Ok(()) };
-        let before = *outstanding;
+        let Self { share, lanes, buffer, tally, outstanding, timers, .. } = self;
+        let Lane { connection: Some(connection), limit, line, free_at, .. } = &mut lanes[lane] else { return Ok(()) };
+        let (before, rate) = (*outstanding, share.settings.line_rate);
         connection.receive(buffer, share.documents, &mut |answer| {
             *outstanding -= 1;
-            if share.control.ended(answer.ended) {
+            let counts = share.control.ended(answer.ended);
+            if counts {
                 tally.count(&answer);
+            }
+            if let Some(rate) = rate {
+                *free_at = Line::free_at(&answer, rate);
+                timers.push(Reverse((*free_at, lane)));
+                if counts {
+                    line.count(&answer, rate);
+                }
             }
         })?;
         if *outstanding == before {
             return Ok(());
         }
-        let over = connection.ends || (connection.outstanding() == 0 && connection.asked == limit);
-        if over {
+        if connection.ends || (connection.outstanding() == 0 && connection.asked == *limit) {
             self.end(lane)?;
         }
         match &mut self.queue {
@@ -284,6 +317,8 @@ impl<'a> Client<'a> {
                 self.goes_on(now_ns());
                 self.dispatch()
             }
+            // The next request waits for the line.
+            None if rate.is_some() => Ok(()),
             None => self.fill(lane),
         }
     }

@@ -6,6 +6,7 @@
 mod arrivals;
 mod client;
 pub mod connection;
+mod lane;
 mod tally;
 
 use std::net::SocketAddrV4;
@@ -24,6 +25,7 @@ use bigiron_workload::run_control::{RunControl, RunMoment, look_on};
 use crate::document::Documents;
 use crate::http;
 use crate::settings::Settings;
+use crate::web99::Zipf;
 
 use client::{Client, Share, ThreadResult};
 pub use connection::Fault;
@@ -53,6 +55,8 @@ pub struct DriveResult {
     pub tally: Tally,
     /// CPU time of the driver's threads in the window.
     pub cpu: ThreadCpu,
+    /// Connections that got enough of their lines, if these are limited.
+    pub conforming: usize,
     /// Open loop: requests that waited for a connection when the window closed, and the most at any time.
     pub backlog: u64,
     pub longest_queue: u64,
@@ -77,15 +81,16 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
             Texts { kept: text(false), last: text(true) }
         })
         .collect();
+    let directories = Zipf::new(settings.directories);
     let stop = Stop::new().context("Cannot make an event descriptor")?;
     let (tell, hear) = channel();
     let start = now_ns();
     let control = RunControl::new(settings.warm_up, settings.length, start, start, tell);
     let results: Vec<Result<ThreadResult>> = thread::scope(|scope| {
-        let (control, stop, texts) = (&control, &stop, &texts);
+        let (control, stop, texts, directories) = (&control, &stop, &texts, &directories);
         let work = move |thread: u32| {
             let thread = (thread, threads);
-            let share = Share { settings, address, documents, texts, control, stop, seed, thread, start };
+            let share = Share { settings, address, documents, texts, directories, control, stop, seed, thread, start };
             match Client::new(share) {
                 Ok(client) => Ok(client.work()),
                 Err(error) => {
@@ -100,13 +105,20 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     });
     let window_ns = control.window().unwrap_or(0);
-    let mut driven =
-        DriveResult { window_ns, tally: Tally::default(), cpu: ThreadCpu::default(), backlog: 0, longest_queue: 0 };
+    let mut driven = DriveResult {
+        window_ns,
+        tally: Tally::default(),
+        cpu: ThreadCpu::default(),
+        conforming: 0,
+        backlog: 0,
+        longest_queue: 0,
+    };
     let mut fault: Option<Fault> = None;
     for result in results {
         let result = result?;
         driven.tally.add(&result.tally);
         driven.cpu = driven.cpu.plus(result.cpu);
+        driven.conforming += result.conforming;
         driven.backlog += result.backlog as u64;
         driven.longest_queue = driven.longest_queue.max(result.longest_queue as u64);
         // Wrong data outweigh everything else.
