@@ -175,7 +175,7 @@ pub(crate) mod tests {
         server.kill();
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "its workers are left");
 
-        let again = Instance::start(Nginx { sendfile: false, access_log: false, ..nginx.clone() }, &programs, folder);
+        let again = Instance::start(Nginx { sendfile: false, access_log: false, ..nginx }, &programs, folder);
         let again = again.unwrap();
         assert!(get(port, "/a.html").ends_with("<p>hello"));
         again.stop().unwrap();
