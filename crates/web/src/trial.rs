@@ -72,7 +72,7 @@ impl<'a> Trial<'a> {
         let mut facts = BTreeMap::new();
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
-        put("server", self.server.version.clone());
+        put("server-version", self.server.version.clone());
         put("documents", self.server.documents.count().to_string());
         put("document-bytes", self.server.documents.bytes().to_string());
         put("connections", connections.to_string());

@@ -2,6 +2,7 @@
 //! trial's stages side by side; CPU time used up on purpose; random draws; blocks that identify their place.
 
 pub mod burn;
+pub mod compare;
 pub mod files;
 pub mod histogram;
 pub mod now;

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use thiserror::Error;
 
+use bigiron_sys::load::compare::same;
 use bigiron_sys::load::now_ns;
 
 use crate::document::Documents;
@@ -270,34 +271,13 @@ fn compare(body: &[u8], compared: &mut usize, part: &[u8], path: &str) -> Result
     Ok(())
 }
 
-/// Whether two slices of the same length are the same. Compares words: musl's memcmp goes byte by byte.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    const WORDS: usize = 8;
-    let (a_blocks, a_rest) = a.as_chunks::<{ 8 * WORDS }>();
-    let (b_blocks, b_rest) = b.as_chunks::<{ 8 * WORDS }>();
-    let blocks = a_blocks.iter().zip(b_blocks).all(|(a, b)| {
-        let (a, b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-        let differs = (0..WORDS).fold(0, |or, n| or | (u64::from_ne_bytes(a[n]) ^ u64::from_ne_bytes(b[n])));
-        differs == 0
-    });
-    blocks && a_rest == b_rest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_is_compared() {
+    fn a_wrong_byte_is_named() {
         let right: Vec<u8> = (0..300).map(|n| n as u8).collect();
-        for length in [0, 1, 7, 8, 63, 64, 65, 128, 200, 300] {
-            assert!(same(&right[..length], &right[..length]));
-            for at in 0..length {
-                let mut other = right[..length].to_vec();
-                other[at] ^= 1;
-                assert!(!same(&right[..length], &other), "{at} of {length}");
-            }
-        }
         let mut part = right[100..200].to_vec();
         part[50] = 0;
         let mut compared = 100;
