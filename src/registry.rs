@@ -10,6 +10,7 @@ pub const WORKLOADS: Registry = Registry::new(&[
     &bigiron_oltp::Oltp,
     &bigiron_workloads::sqlphases::SqlPhases,
     &bigiron_dss::workload::Dss,
+    &bigiron_web::workload::Web,
     &bigiron_workloads::multiuser::Multiuser,
     &bigiron_workloads::fs_clients::FsClients,
     &bigiron_workloads::net_clients::NetClients,

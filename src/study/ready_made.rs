@@ -31,6 +31,7 @@ pub const ALL: &[ReadyMade] = ready_made![
     "oltp-mariadb",
     "sql-phases",
     "dss-kernel",
+    "web-static",
     "mitigations",
     "preemption",
     "syscalls",

@@ -60,8 +60,11 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
         "dss.engine=sqlite",
         "dss.scale=0.001",
         "dss.queries=1,6,13",
+        "web.connections=4",
+        "web.length=200",
+        "web.warmup=50",
     ];
-    let workloads = ["fs-clients", "net-clients", "tio", "raw-io", "sqlphases", "dss"];
+    let workloads = ["fs-clients", "net-clients", "tio", "raw-io", "sqlphases", "dss", "web"];
     let args: Vec<_> = workloads.into_iter().chain(small.into_iter().flat_map(|setting| ["--set", setting])).collect();
     let test = test();
     let [one, again] = ["study", "again"].map(|out| {

@@ -11,7 +11,7 @@ use super::closure::SeriesPackage;
 use super::distribution::{Distribution, flavour_of};
 use bigiron_model::version;
 
-/// One package of an index that belongs to a kernel or a database server.
+/// One package of an index that belongs to a kernel or a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Package {
     pub name: String,
@@ -85,8 +85,12 @@ pub(super) fn is_kernel_package(name: &str) -> bool {
 }
 
 /// The packages of servers that an index keeps.
-const SERVERS: [SeriesPackage; 2] =
-    [SeriesPackage::InName("postgresql"), SeriesPackage::InVersion("mariadb-server-core")];
+const SERVERS: [SeriesPackage; 4] = [
+    SeriesPackage::InName("postgresql"),
+    SeriesPackage::InVersion("mariadb-server-core"),
+    SeriesPackage::InVersion("nginx"),
+    SeriesPackage::InVersion("apache2-bin"),
+];
 
 fn is_server_package(name: &str) -> bool {
     SERVERS.iter().any(|server| server.is_name(name))

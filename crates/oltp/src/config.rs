@@ -2,10 +2,9 @@
 //!
 //! Invariant: a valid [`Config`] can be run: everything that can be refused without a server has been refused.
 
-use std::time::Duration;
-
 use super::scale::Scale;
 pub use bigiron_sql::engine::Engine;
+pub use bigiron_workload::run_control::RunLength;
 
 /// How a transaction is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,14 +16,6 @@ pub enum Mode {
     Pipelined,
     /// The same statements, one round trip each: a test of network and scheduler.
     RoundTrips,
-}
-
-/// Work or time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Length {
-    /// Transactions of all terminals together.
-    Transactions(u64),
-    Time(Duration),
 }
 
 /// When a terminal issues its next transaction.
@@ -77,7 +68,7 @@ pub struct Config {
     pub mix: [u32; 5],
     pub pace: Pace,
     /// Warm-up, not measured.
-    pub ramp: Length,
+    pub ramp: RunLength,
     /// The measured window.
-    pub length: Length,
+    pub length: RunLength,
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::config::{Config, Engine, Length, Mode, Pace};
+use super::config::{Config, Engine, Mode, Pace, RunLength};
 use super::jobs::Draft;
 use super::options::{A_URL, KEYS, UncheckedConfig};
 use super::scale::Scale;
@@ -55,8 +55,8 @@ pub struct Job {
     pub mix: [u32; 5],
     pub pace: Pace,
     /// `None`: depends on the clock.
-    ramp: Option<Length>,
-    length: Option<Length>,
+    ramp: Option<RunLength>,
+    length: Option<RunLength>,
     /// Response limit of each kind's 90th percentile.
     pub limits: [Duration; 5],
 }
@@ -96,7 +96,7 @@ impl Job {
 
     /// Refuses contradictions.
     fn agrees(&self, draft: &Draft) -> Result<(), Refusal> {
-        if let Some(Length::Transactions(0) | Length::Time(Duration::ZERO)) = self.length {
+        if let Some(RunLength::Operations(0) | RunLength::Time(Duration::ZERO)) = self.length {
             return Err(draft.get("length").cannot_be("1 transaction or more, or a time"));
         }
         if self.users.is_empty() {
@@ -173,7 +173,7 @@ impl Job {
             return Err(draft.get("part").cannot_be("of at most as many processes as warehouses are used"));
         }
         for (key, length) in [("ramp", self.ramp), ("length", self.length)] {
-            if matches!(length, Some(Length::Transactions(_))) {
+            if matches!(length, Some(RunLength::Operations(_))) {
                 return Err(draft
                     .get(key)
                     .cannot_be("a time with `oltp.part`: processes do not count each other's transactions"));
@@ -208,12 +208,12 @@ impl Job {
         }
     }
 
-    fn lengths(&self, terminals: u32, clock: Clock) -> (Length, Length) {
+    fn lengths(&self, terminals: u32, clock: Clock) -> (RunLength, RunLength) {
         let (ramp, length) = match clock {
-            Clock::Wall => (Length::Time(Duration::from_secs(10)), Length::Time(Duration::from_secs(60))),
+            Clock::Wall => (RunLength::Time(Duration::from_secs(10)), RunLength::Time(Duration::from_secs(60))),
             // At least two for each terminal.
             Clock::Exact | Clock::ExactParallel | Clock::Exact1 | Clock::None => {
-                (Length::Transactions(500), Length::Transactions(u64::from(terminals).saturating_mul(2).max(2000)))
+                (RunLength::Operations(500), RunLength::Operations(u64::from(terminals).saturating_mul(2).max(2000)))
             }
         };
         (self.ramp.unwrap_or(ramp), self.length.unwrap_or(length))

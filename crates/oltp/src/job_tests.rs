@@ -18,11 +18,11 @@ fn the_default_job_is_small_and_has_everything() {
     let job = job(&[]).unwrap();
     let config = job.config(Clock::Exact, 1);
     assert_eq!((config.scale.warehouses, config.connections, config.terminals, config.drivers), (1, 4, 4, 1));
-    assert_eq!((config.ramp, config.length), (Length::Transactions(500), Length::Transactions(2000)));
+    assert_eq!((config.ramp, config.length), (RunLength::Operations(500), RunLength::Operations(2000)));
     assert_eq!(config.mix, [450, 430, 40, 40, 40]);
     assert_eq!((config.pace, config.touched), (Pace::Closed { keying: 0.0, think: 0.0 }, (1, 1)));
     assert_eq!(config.engine, Engine::Postgres { version: 15, transport: Transport::Unix, settings: vec![] });
-    assert!(matches!(job.config(Clock::Wall, 1).length, Length::Time(_)));
+    assert!(matches!(job.config(Clock::Wall, 1).length, RunLength::Time(_)));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::config::{Length, Mode};
+use super::config::{Mode, RunLength};
 use super::values;
 use bigiron_model::document::Value;
 use bigiron_sql::catalogue;
@@ -50,8 +50,8 @@ pub struct UncheckedConfig {
     pub keying: f64,
     pub think: f64,
     pub rate: Option<f64>,
-    pub ramp: Option<Length>,
-    pub length: Option<Length>,
+    pub ramp: Option<RunLength>,
+    pub length: Option<RunLength>,
     pub limits: [Duration; 5],
 }
 
@@ -114,9 +114,9 @@ pub const KEYS: &[Key<UncheckedConfig>] = &[
         "Think times: `off`, `spec` (means of 12, 12, 10, 5, 5 s), or a factor of these"),
     key!(UncheckedConfig, "rate": rate, text(values::A_RATE, values::rate),
         "Open loop: arriving transactions per second over all terminals, or `off`"),
-    key!(UncheckedConfig, "ramp": ramp, text(values::A_LENGTH, values::length),
+    key!(UncheckedConfig, "ramp": ramp, text(values::A_LENGTH, RunLength::parse),
         "Warm-up, not measured: `500` transactions, `10s`, or `auto`"),
-    key!(UncheckedConfig, "length": length, text(values::A_LENGTH, values::length),
+    key!(UncheckedConfig, "length": length, text(values::A_LENGTH, RunLength::parse),
         "The measured part: `2000` transactions, `30s`, or `auto`: by time on the wall clock, else by transactions"),
     key!(UncheckedConfig, "limits": limits, text(values::SOME_LIMITS, values::limits),
         "Response limits of the 90th percentile, `5/5/5/5/20` seconds in the mix's order"),

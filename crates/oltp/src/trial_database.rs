@@ -21,7 +21,8 @@ use bigiron_sql::server::private::{PrivateServer, Start};
 use bigiron_sql::server::{Settings, Sizing, mariadb};
 use bigiron_workload::{Context, Progress};
 
-pub use bigiron_sql::server::private::{DATA, SERVER, TREE};
+pub use bigiron_service::guest_tree::{SERVER, TREE};
+pub use bigiron_sql::server::private::DATA;
 
 /// The file of SQLite on its image, and in a trial's folder.
 pub const FILE: &str = "oltp.sqlite";

@@ -4,9 +4,6 @@
 
 use std::time::Duration;
 
-use super::config::Length;
-use bigiron_workload::units;
-
 /// Maximum number of steps of a ramp.
 const STEPS_MAX: usize = 1000;
 
@@ -59,17 +56,6 @@ pub fn rate(text: &str) -> Option<Option<f64>> {
 }
 
 pub const A_LENGTH: &str = "a number of transactions such as `2000`, a time such as `30s`, or `auto`";
-
-/// `Some(None)` is `auto`.
-pub fn length(text: &str) -> Option<Option<Length>> {
-    if text == "auto" {
-        return Some(None);
-    }
-    if let Ok(n) = text.parse() {
-        return (n <= 1_000_000_000_000).then_some(Some(Length::Transactions(n)));
-    }
-    units::duration(text).map(|time| Some(Length::Time(time)))
-}
 
 pub const SOME_USERS: &str = "`none`, a ramp `50..400:50` (first, last, step), or a rising list `100,200,500`; at most 1000 steps of at most 1000000 users";
 
@@ -151,17 +137,6 @@ mod tests {
         assert_eq!(users("100, 200,500"), Some(vec![100, 200, 500]));
         for wrong in ["400..50:10", "1..10:0", "0..10:5", "5,5", "9,3", "", "1..10", "1..2000000:1", "x"] {
             assert_eq!(users(wrong), None, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn lengths_are_work_or_time() {
-        assert_eq!(length("auto"), Some(None));
-        assert_eq!(length("2000"), Some(Some(Length::Transactions(2000))));
-        assert_eq!(length("1.5s"), Some(Some(Length::Time(Duration::from_millis(1500)))));
-        assert_eq!(length("0"), Some(Some(Length::Transactions(0))));
-        for wrong in ["", "-1", "2000tx", "fast"] {
-            assert_eq!(length(wrong), None, "{wrong}");
         }
     }
 

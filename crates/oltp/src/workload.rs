@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::config::{Engine, Length};
+use super::config::{Engine, RunLength};
 use super::job::Job;
 use super::loss::Loss;
 use super::options::AS_JOB;
@@ -133,7 +133,7 @@ impl Configured for Job {
 
     fn silence(&self) -> Duration {
         let config = self.config(Clock::Wall, 1);
-        let time = |length| if let Length::Time(time) = length { time } else { Duration::ZERO };
+        let time = |length| if let RunLength::Time(time) = length { time } else { Duration::ZERO };
         let run = time(config.ramp) + time(config.length);
         if config.part.0 > 1 { run.max(LOADING) } else { run }
     }

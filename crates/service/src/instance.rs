@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::error::{ServerError, doing};
+use super::group_guard::GroupGuard;
 use super::processes::{self, Usage};
 use super::programs::Programs;
 
@@ -44,6 +45,10 @@ pub trait Server {
     fn stop_signal(&self) -> Signal {
         Signal::TERM
     }
+    /// Whether its other processes, which are in its process group, go on when the first one is killed.
+    fn leaves_processes(&self) -> bool {
+        false
+    }
     /// Files that a killed server leaves behind and that would hinder the next one: sockets.
     fn leftovers(&self, _folder: &Path) -> Vec<PathBuf> {
         Vec::new()
@@ -59,6 +64,8 @@ pub struct Instance<S: Server> {
     folder: PathBuf,
     child: Child,
     ended: bool,
+    /// Of its process group, if that goes on without the first process.
+    _guard: Option<GroupGuard>,
 }
 
 impl<S: Server> Instance<S> {
@@ -78,7 +85,11 @@ impl<S: Server> Instance<S> {
         let child = command.spawn().map_err(doing("Cannot start the server of", folder))?;
         // If the machine runs out of memory, the server is killed and no other work; its children inherit this. Not allowed everywhere.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), "1000");
-        let mut instance = Self { server, folder: folder.to_owned(), child, ended: false };
+        let mut instance = Self { server, folder: folder.to_owned(), child, ended: false, _guard: None };
+        if instance.server.leaves_processes() {
+            let guard = GroupGuard::start(instance.parent());
+            instance._guard = Some(guard.map_err(doing("Cannot guard the server of", folder))?);
+        }
         instance.wait_until_ready(before)?;
         Ok(instance)
     }
@@ -102,7 +113,13 @@ impl<S: Server> Instance<S> {
 
     fn try_wait(&mut self) -> Result<Option<ExitStatus>, ServerError> {
         let status = self.child.try_wait().map_err(doing("Cannot wait for", &self.folder))?;
-        self.ended |= status.is_some();
+        if status.is_some() && !self.ended {
+            self.ended = true;
+            if self.server.leaves_processes() {
+                // At once: as long as one of them lives, nothing else gets the group's number.
+                let _ = kill_process_group(self.parent(), Signal::KILL);
+            }
+        }
         Ok(status)
     }
 
@@ -139,6 +156,14 @@ impl<S: Server> Instance<S> {
     /// CPU time of all its processes so far, those that have ended included, in nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
         processes::cpu_ns(self.parent())
+    }
+
+    /// How its first process ended, if it did.
+    ///
+    /// # Errors
+    /// The process cannot be waited for.
+    pub fn end(&mut self) -> Result<Option<ExitStatus>, ServerError> {
+        self.try_wait()
     }
 
     /// Whether the server has run out of space, or there is no space for `bytes` more.
@@ -260,12 +285,12 @@ pub fn make_folder(path: &Path, user: u32) -> Result<(), ServerError> {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn write(path: &Path, text: &str, user: u32) -> Result<(), ServerError> {
-    fs::write(path, text).and_then(|()| give(path, user)).map_err(doing("Cannot write", path))
+pub fn write(path: &Path, content: impl AsRef<[u8]>, user: u32) -> Result<(), ServerError> {
+    fs::write(path, content).and_then(|()| give(path, user)).map_err(doing("Cannot write", path))
 }
 
 /// Gives a file that root made to the server's user; an ordinary user's file is right already.
-fn give(path: &Path, user: u32) -> io::Result<()> {
+pub(crate) fn give(path: &Path, user: u32) -> io::Result<()> {
     if rustix::process::geteuid().is_root() { chown(path, Some(user), Some(user)) } else { Ok(()) }
 }
 

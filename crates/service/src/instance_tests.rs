@@ -23,7 +23,9 @@ const RECIPE: Recipe = Recipe {
     without: &[],
     programs: |_| "bin".to_owned(),
     plugins: None,
+    loaded: &[],
     required: &["sh"],
+    version_argument: "--version",
     keeps: |_, _| false,
     user: "nobody",
 };
@@ -31,7 +33,7 @@ const RECIPE: Recipe = Recipe {
 impl Server for Counter {
     fn configure(&self, _: &Programs, folder: &Path) -> Result<(), ServerError> {
         let number = self.configured.fetch_add(1, Ordering::Relaxed);
-        write(&folder.join("counter.conf"), &format!("start {number}"), rustix::process::geteuid().as_raw())
+        write(&folder.join("counter.conf"), format!("start {number}"), rustix::process::geteuid().as_raw())
     }
 
     fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>) {

@@ -2,12 +2,16 @@
 //!
 //! A server is added by one file: its [`recipe::Recipe`] and its [`instance::Server`] (docs/reference/adding-a-server.md).
 
+pub mod apache;
 pub mod elf;
 pub mod error;
+mod group_guard;
+pub mod guest_tree;
 pub mod image;
 pub mod instance;
 pub mod listen;
 pub mod mariadb;
+pub mod nginx;
 pub mod postgres;
 mod processes;
 pub mod program;
@@ -19,4 +23,4 @@ pub mod server_folder;
 pub mod testing;
 pub mod tree;
 
-pub use processes::Usage;
+pub use processes::{Usage, kernel_cpu_ns};

@@ -40,7 +40,7 @@ impl Listen {
         match self {
             Self::Socket => Ok(None),
             Self::Tcp => {
-                let port = free_port().map_err(doing("No free port of 127.0.0.1 for", folder))?;
+                let port = free_port(folder)?;
                 let path = folder.join(PASSWORD);
                 let password = fs::read_to_string(&path).map_err(doing("Cannot read", &path))?;
                 Ok(Some(Tcp { port, password: Some(password) }))
@@ -62,8 +62,13 @@ pub fn new_password(folder: &Path, user: u32) -> Result<String, ServerError> {
     Ok(password)
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+/// A port of 127.0.0.1 that no process uses now, for a server in `folder`.
+///
+/// # Errors
+/// None is free.
+pub fn free_port(folder: &Path) -> Result<u16, ServerError> {
+    let address = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    Ok(address.map_err(doing("No free port of 127.0.0.1 for", folder))?.port())
 }
 
 fn random_word() -> io::Result<String> {

@@ -32,7 +32,9 @@ pub const RECIPE: Recipe = Recipe {
     without: &[],
     programs: |_| "usr/sbin".to_owned(),
     plugins: None,
+    loaded: &[],
     required: &["mariadbd"],
+    version_argument: "--version",
     keeps: |path, _| match path {
         ["usr", "sbin", name] => *name == "mariadbd",
         ["usr", "share", "mysql", "english" | "charsets", ..] => true,

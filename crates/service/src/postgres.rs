@@ -33,7 +33,9 @@ pub const RECIPE: Recipe = Recipe {
     without: &["libllvm"],
     programs: |series| format!("usr/lib/postgresql/{series}/bin"),
     plugins: Some(|series| format!("usr/lib/postgresql/{series}/lib")),
+    loaded: &[],
     required: &["postgres", "initdb", "pg_controldata", "pg_waldump"],
+    version_argument: "--version",
     keeps: |path, series| match path {
         ["usr", "lib", "postgresql", v, "bin", name] => *v == series && PROGRAMS.contains(name),
         ["usr", "lib", "postgresql", v, "lib", name] => *v == series && name.ends_with(".so"),

@@ -84,6 +84,15 @@ pub(crate) fn cpu_ns(parent: Pid) -> u64 {
     living + ended.unwrap_or(0) * TICK_NS
 }
 
+/// The parent of the kernel's own threads.
+const KTHREADD: Option<Pid> = Pid::from_raw(2);
+
+/// CPU time of the kernel's own threads so far, in nanoseconds; 0 where they are not visible.
+pub fn kernel_cpu_ns() -> u64 {
+    let is_kthreadd = |pid: &Pid| stat(pid.as_raw_nonzero().get()).is_some_and(|s| s.split(' ').nth(1) == Some("0"));
+    KTHREADD.filter(is_kthreadd).map_or(0, cpu_ns)
+}
+
 /// The resources used by these processes; those that are gone count as zero.
 pub(crate) fn usage(pids: &[Pid]) -> Usage {
     let memory = |pid: &Pid| {

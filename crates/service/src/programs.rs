@@ -65,7 +65,7 @@ impl Programs {
         Self { recipe, series: series.to_owned(), home: Home::Installed(bin.to_owned()) }
     }
 
-    /// The server's answer to `--version`.
+    /// The version that the server reports, in its own words.
     ///
     /// # Errors
     /// It cannot be started.
@@ -75,14 +75,17 @@ impl Programs {
 
     fn answers(&self) -> Result<String, String> {
         let nothing = tempfile::tempdir().map_err(|e| format!("Cannot create a temporary folder: {e}"))?;
-        let output =
-            self.command(self.recipe.required[0], nothing.path()).and_then(|mut c| c.arg("--version").output());
+        let output = self
+            .command(self.recipe.required[0], nothing.path())
+            .and_then(|mut c| c.arg(self.recipe.version_argument).output());
         let output = output.map_err(|e| format!("its programs cannot be entered ({e})"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             return Err(format!("it does not run here ({}): {}", output.status, said.trim()));
         }
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        // nginx reports it on standard error.
+        let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+        Ok(String::from_utf8_lossy(&said).lines().next().unwrap_or_default().trim().to_owned())
     }
 
     /// The path of the server's folder as its programs see it.

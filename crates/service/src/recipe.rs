@@ -20,8 +20,12 @@ pub struct Recipe {
     /// The folder of its programs, and the folder of the libraries that it loads itself, from the root, for a series: `usr/lib/postgresql/15/bin`.
     pub programs: fn(&str) -> String,
     pub plugins: Option<fn(&str) -> String>,
-    /// Programs that must exist; the first answers `--version`.
+    /// Beginnings of the names of libraries that it loads at run time, so that no program names them.
+    pub loaded: &'static [&'static str],
+    /// Programs that must exist.
     pub required: &'static [&'static str],
+    /// The argument with which the first of them reports its version.
+    pub version_argument: &'static str,
     /// Whether a file of a package is kept, given its path's parts in a usr-merged tree. Shared libraries are kept if they are needed.
     pub keeps: fn(&[&str], &str) -> bool,
     /// The user that an installed server runs as, and its name in a root of its own.

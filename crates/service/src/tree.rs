@@ -139,7 +139,8 @@ fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         // Loaded by name at run time, for looking up user names before libc could do it alone.
-        let by_name = name.starts_with("libnss_files") || name.starts_with("ld-linux");
+        let mut by_name = ["libnss_files", "ld-linux"].iter().chain(recipe.loaded);
+        let by_name = by_name.any(|begin| name.starts_with(begin));
         if !by_name && !needed.contains(&shared.join(path.file_name().unwrap_or_default())) && !needed.contains(&path) {
             fs::remove_file(&path)?;
         }

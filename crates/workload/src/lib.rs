@@ -11,6 +11,7 @@ pub mod limits;
 pub mod nightly;
 pub mod option_reader;
 pub mod registry;
+pub mod run_control;
 pub mod shortage;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,6 +1,6 @@
 //! The requests of real terminals on a loaded database pass every check.
 
-use super::super::config::{Config, Engine as Kind, Length, Mode, Pace};
+use super::super::config::{Config, Engine as Kind, Mode, Pace, RunLength};
 use super::super::input::Request;
 use super::super::ledger::{Account, Entry};
 use super::super::load;
@@ -25,8 +25,8 @@ fn a_run_on_a_loaded_database_passes() {
         drivers: 1,
         mix: [450, 430, 40, 40, 40],
         pace: Pace::Closed { keying: 0.0, think: 0.0 },
-        ramp: Length::Transactions(0),
-        length: Length::Transactions(2000),
+        ramp: RunLength::Operations(0),
+        length: RunLength::Operations(2000),
     };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("oltp.db");

@@ -8,10 +8,10 @@ use crate::output::{Output, TransactionError};
 use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::now_ns;
 
-use super::control::RunControl;
-use super::poll::Stop;
 use super::scheduler::{ConnectionScheduler, RequestEnd, User};
 use super::tally::TransactionTally;
+use bigiron_sys::load::poll::Stop;
+use bigiron_workload::run_control::RunControl;
 
 /// Receives every response, in the order of the thread's responses: the client's own ledger of acknowledged work.
 pub type LedgerWriter<'a> = Box<dyn FnMut(&Request, &Output) + Send + 'a>;

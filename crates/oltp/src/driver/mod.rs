@@ -4,10 +4,8 @@
 //! decides only when they are answered.
 
 mod arrivals;
-mod control;
 mod dates;
 mod driver_thread;
-mod poll;
 mod postgres;
 mod remote;
 pub mod scheduler;
@@ -21,15 +19,16 @@ mod tests;
 
 use std::any::Any;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 
 use bigiron_sys::cpu_clock::ThreadCpu;
+use bigiron_sys::load::poll::Stop;
 use bigiron_sys::load::{Histogram, now_ns};
 use bigiron_workload::limits;
+use bigiron_workload::run_control::{RunControl, look_on};
 
 use super::config::{Config, Engine, Pace};
 use super::input::{Request, TransactionKind};
@@ -42,14 +41,12 @@ use bigiron_sql::pg::Url;
 use bigiron_sql::sqlite::SqliteJournal;
 
 use arrivals::Arrivals;
-use control::RunControl;
 use dates::Dates;
 use driver_thread::{DriverThread, ThreadResult};
-use poll::Stop;
 use postgres::PostgresSession;
 use scheduler::{ConnectionScheduler, Demand};
 
-pub use control::RunMoment;
+pub use bigiron_workload::run_control::RunMoment;
 pub use dates::FIRST as FIRST_DATE;
 pub use driver_thread::{LedgerWriter, ThreadError};
 pub use remote::{NextStep, Session};
@@ -57,8 +54,6 @@ pub use tally::{TransactionCounts, TransactionTally};
 
 /// Number of connections after which the monitor is told: thousands take minutes on a slow guest.
 const CONNECTIONS_TOLD: u32 = 50;
-/// Interval of the monitor's calls in between.
-const SAMPLE: Duration = Duration::from_secs(1);
 
 /// The engine to drive.
 #[derive(Clone, Copy, Debug)]
@@ -214,23 +209,6 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     // The monitor has observed all sessions with their memory and CPU time: only now they end.
     let reports: Vec<ThreadResult> = reports.into_iter().map(|ended| Ok(ended?.0)).collect::<Result<_>>()?;
     driven(reports, control.window().unwrap_or(0))
-}
-
-/// Forwards the window's moments until it has closed, with a sample every second in between.
-fn look_on(hear: &Receiver<RunMoment>, watch: &mut dyn FnMut(RunMoment)) {
-    let mut open = false;
-    loop {
-        let moment = match if open { hear.recv_timeout(SAMPLE) } else { hear.recv().map_err(RecvTimeoutError::from) } {
-            Ok(moment) => moment,
-            Err(RecvTimeoutError::Timeout) => RunMoment::Sample,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        open |= moment == RunMoment::Opened;
-        watch(moment);
-        if moment == RunMoment::Closed {
-            return;
-        }
-    }
 }
 
 /// The numbers below `count` that belong to one of the threads.

@@ -12,8 +12,8 @@ use crate::output::{Output, TransactionError};
 use bigiron_sys::load::now_ns;
 
 use super::driver_thread::{DriverThread, ThreadError, ThreadResult};
-use super::poll::{Poll, Stop};
 use super::scheduler::User;
+use bigiron_sys::load::poll::{Poll, Stop};
 
 /// A server without any response for this long while requests are outstanding counts as dead.
 const PATIENCE_NS: u64 = 300_000_000_000;

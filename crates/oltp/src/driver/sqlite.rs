@@ -9,8 +9,8 @@ use crate::sqlite::{Engine, Transact as _};
 use bigiron_sys::load::now_ns;
 
 use super::driver_thread::{DriverThread, ThreadResult};
-use super::poll::{Poll, Stop};
 use super::scheduler::User;
+use bigiron_sys::load::poll::{Poll, Stop};
 
 /// Works until the window has closed.
 ///

@@ -1,7 +1,7 @@
 //! The event loop against a scripted server that speaks the protocol on a Unix socket.
 
 use super::*;
-use crate::config::Length;
+use crate::config::RunLength;
 use crate::driver::fixture;
 use crate::output::Output;
 use bigiron_model::clock::Clock;
@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The server's reply to its n-th transaction (counted from 0, over all connections).
 type Script = fn(u64) -> Reply;
@@ -125,7 +126,10 @@ fn drive(fake: &Fake, config: &Config) -> (Result<DriveResult>, Vec<RunMoment>) 
 fn the_window_holds_exactly_its_transactions_and_every_answer_is_in_the_ledger() {
     let fake = Fake::start(|_| Reply::Answer);
     let config = config(&[("connections", "5"), ("drivers", "2")]);
-    assert_eq!((config.drivers, config.ramp, config.length), (2, Length::Transactions(20), Length::Transactions(300)));
+    assert_eq!(
+        (config.drivers, config.ramp, config.length),
+        (2, RunLength::Operations(20), RunLength::Operations(300))
+    );
     let answers: Mutex<Vec<(u32, i64, Output)>> = Mutex::default();
     let ledger = |thread: u32| -> LedgerWriter<'_> {
         let answers = &answers;

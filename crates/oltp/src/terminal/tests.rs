@@ -1,4 +1,4 @@
-use super::super::config::{Engine, Length, Mode};
+use super::super::config::{Engine, Mode, RunLength};
 use super::super::scale::Scale;
 use super::*;
 use bigiron_sql::sqlite::SqliteJournal;
@@ -15,8 +15,8 @@ fn config(warehouses: u32, touched: (u32, u32), terminals: u32) -> Config {
         drivers: 1,
         mix: [450, 430, 40, 40, 40],
         pace: Pace::Closed { keying: 1.0, think: 1.0 },
-        ramp: Length::Transactions(0),
-        length: Length::Transactions(1),
+        ramp: RunLength::Operations(0),
+        length: RunLength::Operations(1),
     }
 }
 

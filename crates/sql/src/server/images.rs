@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use super::loaded::{self, DatabaseSpec, LoadedDatabase};
-use super::private::{DATA, Kind, SERVER, TREE};
+use super::private::{DATA, Kind};
 use super::{Programs, Sizing};
 use bigiron_archive::Store;
-use bigiron_service::image;
+use bigiron_service::guest_tree;
+pub use bigiron_service::guest_tree::FILESYSTEM;
 use bigiron_service::instance::Server;
-use bigiron_service::root::{self, Root};
+use bigiron_service::root::Root;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
-
-/// The only file system that bigiron can fill without mounting it. For any other, the guest copies the files.
-pub const FILESYSTEM: &str = "ext4";
 
 /// The required contents of a database.
 #[derive(Clone, Copy, Debug)]
@@ -44,12 +42,8 @@ pub fn of<S: Server, P>(
     contents: Contents<'_>,
     load: &mut dyn FnMut(&P) -> Result<Vec<String>>,
 ) -> Result<(Images, Vec<String>)> {
-    let planned = cx.foundation.get(SERVER).map(String::as_str);
-    let root = root::of(store, kind.recipe, series, planned, cx.note)?;
     let mut images = Images::default();
-    let server = format!("{} from Debian {}", root.about.version, root.about.release);
-    images.foundation.insert("server".to_owned(), server);
-    images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
+    let root = guest_tree::find(store, kind.recipe, series, cx, &mut images)?;
     let in_guest = cx.filesystem.is_some();
     if !(in_guest || contents.needed_here) {
         return Ok((images, Vec::new()));
@@ -57,8 +51,7 @@ pub fn of<S: Server, P>(
     let loaded = database(kind, &root, store, contents, load, cx.note)
         .with_context(|| format!("Cannot make an image of {}", contents.name))?;
     if in_guest {
-        let tree = image::of_root(store, kind.recipe, &root, cx.note)?;
-        images.images.push(Image { name: TREE, path: tree, filesystem: FILESYSTEM, role: ImageRole::Tree });
+        images.images.push(guest_tree::image(store, kind.recipe, &root, cx)?);
         images.foundation.insert("image".to_owned(), loaded.sha256);
         images.images.push(data(loaded.image));
     }

@@ -8,19 +8,15 @@ use anyhow::{Context as _, Result};
 use super::settings::{Settings, Sizing};
 use super::{Listen, OwnedFolder, Programs, Transport};
 use crate::database::Database;
-use bigiron_archive::Store;
 use bigiron_service::error::ServerError;
+use bigiron_service::guest_tree::{self, TREE};
 use bigiron_service::instance::{Instance, Server};
 use bigiron_service::recipe::Recipe;
-use bigiron_service::root;
 use bigiron_service::server_folder::short_path;
 use bigiron_workload::{Context, Progress};
 
-/// The names of the images in a guest.
-pub const TREE: &str = "tree";
+/// The name of the image with the loaded database in a guest.
 pub const DATA: &str = "data";
-/// In a foundation, the hash of the server's programs.
-pub const SERVER: &str = "server-tree";
 /// The server's folder in a trial's own.
 const FOLDER: &str = "cluster";
 
@@ -91,10 +87,7 @@ impl<S: Server, P> PrivateServer<S, P> {
             let programs = Programs::in_tree(kind.recipe, tree, how.series);
             return Self::start(kind, programs, data.clone(), how, listen, None);
         }
-        let note = |text: &str| eprintln!("bigiron: {text}");
-        let planned = cx.foundation.get(SERVER).map(String::as_str);
-        let root = root::of(&Store::open()?, kind.recipe, how.series, planned, &note)?;
-        let programs = Programs::of(kind.recipe, &root)?;
+        let programs = guest_tree::programs_here(cx, kind.recipe, how.series)?;
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
         let (way, short) = short_path(&folder, kind.socket)?;

@@ -2,9 +2,11 @@
 //! trial's stages side by side; CPU time used up on purpose; random draws; blocks that identify their place.
 
 pub mod burn;
+pub mod compare;
 pub mod files;
 pub mod histogram;
 pub mod now;
+pub mod poll;
 pub mod rng;
 pub mod shared;
 pub mod stamp;

@@ -1,16 +1,41 @@
-//! The run as all driver threads see it: ramp, window, end.
+//! The run of a load as all threads of its driver see it: ramp, window, end.
 //!
-//! Invariant: the window opens once and closes once, for all threads at the same moment; a transaction counts if it ended between
-//! the two, and a window of transactions counts exactly the required number.
+//! Invariant: the window opens once and closes once, for all threads at the same moment; an operation (a transaction, a request) counts if it ended
+//! between the two, and a window of operations counts exactly the required number.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 
-use crate::config::Length;
 use bigiron_sys::mark;
 
+use crate::units;
+
 const NEVER: u64 = u64::MAX;
+/// Interval of the samples in the window.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// Work or time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunLength {
+    /// Operations of all threads together.
+    Operations(u64),
+    Time(Duration),
+}
+
+impl RunLength {
+    /// Reads a number of operations, `30s`, or `auto`, which is `Some(None)`.
+    pub fn parse(text: &str) -> Option<Option<Self>> {
+        if text == "auto" {
+            return Some(None);
+        }
+        if let Ok(n) = text.parse() {
+            return (n <= 1_000_000_000_000).then_some(Some(Self::Operations(n)));
+        }
+        units::duration(text).map(|time| Some(Self::Time(time)))
+    }
+}
 
 /// A message to the run's monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +52,11 @@ pub enum RunMoment {
 
 /// Shared by the threads of one run.
 pub struct RunControl {
-    ramp: Length,
-    length: Length,
+    ramp: RunLength,
+    length: RunLength,
     /// The intended start of the first request.
     start: u64,
-    /// When all terminals have started.
+    /// When all clients have started.
     all_started: u64,
     ended: AtomicU64,
     counted: AtomicU64,
@@ -43,7 +68,7 @@ pub struct RunControl {
 
 impl RunControl {
     /// Times are nanoseconds of the threads' clock.
-    pub fn new(ramp: Length, length: Length, start: u64, all_started: u64, moments: Sender<RunMoment>) -> Self {
+    pub fn new(ramp: RunLength, length: RunLength, start: u64, all_started: u64, moments: Sender<RunMoment>) -> Self {
         let zero = || AtomicU64::new(0);
         let never = || AtomicU64::new(NEVER);
         Self {
@@ -60,9 +85,9 @@ impl RunControl {
         }
     }
 
-    /// Records the end of a transaction at `now`; returns whether it belongs to the window.
+    /// Records the end of an operation at `now`; returns whether it belongs to the window.
     pub fn ended(&self, now: u64) -> bool {
-        // The state is decided before this one counts towards the ramp: the transaction that completes the ramp belongs to it.
+        // The state is decided before this one counts towards the ramp: the operation that completes the ramp belongs to it.
         self.tick(now);
         let counts = self.opened.load(Acquire) <= now && now < self.closed.load(Acquire) && self.take_place(now);
         self.ended.fetch_add(1, AcqRel);
@@ -75,9 +100,9 @@ impl RunControl {
         let mut opened = self.opened.load(Acquire);
         if opened == NEVER {
             let due = match self.ramp {
-                Length::Time(time) => (self.start + time.as_nanos() as u64).max(self.all_started),
-                Length::Transactions(n) if self.ended.load(Acquire) >= n => now.max(self.all_started),
-                Length::Transactions(_) => return,
+                RunLength::Time(time) => (self.start + time.as_nanos() as u64).max(self.all_started),
+                RunLength::Operations(n) if self.ended.load(Acquire) >= n => now.max(self.all_started),
+                RunLength::Operations(_) => return,
             };
             if now < due || self.closed.load(Acquire) != NEVER {
                 return;
@@ -91,7 +116,7 @@ impl RunControl {
                 Err(by_another) => opened = by_another,
             }
         }
-        if let Length::Time(time) = self.length {
+        if let RunLength::Time(time) = self.length {
             let time = time.as_nanos() as u64;
             if now >= opened + time / 2 {
                 self.half();
@@ -102,9 +127,9 @@ impl RunControl {
         }
     }
 
-    /// Whether a transaction that ended in the open window is still within its number.
+    /// Whether an operation that ended in the open window is still within its number.
     fn take_place(&self, now: u64) -> bool {
-        let Length::Transactions(n) = self.length else { return true };
+        let RunLength::Operations(n) = self.length else { return true };
         let place = self.counted.fetch_add(1, AcqRel) + 1;
         if place == n.div_ceil(2) {
             self.half();
@@ -141,13 +166,13 @@ impl RunControl {
     /// When the window next opens, halves or closes by the clock, if it does.
     pub fn deadline(&self) -> Option<u64> {
         match (self.opened.load(Acquire), self.ramp, self.length) {
-            (NEVER, Length::Time(time), _) => Some((self.start + time.as_nanos() as u64).max(self.all_started)),
-            (NEVER, Length::Transactions(n), _) => (self.ended.load(Acquire) >= n).then_some(self.all_started),
-            (opened, _, Length::Time(time)) => {
+            (NEVER, RunLength::Time(time), _) => Some((self.start + time.as_nanos() as u64).max(self.all_started)),
+            (NEVER, RunLength::Operations(n), _) => (self.ended.load(Acquire) >= n).then_some(self.all_started),
+            (opened, _, RunLength::Time(time)) => {
                 let time = time.as_nanos() as u64;
                 Some(opened + if self.halved.load(Acquire) { time } else { time / 2 })
             }
-            (_, _, Length::Transactions(_)) => None,
+            (_, _, RunLength::Operations(_)) => None,
         }
     }
 
@@ -168,27 +193,54 @@ impl RunControl {
     }
 }
 
+/// Forwards the window's moments until it has closed, with a sample every second in between.
+pub fn look_on(hear: &Receiver<RunMoment>, watch: &mut dyn FnMut(RunMoment)) {
+    let mut open = false;
+    loop {
+        let moment = match if open { hear.recv_timeout(SAMPLE) } else { hear.recv().map_err(RecvTimeoutError::from) } {
+            Ok(moment) => moment,
+            Err(RecvTimeoutError::Timeout) => RunMoment::Sample,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        open |= moment == RunMoment::Opened;
+        watch(moment);
+        if moment == RunMoment::Closed {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::{Receiver, channel};
-    use std::time::Duration;
+    use std::sync::mpsc::channel;
 
-    fn control(ramp: Length, length: Length, all_started: u64) -> (RunControl, Receiver<RunMoment>) {
+    fn control(ramp: RunLength, length: RunLength, all_started: u64) -> (RunControl, Receiver<RunMoment>) {
         let (tell, hear) = channel();
         (RunControl::new(ramp, length, 1_000, all_started, tell), hear)
     }
 
-    const fn ns(n: u64) -> Length {
-        Length::Time(Duration::from_nanos(n))
+    const fn ns(n: u64) -> RunLength {
+        RunLength::Time(Duration::from_nanos(n))
     }
 
     #[test]
-    fn a_window_of_transactions_counts_exactly_these() {
-        let (control, hear) = control(Length::Transactions(3), Length::Transactions(4), 1_000);
+    fn lengths_are_work_or_time() {
+        assert_eq!(RunLength::parse("auto"), Some(None));
+        assert_eq!(RunLength::parse("2000"), Some(Some(RunLength::Operations(2000))));
+        assert_eq!(RunLength::parse("1.5s"), Some(Some(RunLength::Time(Duration::from_millis(1500)))));
+        assert_eq!(RunLength::parse("0"), Some(Some(RunLength::Operations(0))));
+        for wrong in ["", "-1", "2000tx", "fast"] {
+            assert_eq!(RunLength::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_window_of_operations_counts_exactly_these() {
+        let (control, hear) = control(RunLength::Operations(3), RunLength::Operations(4), 1_000);
         let counted: Vec<_> = (0..10).map(|i| control.ended(2_000 + i)).collect();
         assert_eq!(counted, [false, false, false, true, true, true, true, false, false, false]);
-        // From the end of the last transaction of the ramp to the end of the last that counts.
+        // From the end of the last operation of the ramp to the end of the last that counts.
         assert_eq!(control.window(), Some(4));
         assert_eq!(hear.try_iter().collect::<Vec<_>>(), [RunMoment::Opened, RunMoment::Halfway, RunMoment::Closed]);
         assert!(control.is_over());
@@ -196,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_window_without_ramp_begins_with_the_start() {
-        let (control, _hear) = control(Length::Transactions(0), Length::Transactions(2), 1_000);
+        let (control, _hear) = control(RunLength::Operations(0), RunLength::Operations(2), 1_000);
         control.tick(1_000);
         assert_eq!((control.ended(1_500), control.ended(1_700), control.window()), (true, true, Some(700)));
     }
@@ -216,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn the_window_waits_until_all_terminals_have_begun() {
-        for ramp in [ns(100), Length::Transactions(1)] {
+    fn the_window_waits_until_all_clients_have_begun() {
+        for ramp in [ns(100), RunLength::Operations(1)] {
             let (control, hear) = control(ramp, ns(50), 5_000);
             assert!(!control.ended(1_200) && !control.ended(4_999));
             assert_eq!(control.deadline(), Some(5_000));
@@ -238,7 +290,7 @@ mod tests {
 
     #[test]
     fn threads_agree_on_what_counts() {
-        let (control, hear) = control(Length::Transactions(100), Length::Transactions(1_000), 1_000);
+        let (control, hear) = control(RunLength::Operations(100), RunLength::Operations(1_000), 1_000);
         let counted: usize = std::thread::scope(|s| {
             let work = || (0..1_000).filter(|i| control.ended(2_000 + i)).count();
             let threads: Vec<_> = (0..4).map(|_| s.spawn(work)).collect();

@@ -9,7 +9,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
-use bigiron_sys::load::now_ns;
+use super::now_ns;
 
 /// The number of the stop event.
 const STOP: u64 = u64::MAX;

@@ -1,0 +1,50 @@
+//! A server's programs in trials: an image for guests, or the tree in this machine's cache.
+
+use anyhow::Result;
+
+use super::image;
+use super::programs::Programs;
+use super::recipe::Recipe;
+use super::root::{self, Root};
+use bigiron_archive::Store;
+use bigiron_workload::{Context, Image, ImageContext, ImageRole, Images};
+
+/// The name of the image in a guest.
+pub const TREE: &str = "tree";
+/// In a foundation, the hash of the server's programs.
+pub const SERVER: &str = "server-tree";
+/// The file system of images: the only one that bigiron can fill without mounting it.
+pub const FILESYSTEM: &str = "ext4";
+
+/// The tree of a server for trials, the planned one if there is a plan. Adds it to the foundation of `images`.
+///
+/// # Errors
+/// As [`root::of`].
+pub fn find(store: &Store, recipe: &Recipe, series: &str, cx: &ImageContext<'_>, images: &mut Images) -> Result<Root> {
+    let planned = cx.foundation.get(SERVER).map(String::as_str);
+    let root = root::of(store, recipe, series, planned, cx.note)?;
+    let server = format!("{} from Debian {}", root.about.version, root.about.release);
+    images.foundation.insert("server".to_owned(), server);
+    images.foundation.insert(SERVER.to_owned(), root.about.hash.clone());
+    Ok(root)
+}
+
+/// The image of a server's tree for guests.
+///
+/// # Errors
+/// As [`image::of_root`].
+pub fn image(store: &Store, recipe: &Recipe, root: &Root, cx: &ImageContext<'_>) -> Result<Image> {
+    let path = image::of_root(store, recipe, root, cx.note)?;
+    Ok(Image { name: TREE, path, filesystem: FILESYSTEM, role: ImageRole::Tree })
+}
+
+/// The programs of a trial's server on this machine; the planned ones if there is a plan.
+///
+/// # Errors
+/// As [`root::of`] and [`Programs::of`].
+pub fn programs_here(cx: &Context<'_>, recipe: &'static Recipe, series: &str) -> Result<Programs> {
+    let note = |text: &str| eprintln!("bigiron: {text}");
+    let planned = cx.foundation.get(SERVER).map(String::as_str);
+    let root = root::of(&Store::open()?, recipe, series, planned, &note)?;
+    Ok(Programs::of(recipe, &root)?)
+}

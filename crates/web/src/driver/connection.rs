@@ -1,0 +1,288 @@
+//! A connection to the server: its outstanding requests and their responses.
+//!
+//! Invariant: responses belong to requests in the order in which these were sent, and every byte of a body is compared.
+
+use std::collections::VecDeque;
+use std::net::SocketAddrV4;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use thiserror::Error;
+
+use bigiron_sys::load::compare::same;
+use bigiron_sys::load::now_ns;
+
+use crate::document::Documents;
+use crate::http::response::Head;
+use crate::http::{Malformed, Piece, ResponseReader};
+
+/// Why the run cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Fault {
+    /// The server is gone, refuses connections, or does not speak HTTP.
+    #[error("{0}")]
+    Server(String),
+    /// A response differs from the document.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+impl From<Malformed> for Fault {
+    fn from(error: Malformed) -> Self {
+        Self::Server(error.to_string())
+    }
+}
+
+/// A request that was sent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub document: usize,
+    /// When it should have been sent, in nanoseconds of [`now_ns`].
+    pub intended: u64,
+    pub sent: u64,
+    first_byte: Option<u64>,
+    /// Bytes of the body that have been compared.
+    compared: usize,
+}
+
+impl Request {
+    pub fn new(document: usize, intended: u64) -> Self {
+        Self { document, intended, sent: intended, first_byte: None, compared: 0 }
+    }
+}
+
+/// A request that was answered with the right bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub bytes: usize,
+    pub intended: u64,
+    pub sent: u64,
+    pub first_byte: u64,
+    pub ended: u64,
+}
+
+/// What a connection waits for after it was read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    Input,
+    /// The socket takes no more output.
+    Output,
+}
+
+/// An open connection.
+pub struct Connection {
+    socket: OwnedFd,
+    /// When it was begun, until its first request is accepted.
+    began: Option<u64>,
+    outstanding: VecDeque<Request>,
+    /// Bytes of requests that the socket has not taken.
+    unsent: Vec<u8>,
+    reader: ResponseReader,
+    /// Requests so far.
+    pub asked: u32,
+    /// Whether the server ends the connection after the present response.
+    pub ends: bool,
+}
+
+impl Connection {
+    /// Begins a connection; it need not be established when this returns.
+    ///
+    /// # Errors
+    /// It is refused, or the machine has no socket or port left.
+    pub fn begin(address: SocketAddrV4) -> Result<Self, Fault> {
+        let began = now_ns();
+        let cannot = |e: Errno| match e {
+            Errno::ADDRNOTAVAIL => Fault::Server(format!(
+                "Cannot connect to {address}: all ports of this machine are in use; keep connections (`web.keep-alive`), or widen `net.ipv4.ip_local_port_range`"
+            )),
+            e => Fault::Server(format!("Cannot connect to {address}: {}", std::io::Error::from(e))),
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).map_err(cannot)?;
+        sockopt::set_tcp_nodelay(&socket, true).map_err(cannot)?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(e) => return Err(cannot(e)),
+        }
+        Ok(Self {
+            socket,
+            began: Some(began),
+            outstanding: VecDeque::new(),
+            unsent: Vec::new(),
+            reader: ResponseReader::default(),
+            asked: 0,
+            ends: false,
+        })
+    }
+
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Requests without their response.
+    pub fn outstanding(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    /// Sends `bytes`, which are `request`.
+    ///
+    /// # Errors
+    /// The server is gone, or refuses the connection.
+    pub fn send(&mut self, mut request: Request, bytes: &[u8]) -> Result<Wants, Fault> {
+        request.sent = now_ns();
+        self.outstanding.push_back(request);
+        self.asked += 1;
+        if self.unsent.is_empty() {
+            let taken = self.write(bytes)?;
+            if taken == bytes.len() {
+                return Ok(Wants::Input);
+            }
+            self.unsent.extend_from_slice(&bytes[taken..]);
+        } else {
+            self.unsent.extend_from_slice(bytes);
+        }
+        Ok(Wants::Output)
+    }
+
+    /// Sends what is left when the socket takes output again.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn send_rest(&mut self) -> Result<Wants, Fault> {
+        let unsent = std::mem::take(&mut self.unsent);
+        let taken = self.write(&unsent)?;
+        self.unsent = unsent[taken..].to_vec();
+        Ok(if self.unsent.is_empty() { Wants::Input } else { Wants::Output })
+    }
+
+    /// Bytes that the socket has taken.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
+        match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(taken) => Ok(taken),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(e) if self.began.is_some() => {
+                Err(Fault::Server(format!("Cannot connect: {}", std::io::Error::from(e))))
+            }
+            Err(e) => Err(Fault::Server(format!("Cannot send a request: {}", std::io::Error::from(e)))),
+        }
+    }
+
+    /// The time that the connection took to be established, once, when its first request was accepted by the socket.
+    pub fn established(&mut self, now: u64) -> Option<u64> {
+        if !self.unsent.is_empty() {
+            return None;
+        }
+        self.began.take().map(|began| now.saturating_sub(began))
+    }
+
+    /// Reads once, and passes on each request that was answered.
+    ///
+    /// # Errors
+    /// The server is gone; its response is not HTTP, has another status than 200, or differs from the document.
+    pub fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        documents: &Documents,
+        answered: &mut dyn FnMut(Answer),
+    ) -> Result<(), Fault> {
+        let length = match rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+            Ok((_, 0)) => return Err(Fault::Server(self.closed("The server closed a connection"))),
+            Ok((length, _)) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(e) => {
+                return Err(Fault::Server(self.closed(&format!("A connection broke: {}", std::io::Error::from(e)))));
+            }
+        };
+        let now = now_ns();
+        let mut input = &buffer[..length];
+        if let Some(first) = self.outstanding.front_mut() {
+            first.first_byte.get_or_insert(now);
+        }
+        loop {
+            let piece = self.reader.next(&mut input)?;
+            if piece == Piece::More {
+                return Ok(());
+            }
+            let Some(request) = self.outstanding.front_mut() else {
+                return Err(Fault::Server("The server sent a response without a request".to_owned()));
+            };
+            let body = documents.body(request.document);
+            let path = documents.path(request.document);
+            match piece {
+                Piece::Head(head) => {
+                    request.first_byte.get_or_insert(now);
+                    check_head(head, body.len(), path)?;
+                    self.ends |= head.close;
+                }
+                Piece::Body(part) => compare(body, &mut request.compared, part, path)?,
+                Piece::End => {
+                    let bytes = request.compared;
+                    if bytes != body.len() {
+                        return Err(wrong_length(path, bytes as u64, body.len()));
+                    }
+                    let Request { intended, sent, first_byte, .. } = *request;
+                    self.outstanding.pop_front();
+                    answered(Answer { bytes, intended, sent, first_byte: first_byte.unwrap_or(now), ended: now });
+                }
+                Piece::More => {}
+            }
+        }
+    }
+
+    fn closed(&self, what: &str) -> String {
+        match self.outstanding.front() {
+            Some(request) if request.first_byte.is_some() => format!("{what} in the middle of a response"),
+            Some(_) => format!("{what} without answering a request"),
+            None => format!("{what} that was idle"),
+        }
+    }
+}
+
+fn check_head(head: Head, length: usize, path: &str) -> Result<(), Fault> {
+    if head.status != 200 {
+        return Err(Fault::Server(format!("The server answered a request for `{path}` with status {}", head.status)));
+    }
+    match head.length {
+        Some(announced) if announced != length as u64 => Err(wrong_length(path, announced, length)),
+        _ => Ok(()),
+    }
+}
+
+fn wrong_length(path: &str, found: u64, right: usize) -> Fault {
+    Fault::Wrong(format!("`{path}` has {right} bytes, but the server sent {found}"))
+}
+
+/// Compares the next part of a body.
+#[inline]
+fn compare(body: &[u8], compared: &mut usize, part: &[u8], path: &str) -> Result<(), Fault> {
+    let (begin, end) = (*compared, *compared + part.len());
+    let Some(right) = body.get(begin..end) else { return Err(wrong_length(path, end as u64, body.len())) };
+    if !same(right, part) {
+        let at = right.iter().zip(part).position(|(right, found)| right != found).unwrap_or(0);
+        return Err(Fault::Wrong(format!(
+            "Byte {} of `{path}` is {:#04x}, but the server sent {:#04x}",
+            begin + at,
+            right[at],
+            part[at]
+        )));
+    }
+    *compared = end;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_byte_is_named() {
+        let right: Vec<u8> = (0..300).map(|n| n as u8).collect();
+        let mut part = right[100..200].to_vec();
+        part[50] = 0;
+        let mut compared = 100;
+        let said = compare(&right, &mut compared, &part, "/a").unwrap_err();
+        assert_eq!(said, Fault::Wrong("Byte 150 of `/a` is 0x96, but the server sent 0x00".to_owned()));
+        assert!(matches!(compare(&right, &mut 250, &part, "/a"), Err(Fault::Wrong(_))), "too long");
+    }
+}

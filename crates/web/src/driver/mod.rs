@@ -1,0 +1,145 @@
+//! The driver: a few threads that act as the clients of thousands of connections.
+//!
+//! Invariant: the requests of a connection and their order, and in an open loop their intended starts, depend only on the settings and the seed; the
+//! server decides only when they are answered.
+
+mod arrivals;
+mod client;
+pub mod connection;
+mod lane;
+mod tally;
+
+use std::net::SocketAddrV4;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+
+use bigiron_sys::cpu_clock::ThreadCpu;
+use bigiron_sys::load::now_ns;
+use bigiron_sys::load::poll::Stop;
+use bigiron_workload::WrongData;
+use bigiron_workload::limits;
+use bigiron_workload::run_control::{RunControl, RunMoment, look_on};
+
+use crate::document::Documents;
+use crate::http;
+use crate::settings::Settings;
+use crate::web99::Zipf;
+
+use client::{Client, Share, ThreadResult};
+pub use connection::Fault;
+pub use tally::Tally;
+
+/// Files that the driver opens besides its connections.
+const FILES: u64 = 256;
+
+/// A run.
+pub struct Drive<'a> {
+    pub settings: &'a Settings,
+    pub address: SocketAddrV4,
+    /// The server's name in requests.
+    pub host: &'a str,
+    pub documents: &'a Documents,
+    pub threads: u32,
+    pub seed: u64,
+    /// Called by the thread that waits for the others.
+    pub watch: &'a mut dyn FnMut(RunMoment),
+}
+
+/// The results of a run.
+#[derive(Clone, Debug)]
+pub struct DriveResult {
+    /// Nanoseconds of the window.
+    pub window_ns: u64,
+    pub tally: Tally,
+    /// CPU time of the driver's threads in the window.
+    pub cpu: ThreadCpu,
+    /// Connections that got enough of their lines, if these are limited.
+    pub conforming: usize,
+    /// Open loop: requests that waited for a connection when the window closed, and the most at any time.
+    pub backlog: u64,
+    pub longest_queue: u64,
+}
+
+/// The requests for a document, as bytes: one after which the connection is kept, and the last of its connection.
+pub(crate) struct Texts {
+    kept: Vec<u8>,
+    last: Vec<u8>,
+}
+
+/// Drives the server from the first request to the last response.
+///
+/// # Errors
+/// A [`WrongData`] if a response differs from its document; otherwise what the server did, or what this machine lacks.
+pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
+    let Drive { settings, address, host, documents, threads, seed, watch } = drive;
+    limits::allow_files(u64::from(settings.connections) + FILES)?;
+    let texts: Vec<Texts> = (0..documents.count())
+        .map(|number| {
+            let text = |close| http::request(host, documents.path(number), close);
+            Texts { kept: text(false), last: text(true) }
+        })
+        .collect();
+    let directories = Zipf::new(settings.directories);
+    let stop = Stop::new().context("Cannot make an event descriptor")?;
+    let (tell, hear) = channel();
+    let start = now_ns();
+    let control = RunControl::new(settings.warm_up, settings.length, start, start, tell);
+    let results: Vec<Result<ThreadResult>> = thread::scope(|scope| {
+        let (control, stop, texts, directories) = (&control, &stop, &texts, &directories);
+        let work = move |thread: u32| {
+            let thread = (thread, threads);
+            let share = Share { settings, address, documents, texts, directories, control, stop, seed, thread, start };
+            match Client::new(share) {
+                Ok(client) => Ok(client.work()),
+                Err(error) => {
+                    control.give_up(now_ns());
+                    stop.wake();
+                    Err(error)
+                }
+            }
+        };
+        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        look_on(&hear, watch);
+        handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
+    });
+    let window_ns = control.window().unwrap_or(0);
+    let mut driven = DriveResult {
+        window_ns,
+        tally: Tally::default(),
+        cpu: ThreadCpu::default(),
+        conforming: 0,
+        backlog: 0,
+        longest_queue: 0,
+    };
+    let mut fault: Option<Fault> = None;
+    for result in results {
+        let result = result?;
+        driven.tally.add(&result.tally);
+        driven.cpu = driven.cpu.plus(result.cpu);
+        driven.conforming += result.conforming;
+        driven.backlog += result.backlog as u64;
+        driven.longest_queue = driven.longest_queue.max(result.longest_queue as u64);
+        // Wrong data outweigh everything else.
+        fault = match (fault, result.fault) {
+            (Some(Fault::Server(_)) | None, Some(new @ Fault::Wrong(_))) => Some(new),
+            (old, new) => old.or(new),
+        };
+    }
+    match fault {
+        Some(Fault::Wrong(what)) => return Err(WrongData(what).into()),
+        Some(fault) => return Err(fault.into()),
+        None => {}
+    }
+    ensure!(
+        driven.tally.requests > 0 && window_ns > 0,
+        "No request was answered in the window; `web.length` is too small"
+    );
+    Ok(driven)
+}
+
+/// The number of connections of one of the threads.
+fn share(connections: u32, (thread, threads): (u32, u32)) -> usize {
+    (thread..connections).step_by(threads as usize).len()
+}

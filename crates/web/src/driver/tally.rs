@@ -1,0 +1,41 @@
+//! What was measured of requests.
+//!
+//! Invariant: only responses that ended in the window are counted, and connections that were made in it.
+
+use bigiron_sys::load::Histogram;
+
+use super::connection::Answer;
+
+/// The figures of a thread, or of all.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Responses.
+    pub requests: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// From the request, or its intended start, to the last byte of the response.
+    pub latency: Histogram,
+    /// From the request to the first byte of the response.
+    pub first_byte: Histogram,
+    /// From the beginning of a connection until it accepted its first request.
+    pub connect: Histogram,
+}
+
+impl Tally {
+    /// Counts a response.
+    pub fn count(&mut self, answer: &Answer) {
+        self.requests += 1;
+        self.bytes += answer.bytes as u64;
+        self.latency.record(answer.ended.saturating_sub(answer.intended));
+        self.first_byte.record(answer.first_byte.saturating_sub(answer.sent));
+    }
+
+    /// Adds another thread's.
+    pub fn add(&mut self, other: &Self) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.latency.merge(&other.latency);
+        self.first_byte.merge(&other.first_byte);
+        self.connect.merge(&other.connect);
+    }
+}

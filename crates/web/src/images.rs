@@ -1,0 +1,32 @@
+//! The images that a guest's server starts from: its programs. Its documents are made in the guest.
+
+use anyhow::{Result, bail};
+
+use bigiron_archive::Store;
+use bigiron_service::guest_tree;
+use bigiron_workload::{ImageContext, Images};
+
+use crate::settings::{Settings, WebServer};
+
+/// The images for a trial with `settings`; makes missing ones.
+///
+/// # Errors
+/// The server is not available, or a guest would need a network.
+pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
+    let mut images = Images::default();
+    let Some(recipe) = settings.server.recipe() else {
+        if cx.filesystem.is_some() {
+            bail!("A guest has no network: use `--on local` with `web.url`");
+        }
+        if let WebServer::Url(url) = &settings.server {
+            images.foundation.insert("server".to_owned(), url.to_string());
+        }
+        return Ok(images);
+    };
+    let store = Store::open()?;
+    let root = guest_tree::find(&store, recipe, &settings.series, cx, &mut images)?;
+    if cx.filesystem.is_some() {
+        images.images.push(guest_tree::image(&store, recipe, &root, cx)?);
+    }
+    Ok(images)
+}

@@ -1,0 +1,407 @@
+//! The parsed options of `web`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bigiron_model::workload::Options;
+use bigiron_service::apache::Mpm;
+use bigiron_workload::keys::form::{Word, words_of};
+use bigiron_workload::run_control::RunLength;
+use bigiron_workload::{ByClock, OptionDef, OptionReader, choice, option};
+
+use crate::url::Url;
+use crate::web99;
+
+const CONNECTIONS: RangeInclusive<u32> = 1..=10_000;
+const PIPELINE: RangeInclusive<u32> = 1..=64;
+const WORKERS: RangeInclusive<u32> = 1..=10_000;
+/// Bits per second of a connection in `web99`.
+const LINE_RATE: f64 = 400_000.0;
+/// A connection of these has a worker of its own, and each is a process or a thread of the server.
+const MOST_PREFORKED: u32 = 1_000;
+/// Ramp and window on the exact clock, in requests, and on the wall clock.
+const REQUESTS: (u64, u64) = (500, 3_000);
+const TIMES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+const A_LENGTH: &str = "a number of requests such as `3000`, a time such as `30s`, or `auto`";
+
+pub const OPTIONS: &[OptionDef] = &[
+    choice(
+        "server",
+        &["nginx", "apache", "url"],
+        "A private nginx or Apache from Debian's archive, or an existing server",
+    ),
+    option("url", "", "Where an existing server's document is, `http://HOST:PORT/PATH`; needs the server `url`"),
+    option(
+        "version",
+        "auto",
+        "Series of the private server, such as `2.4`; `auto`: Debian 12's, nginx 1.22 or Apache 2.4",
+    ),
+    choice(
+        "job",
+        &["static-page", "web99"],
+        "What is requested: a page of 21.5 KB and its two images of 25 KB, or files of 0.1 to 900 KB as in SPECweb99",
+    ),
+    option(
+        "directories",
+        "auto",
+        "Directories of `web99`, 5 MB each; `auto`: as published, 25 and two for every three connections",
+    ),
+    option(
+        "line-rate",
+        "auto",
+        "Bits per second of each connection, or `off`; `auto`: 400000 with `web99`, else `off`",
+    ),
+    option("connections", "16", "Connections of all clients, 1 to 10000"),
+    option("threads", "auto", "The driver's threads, which share the connections; `auto`: one per CPU"),
+    choice(
+        "keep-alive",
+        &["yes", "page", "no"],
+        "How long a connection is kept: for the whole run, for a page, or for one request",
+    ),
+    option("pipeline", "1", "Requests that a connection sends before their responses, 1 to 64"),
+    option(
+        "rate",
+        "off",
+        "Requests per second of all connections, whether or not earlier ones were answered; `off`: each connection sends its next request after a response",
+    ),
+    option(
+        "workers",
+        "auto",
+        "nginx's processes (`auto`: one per CPU), Apache's threads, or its processes with `prefork` (`auto`: enough for all connections)",
+    ),
+    choice("mpm", &["event", "worker", "prefork"], "Apache's multi-processing module"),
+    choice("sendfile", &["yes", "no"], "Whether the server sends documents by sendfile"),
+    choice("access-log", &["yes", "no"], "Whether the server writes a line for each request into its access log"),
+    choice(
+        "reuseport",
+        &["no", "yes"],
+        "Whether each of nginx's processes has a listening socket of its own (SO_REUSEPORT)",
+    ),
+    option(
+        "warmup",
+        "auto",
+        "Unmeasured part before: a number of requests, a time, or `auto`: 2 s on the wall clock, else 500 requests",
+    ),
+    option(
+        "length",
+        "auto",
+        "Measured part: a number of requests, a time, or `auto`: 10 s on the wall clock, else 3000 requests",
+    ),
+];
+
+/// The server under test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebServer {
+    Nginx {
+        reuseport: bool,
+        /// `None`: one per CPU.
+        workers: Option<u32>,
+    },
+    Apache {
+        mpm: Mpm,
+        /// `None`: enough for all connections.
+        workers: Option<u32>,
+    },
+    Url(Url),
+}
+
+/// What is requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Job {
+    #[default]
+    StaticPage,
+    /// SPECweb99's static files.
+    Web99,
+}
+
+/// How long a connection is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeepAlive {
+    /// For the whole run.
+    #[default]
+    Yes,
+    /// For all documents of a page.
+    Page,
+    /// For one request.
+    No,
+}
+
+/// The word of an option that is switched on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Switch(bool);
+
+words_of!(Job: "static-page" => StaticPage, "web99" => Web99);
+words_of!(KeepAlive: "yes" => Yes, "page" => Page, "no" => No);
+
+impl Word for Switch {
+    const ALL: &'static [(&'static str, Self)] = &[("yes", Self(true)), ("no", Self(false))];
+}
+
+/// The settings of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub server: WebServer,
+    /// The series of a private server's versions.
+    pub series: String,
+    pub job: Job,
+    /// Of `web99`.
+    pub directories: usize,
+    /// Bits per second to which each connection is limited.
+    pub line_rate: Option<f64>,
+    pub connections: u32,
+    /// `None`: one per CPU.
+    pub threads: Option<u32>,
+    pub keep_alive: KeepAlive,
+    pub pipeline: u32,
+    /// Requests per second of an open loop.
+    pub rate: Option<f64>,
+    pub sendfile: bool,
+    pub access_log: bool,
+    pub warm_up: RunLength,
+    pub length: RunLength,
+}
+
+impl Settings {
+    /// Parses the options.
+    ///
+    /// # Errors
+    /// The invalid option and its valid values.
+    pub fn parse(options: &Options) -> Result<ByClock<Self>, String> {
+        let read = OptionReader { workload: "web", definitions: OPTIONS, options };
+        let connections = number(&read, "connections", &CONNECTIONS)?;
+        let auto = |name: &str, range: &RangeInclusive<u32>| match read.text(name) {
+            "auto" => Ok(None),
+            _ => number(&read, name, range).map(Some),
+        };
+        let threads = auto("threads", &(1..=256))?;
+        let workers = auto("workers", &WORKERS)?;
+        let server = server(&read, workers)?;
+        let is_on = |name: &str| read.word(name).unwrap_or(Switch(true)).0;
+        let rate = match read.text("rate") {
+            "off" => None,
+            text => Some(text.parse().ok().filter(|rate| *rate > 0.0 && *rate <= 1e7).ok_or_else(|| {
+                read.wrong("rate", "`off`, or requests per second, more than 0 and at most 10000000")
+            })?),
+        };
+        let job = read.word("job").unwrap_or_default();
+        let directories = auto("directories", &(1..=10_000))?;
+        let line_rate = match read.text("line-rate") {
+            "auto" => (job == Job::Web99).then_some(LINE_RATE),
+            "off" => None,
+            text => Some(text.parse().ok().filter(|rate| *rate >= 1000.0 && *rate <= 1e12).ok_or_else(|| {
+                read.wrong("line-rate", "bits per second from 1000 to 1000000000000, `off`, or `auto`")
+            })?),
+        };
+        let length = |name: &str| RunLength::parse(read.text(name)).ok_or_else(|| read.wrong(name, A_LENGTH));
+        let (warm_up, measured) = (length("warmup")?, length("length")?);
+        if let Some(RunLength::Operations(0) | RunLength::Time(Duration::ZERO)) = measured {
+            return Err(read.wrong("length", "1 request or more, or a time"));
+        }
+        let settings = Self {
+            series: series(&read, &server)?,
+            server,
+            job,
+            directories: directories.map_or_else(|| web99::directories(connections), |n| n as usize),
+            line_rate,
+            connections,
+            threads,
+            keep_alive: read.word("keep-alive").unwrap_or_default(),
+            pipeline: number(&read, "pipeline", &PIPELINE)?,
+            rate,
+            sendfile: is_on("sendfile"),
+            access_log: is_on("access-log"),
+            warm_up: RunLength::Operations(REQUESTS.0),
+            length: RunLength::Operations(REQUESTS.1),
+        };
+        settings.check_effects(&read)?;
+        settings.check_workers(&read)?;
+        let of = |warm_up_auto, length_auto| Self {
+            warm_up: warm_up.unwrap_or(warm_up_auto),
+            length: measured.unwrap_or(length_auto),
+            ..settings.clone()
+        };
+        Ok(ByClock {
+            wall: of(RunLength::Time(TIMES.0), RunLength::Time(TIMES.1)),
+            other: of(RunLength::Operations(REQUESTS.0), RunLength::Operations(REQUESTS.1)),
+        })
+    }
+
+    /// Refuses options that would have no effect.
+    fn check_effects(&self, read: &OptionReader<'_>) -> Result<(), String> {
+        let nginx = matches!(self.server, WebServer::Nginx { .. });
+        let apache = matches!(self.server, WebServer::Apache { .. });
+        let private = nginx || apache;
+        for (name, has_effect, with) in [
+            ("version", private, "server"),
+            ("job", private, "server"),
+            ("directories", self.job == Job::Web99, "job"),
+            ("workers", private, "server"),
+            ("sendfile", private, "server"),
+            ("access-log", private, "server"),
+            ("mpm", apache, "server"),
+            ("reuseport", nginx, "server"),
+            ("pipeline", self.keep_alive != KeepAlive::No, "keep-alive"),
+        ] {
+            if !has_effect {
+                read.has_no_effect(name, with)?;
+            }
+        }
+        if self.rate.is_some() && self.pipeline > 1 {
+            return Err("`web.pipeline` has no effect with `web.rate`, which sets when each request is sent; omit one"
+                .to_owned());
+        }
+        if self.line_rate.is_some() && (self.rate.is_some() || self.pipeline > 1) {
+            let other = if self.rate.is_some() { "rate" } else { "pipeline" };
+            return Err(format!(
+                "`web.{other}` has no effect with `web.line-rate`, which sets when a connection sends its next request; omit it, or set \
+                 `web.line-rate` to `off`"
+            ));
+        }
+        if self.rate.is_some() && self.keep_alive == KeepAlive::Page {
+            return Err("`web.keep-alive` cannot be `page` with `web.rate`, whose requests belong to no page; set it to `yes` or `no`".to_owned());
+        }
+        if self.threads.is_some_and(|threads| threads > self.connections) {
+            return Err(read.wrong("threads", "at most the number of connections, or `auto`"));
+        }
+        Ok(())
+    }
+
+    /// Refuses numbers of workers with which connections would wait for ever.
+    fn check_workers(&self, read: &OptionReader<'_>) -> Result<(), String> {
+        let WebServer::Apache { mpm, workers } = &self.server else { return Ok(()) };
+        if *mpm == Mpm::Event || self.keep_alive == KeepAlive::No {
+            return Ok(());
+        }
+        let mpm = mpm.name();
+        if self.connections > MOST_PREFORKED {
+            return Err(read.wrong(
+                "connections",
+                &format!("at most {MOST_PREFORKED} with `web.mpm` `{mpm}`, which has a process or thread for each; `event` takes more"),
+            ));
+        }
+        match workers {
+            Some(workers) if *workers < self.connections => Err(read.wrong(
+                "workers",
+                &format!(
+                    "`auto`, or at least {} with `web.mpm` `{mpm}`, which has a worker for each kept connection",
+                    self.connections
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The driver's threads on a machine with this many CPUs.
+    pub fn threads_on(&self, cpus: u32) -> u32 {
+        self.threads.unwrap_or(cpus).clamp(1, self.connections)
+    }
+
+    /// The longest time without progress, as far as it is set.
+    pub fn longest(&self) -> Duration {
+        let time = |length| if let RunLength::Time(time) = length { time } else { Duration::ZERO };
+        time(self.warm_up) + time(self.length)
+    }
+}
+
+fn number(read: &OptionReader<'_>, name: &str, range: &RangeInclusive<u32>) -> Result<u32, String> {
+    let number = read.text(name).parse().ok().filter(|n| range.contains(n));
+    let auto = if read.definitions.iter().any(|o| o.name == name && o.default == "auto") { ", or `auto`" } else { "" };
+    number.ok_or_else(|| read.wrong(name, &format!("{} to {}{auto}", range.start(), range.end())))
+}
+
+fn server(read: &OptionReader<'_>, workers: Option<u32>) -> Result<WebServer, String> {
+    let (named, url) = (read.text("server"), read.text("url"));
+    if named != "url" && !url.is_empty() {
+        return Err(format!(
+            "`web.url` has no effect with `web.server` `{named}`; set the server to `url`, or omit the URL"
+        ));
+    }
+    Ok(match named {
+        "url" if url.is_empty() => {
+            return Err("`web.server` `url` needs `web.url`, such as `http://127.0.0.1:8080/index.html`".to_owned());
+        }
+        "url" => WebServer::Url(url.parse().map_err(|right| read.wrong("url", right))?),
+        "apache" => {
+            let mpm = [Mpm::Event, Mpm::Worker, Mpm::Prefork].into_iter().find(|mpm| mpm.name() == read.text("mpm"));
+            WebServer::Apache { mpm: mpm.unwrap_or_default(), workers }
+        }
+        _ => WebServer::Nginx { reuseport: read.word("reuseport") == Some(Switch(true)), workers },
+    })
+}
+
+fn series(read: &OptionReader<'_>, server: &WebServer) -> Result<String, String> {
+    let text = read.text("version");
+    if text == "auto" {
+        return Ok(match server {
+            WebServer::Nginx { .. } => "1.22",
+            WebServer::Apache { .. } => "2.4",
+            WebServer::Url(_) => "",
+        }
+        .to_owned());
+    }
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let valid = text.split_once('.').is_some_and(|(major, minor)| is_number(major) && is_number(minor));
+    if valid { Ok(text.to_owned()) } else { Err(read.wrong("version", "two numbers such as `1.26`, or `auto`")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bigiron_model::clock::Clock;
+    use bigiron_workload::testing;
+
+    use super::*;
+    use crate::workload::Web;
+
+    fn parse(settings: &[(&str, &str)]) -> Result<Settings, String> {
+        let options = testing::options(&Web, settings.iter().copied())?;
+        Ok(Settings::parse(&options)?.on(Clock::Exact).clone())
+    }
+
+    #[test]
+    fn defaults_are_a_private_server_on_kept_connections() {
+        let settings = parse(&[]).unwrap();
+        assert_eq!(settings.server, WebServer::Nginx { reuseport: false, workers: None });
+        assert_eq!((settings.series.as_str(), settings.keep_alive, settings.rate), ("1.22", KeepAlive::Yes, None));
+        assert_eq!((settings.length, settings.threads_on(64)), (RunLength::Operations(3000), 16));
+        let options = testing::options(&Web, [("length", "5s")]).unwrap();
+        let wall = Settings::parse(&options).unwrap().wall;
+        assert_eq!((wall.warm_up, wall.longest()), (RunLength::Time(TIMES.0), Duration::from_secs(7)));
+        let apache = parse(&[("server", "apache"), ("mpm", "prefork"), ("workers", "20")]).unwrap();
+        assert_eq!(apache.server, WebServer::Apache { mpm: Mpm::Prefork, workers: Some(20) });
+        let web99 = parse(&[("job", "web99"), ("connections", "1000")]).unwrap();
+        assert_eq!((web99.line_rate, web99.directories), (Some(400_000.0), 680));
+        assert_eq!(parse(&[("job", "web99"), ("line-rate", "off")]).unwrap().line_rate, None);
+    }
+
+    #[test]
+    fn what_cannot_be_or_has_no_effect_is_refused() {
+        for (settings, words) in [
+            (&[("connections", "0")][..], "`web.connections` cannot be `0`; it can be 1 to 10000"),
+            (&[("threads", "x")], "`web.threads` cannot be `x`; it can be 1 to 256, or `auto`"),
+            (&[("threads", "20")], "at most the number of connections"),
+            (&[("rate", "-1")], "requests per second"),
+            (&[("length", "0")], "1 request or more"),
+            (&[("length", "x")], "a number of requests such as `3000`"),
+            (&[("version", "15")], "two numbers such as `1.26`"),
+            (&[("mpm", "worker")], "`web.mpm` has no effect with `web.server` `nginx`; omit it"),
+            (&[("server", "apache"), ("reuseport", "yes")], "`web.reuseport` has no effect"),
+            (&[("server", "url")], "`web.server` `url` needs `web.url`"),
+            (&[("url", "http://127.0.0.1/")], "`web.url` has no effect with `web.server` `nginx`"),
+            (&[("server", "url"), ("url", "ftp://x")], "`web.url` cannot be `ftp://x`"),
+            (&[("server", "url"), ("url", "http://127.0.0.1/"), ("sendfile", "no")], "`web.sendfile` has no effect"),
+            (&[("directories", "2")], "`web.directories` has no effect with `web.job` `static-page`"),
+            (&[("line-rate", "9")], "bits per second from 1000"),
+            (&[("job", "web99"), ("rate", "9")], "`web.rate` has no effect with `web.line-rate`"),
+            (&[("line-rate", "1e6"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.line-rate`"),
+            (&[("keep-alive", "no"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.keep-alive` `no`"),
+            (&[("rate", "100"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.rate`"),
+            (&[("rate", "100"), ("keep-alive", "page")], "cannot be `page` with `web.rate`"),
+            (&[("server", "apache"), ("mpm", "worker"), ("workers", "15")], "at least 16 with `web.mpm` `worker`"),
+            (&[("server", "apache"), ("mpm", "prefork"), ("connections", "2000")], "at most 1000 with"),
+            (&[("sendfile", "maybe")], "it can be yes, no"),
+        ] {
+            let said = parse(settings).unwrap_err();
+            assert!(said.contains(words), "{settings:?}: {said}");
+        }
+    }
+}

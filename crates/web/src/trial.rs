@@ -1,0 +1,159 @@
+//! A trial: its run, what is read around the window, and its facts.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use bigiron_model::workload::Window;
+use bigiron_probe::counters::span;
+use bigiron_probe::symbols;
+use bigiron_service::kernel_cpu_ns;
+use bigiron_sys::load::files::file_system;
+use bigiron_workload::run_control::{RunLength, RunMoment};
+use bigiron_workload::units::print_duration;
+use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
+
+use crate::driver::{self, Drive, DriveResult};
+use crate::metrics::{self, OtherCpu};
+use crate::server::TrialServer;
+use crate::settings::{KeepAlive, Settings, WebServer};
+
+/// A trial with its server. Dropping it ends a private one.
+pub struct Trial<'a> {
+    settings: &'a Settings,
+    server: TrialServer,
+}
+
+impl<'a> Trial<'a> {
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// As [`TrialServer::open`].
+    pub fn prepare(cx: &Context<'_>, settings: &'a Settings) -> Result<Self> {
+        Ok(Self { settings, server: TrialServer::open(cx, settings)? })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn server(&mut self) -> &mut TrialServer {
+        &mut self.server
+    }
+
+    fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, OtherCpu)> {
+        let server = &self.server;
+        let read = || (server.cpu_ns(), kernel_cpu_ns());
+        let (mut before, mut after) = ((None, 0), (None, 0));
+        let mut watch = |moment: RunMoment| match moment {
+            RunMoment::Opened => {
+                before = read();
+                span::before();
+            }
+            RunMoment::Closed => {
+                after = read();
+                span::after();
+            }
+            RunMoment::Connecting | RunMoment::Sample | RunMoment::Halfway => {}
+        };
+        let driven = driver::run(Drive {
+            settings: self.settings,
+            address: server.address,
+            host: &server.host,
+            documents: &server.documents,
+            threads: self.settings.threads_on(cx.cpus),
+            seed: cx.seed,
+            watch: &mut watch,
+        })?;
+        let used = |(before, after): (u64, u64)| after.saturating_sub(before);
+        let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
+        Ok((driven, other))
+    }
+
+    fn facts(&self, cx: &Context<'_>, driven: &DriveResult, other: OtherCpu) -> BTreeMap<String, String> {
+        let Settings { connections, keep_alive, pipeline, sendfile, access_log, .. } = *self.settings;
+        let mut facts = BTreeMap::new();
+        let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
+        let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+        put("server-version", self.server.version.clone());
+        put("documents", self.server.documents.count().to_string());
+        put("document-bytes", self.server.documents.bytes().to_string());
+        put("connections", connections.to_string());
+        put("threads", self.settings.threads_on(cx.cpus).to_string());
+        let kept = match keep_alive {
+            KeepAlive::Yes => "for the whole run",
+            KeepAlive::Page => "for a page",
+            KeepAlive::No => "for one request",
+        };
+        put("connections-kept", kept.to_owned());
+        put("pipeline", pipeline.to_string());
+        let length = |length| match length {
+            RunLength::Operations(n) => format!("{n} requests"),
+            RunLength::Time(time) => print_duration(time),
+        };
+        put("warmup", length(self.settings.warm_up));
+        put("length", length(self.settings.length));
+        put("requests-checked", driven.tally.requests.to_string());
+        put("errors", "0".to_owned());
+        if let Some(rate) = self.settings.line_rate {
+            put("line-rate", format!("{rate} bit/s"));
+            put("connections-conforming", format!("{} of {connections}", driven.conforming));
+        }
+        if let Some(rate) = self.settings.rate {
+            put("rate", format!("{rate} requests/s"));
+            put("backlog", driven.backlog.to_string());
+            put("longest-queue", driven.longest_queue.to_string());
+        }
+        if keep_alive != KeepAlive::Yes {
+            put("connections-made", driven.tally.connect.count().to_string());
+        }
+        let tail = |q| driven.tally.first_byte.quantile(q).unwrap_or(0) as f64 / 1e6;
+        put("first-byte", format!("median {:.3} ms, 99th percentile {:.3} ms", tail(0.5), tail(0.99)));
+        match &self.settings.server {
+            WebServer::Nginx { reuseport, workers } => {
+                put("workers", workers.unwrap_or(cx.cpus).to_string());
+                put("reuseport", switch(*reuseport));
+            }
+            WebServer::Apache { mpm, workers } => {
+                put("workers", workers.unwrap_or_else(|| mpm.workers_for(connections)).to_string());
+                put("mpm", mpm.name().to_owned());
+            }
+            WebServer::Url(_) => return facts,
+        }
+        put("sendfile", switch(sendfile));
+        put("access-log", switch(access_log));
+        put("file-system", file_system(&cx.dir));
+        if let Some(server) = other.server {
+            let driver = driven.cpu.total.as_nanos() as f64;
+            let all = driver + (server + other.kernel) as f64;
+            put("driver-share", format!("{:.1} % of all CPU time", 100.0 * driver / all.max(1.0)));
+        }
+        facts
+    }
+}
+
+impl Running for Trial<'_> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
+        (cx.progress)(Progress { step: "run", done: 0, of: 1 });
+        let driven = self.drive(cx);
+        span::cut();
+        // While the server is still visible.
+        let programs = symbols::running();
+        // The connection reports only that it broke, and the processes of a server that lost its first one go on; the server may report why.
+        let broke = driven.is_err();
+        let is_wrong = driven.as_ref().is_err_and(|error| error.is::<WrongData>());
+        let (driven, other) = match (driven, self.server.complaint(broke)) {
+            (Ok(_), Some(complaint)) => return Err(complaint.into()),
+            (Err(error), Some(complaint)) if !is_wrong => return Err(error.context(complaint)),
+            (driven, _) => driven?,
+        };
+        Ok(WorkloadResult {
+            values: metrics::values(self.settings, &driven, other)?,
+            facts: self.facts(cx, &driven, other),
+            windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
+            programs,
+        })
+    }
+
+    /// Every response was compared when it arrived.
+    fn verify(self: Box<Self>, _: &Context<'_>) -> Result<()> {
+        Ok(self.server.close()?)
+    }
+}

@@ -1,0 +1,97 @@
+//! The workload `web`: its needs, metrics and images.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use bigiron_model::metric::MetricDef;
+use bigiron_model::workload::Options;
+use bigiron_service::apache::Mpm;
+use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
+
+use crate::settings::{Job, OPTIONS, Settings, WebServer};
+use crate::trial::Trial;
+use crate::{images, metrics};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a line in an access log, and of free space for files that a server makes.
+const LOG_LINE: u64 = 128;
+const ROOM: u64 = 32 * MIB;
+
+/// The workload `web`.
+pub struct Web;
+
+impl Workload for Web {
+    fn name(&self) -> &'static str {
+        "web"
+    }
+
+    fn summary(&self) -> &'static str {
+        "Web clients: requests for a page and its images to nginx, Apache or a server of yours"
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("length", "1000"), ("warmup", "200")])];
+        ROWS
+    }
+
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Settings::parse(options)?))
+    }
+}
+
+impl Configured for Settings {
+    fn needs(&self) -> Needs {
+        let connections = u64::from(self.connections);
+        let server = match &self.server {
+            WebServer::Url(_) => 0,
+            WebServer::Nginx { .. } => 32 * MIB,
+            WebServer::Apache { mpm, workers } => {
+                let workers = u64::from(workers.unwrap_or_else(|| mpm.workers_for(self.connections)));
+                // A process, or the stack and the buffers of a thread.
+                16 * MIB + workers * if *mpm == Mpm::Prefork { 2 * MIB } else { MIB / 4 }
+            }
+        };
+        // The driver's part of a connection and the sockets' buffers at both ends.
+        let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * (MIB / 4);
+        let is_private = self.server.recipe().is_some();
+        Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
+    }
+
+    fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
+        images::of(self, cx)
+    }
+
+    fn metrics(&self) -> Vec<MetricDef> {
+        metrics::of(self)
+    }
+
+    fn silence(&self) -> Duration {
+        self.longest() + Duration::from_secs(600)
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        Ok(Box::new(Trial::prepare(cx, self)?))
+    }
+}
+
+impl Settings {
+    /// Space for the documents and the access log.
+    fn room(&self) -> u64 {
+        // As many requests as a fast machine answers in the time.
+        let requests = self.longest().as_secs_f64() * self.rate.unwrap_or(100_000.0);
+        let log = if self.access_log { requests as u64 * LOG_LINE } else { 0 };
+        // The documents of the page are part of the room.
+        ROOM + log + self.document_bytes()
+    }
+
+    /// Bytes of the files of `web99`, each rounded up to whole blocks.
+    fn document_bytes(&self) -> u64 {
+        let directories = if self.job == Job::Web99 { self.directories as u64 } else { 0 };
+        directories * (5 * MIB + MIB / 4)
+    }
+}
