@@ -23,6 +23,8 @@ mod cache;
 mod clock;
 pub mod events;
 pub mod geometry;
+#[cfg(plugin)]
+mod guest;
 #[cfg(any(plugin, test))]
 mod icount;
 #[cfg(any(plugin, test))]

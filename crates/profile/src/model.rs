@@ -14,10 +14,10 @@ use core::ffi::{c_uint, c_void};
 use core::mem::MaybeUninit;
 
 use crate::events::Event;
+use crate::guest::{Cr3, Guest, NODES, STATE};
 use crate::kernel;
-use crate::mapping;
 use crate::memory::{Access, Tables};
-use crate::page_table::{self, Walk};
+use crate::page_table::Walk;
 use crate::plugin::{self, Block, Instruction};
 use crate::processor::{Core, Need, Shared, World};
 use crate::rows::{Counted, Rows};
@@ -30,17 +30,8 @@ const CORES: usize = 64;
 /// Most blocks that are translated, and most addresses at which blocks begin that a window executes.
 const SHAPES: usize = 4 << 20;
 const ROWS: usize = 1 << 20;
-/// Most NUMA nodes.
-const NODES: usize = 16;
-/// Bytes of the CPU state in which CR3 is searched, and accesses by which it is.
-const STATE: usize = 4096;
-const ACCESSES: u32 = 512;
 /// Most accesses that are looked at: those of other devices' memory do not help.
 const TRIES: u32 = 1 << 20;
-/// Guest memory beyond the hole below 4 GiB lies there, and what lies below it, where memory is so large that there is a hole (QEMU's machine `pc`).
-const HOLE_END: u64 = 4 << 30;
-const BELOW_HOLE: u64 = 3 << 30;
-const WITH_HOLE: u64 = 0xe000_0000;
 
 /// When the model runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -49,19 +40,6 @@ enum Phase {
     Before,
     Between,
     Window,
-}
-
-/// How far the search for CR3 is.
-enum Cr3 {
-    /// It was not found: nothing is modelled.
-    Nowhere,
-    /// Offsets in the CPU state that fitted all accesses so far, as bits by words.
-    Searched {
-        fits: [bool; STATE / 8],
-        accesses: u32,
-        tries: u32,
-    },
-    At(usize),
 }
 
 struct Model {
@@ -78,96 +56,6 @@ struct Model {
     n_shapes: usize,
     tables: Tables,
     guest: Guest,
-}
-
-/// The guest's memory in QEMU's, and its CR3.
-struct Guest {
-    /// The state of the vCPU that is executing.
-    state: *const u8,
-    cr3: Cr3,
-    memory_bytes: u64,
-    node_bytes: u64,
-    /// Where each node's memory lies, once known.
-    nodes: [Option<*const u8>; NODES],
-}
-
-impl Guest {
-    fn may_be_walked(&self) -> bool {
-        !matches!(self.cr3, Cr3::Nowhere)
-    }
-
-    /// The place of a physical address in QEMU's memory.
-    fn host(&self, physical: u64) -> Option<*const u8> {
-        let offset = match physical {
-            p if self.memory_bytes < WITH_HOLE || p < BELOW_HOLE => p,
-            p => p.checked_sub(HOLE_END)? + BELOW_HOLE,
-        };
-        if offset >= self.memory_bytes {
-            return None;
-        }
-        let base = (*self.nodes.get((offset / self.node_bytes) as usize)?)?;
-        Some(base.wrapping_add((offset % self.node_bytes) as usize))
-    }
-
-    fn walk_from(&self, cr3: u64, address: u64) -> Option<Walk> {
-        page_table::walk(cr3, address, |at| {
-            let at = self.host(at)?;
-            // SAFETY: it is a word of the guest's memory, which QEMU has mapped.
-            Some(unsafe { at.cast::<u64>().read() })
-        })
-    }
-
-    fn walk(&self, address: u64) -> Option<Walk> {
-        let Cr3::At(offset) = self.cr3 else { return None };
-        // SAFETY: CR3 was found there, in the state of a vCPU.
-        self.walk_from(unsafe { self.state.add(offset).cast::<u64>().read() }, address)
-    }
-
-    /// Learns from an access where memory and CR3 are: QEMU says that `address` is `offset` bytes from the start of all memory, and `host` is where
-    /// translated code has accessed it. Tells whether all is known now.
-    fn learn(&mut self, address: u64, offset: u64, host: *const u8) -> bool {
-        // QEMU adds a node's place to that of its memory.
-        let node = match self.node_bytes < self.memory_bytes {
-            true => offset / (2 * self.node_bytes),
-            false => 0,
-        };
-        let Some(base) = self.nodes.get_mut(node as usize) else { return false };
-        let start = match *base {
-            Some(start) if (host as u64).wrapping_sub(start as u64) < self.node_bytes => start as u64,
-            _ => match mapping::anonymous(host as u64) {
-                Some((start, bytes)) if bytes == self.node_bytes => start,
-                // Another device's memory, or a file that the guest sees as persistent memory.
-                _ => return false,
-            },
-        };
-        *base = Some(core::ptr::with_exposed_provenance(start as usize));
-        let physical = node * self.node_bytes + (host as u64 - start);
-        let state = self.state;
-        let mut cr3 = core::mem::replace(&mut self.cr3, Cr3::At(0));
-        if let Cr3::Searched { fits, accesses, .. } = &mut cr3 {
-            for (n, fits) in fits.iter_mut().enumerate().filter(|(_, fits)| **fits) {
-                // SAFETY: the CPU state is larger.
-                let word = unsafe { state.add(8 * n).cast::<u64>().read() };
-                let walked = (word & 0xfff & !0x18 == 0 && word != 0).then(|| self.walk_from(word, address)).flatten();
-                *fits = walked.is_some_and(|walk| self.host(walk.page.physical(address)) == self.host_of(physical));
-            }
-            *accesses += 1;
-            let first = fits.iter().position(|fits| *fits);
-            match first {
-                Some(n) if *accesses == ACCESSES => cr3 = Cr3::At(8 * n),
-                Some(_) => {}
-                None => cr3 = Cr3::Nowhere,
-            }
-        }
-        self.cr3 = cr3;
-        matches!(self.cr3, Cr3::At(_))
-    }
-
-    /// The place of a byte of all memory, without holes.
-    fn host_of(&self, offset: u64) -> Option<*const u8> {
-        let base = (*self.nodes.get((offset / self.node_bytes) as usize)?)?;
-        Some(base.wrapping_add((offset % self.node_bytes) as usize))
-    }
 }
 
 struct Global(UnsafeCell<Option<Model>>);
@@ -295,7 +183,12 @@ pub(crate) unsafe fn translated(block: *mut Block, counter: usize) {
         for k in 0..n {
             let instruction: *mut Instruction = plugin::qemu_plugin_tb_get_insn(block, k);
             let (bytes, size) = plugin::bytes(instruction);
-            shape.add(plugin::qemu_plugin_insn_vaddr(instruction), &bytes[..size]);
+            let event = shape.add(plugin::qemu_plugin_insn_vaddr(instruction), &bytes[..size]);
+            if let Some(event) = event {
+                // Of the instruction, because an exception may end the block before it.
+                let data = core::ptr::without_provenance_mut(event as usize);
+                plugin::qemu_plugin_register_vcpu_insn_exec_cb(instruction, happened, plugin::NO_REGISTERS, data);
+            }
             let is_move = crate::strings::Move::of(&bytes[..size]).is_some();
             plugin::qemu_plugin_register_vcpu_mem_cb(
                 instruction,
@@ -347,17 +240,10 @@ impl World for View<'_> {
     }
 
     fn count(&mut self, place: usize) {
-        self.add(place, 1);
-    }
-}
-
-impl View<'_> {
-    fn add(&mut self, place: usize, n: u64) {
-        if n > 0
-            && let Some((counter, address)) = self.block
+        if let Some((counter, address)) = self.block
             && let Some(row) = self.rows.of(counter, address)
         {
-            row[place] += n;
+            row[place] += 1;
         }
     }
 }
@@ -374,6 +260,16 @@ impl Model {
         }
         let block = (self.phase == Phase::Window && self.mode != Mode::Warming).then_some(self.block);
         Some((core.as_mut()?, &mut self.shared, View { guest: &self.guest, rows: &mut self.rows, block }))
+    }
+
+    /// Counts an event of the block that is executing, in windows.
+    fn add(&mut self, place: usize, n: u64) {
+        if self.phase == Phase::Window
+            && self.guest.may_be_walked()
+            && let Some(row) = self.rows.of(self.block.0, self.block.1)
+        {
+            row[place] += n;
+        }
     }
 
     #[inline]
@@ -400,6 +296,9 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     let (part, unrolled) = model.straight[(vcpu as usize).min(CORES - 1)].block(shape);
     if part == Part::First {
         model.mode = model.sampler.arrival(in_window);
+        if unrolled > 0 {
+            model.add(Event::Unrolled as usize, unrolled);
+        }
     }
     model.block = (shape.counter, shape.start);
     let mode = model.mode;
@@ -414,10 +313,13 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     if mode != Mode::Off {
         core.fetch(shared, &mut view, (shape.start, shape.next - 1));
     }
-    if in_window && part != Part::Rest {
-        view.block = Some((shape.counter, shape.start));
-        shape.events().iter().for_each(|event| view.count(usize::from(*event)));
-        view.add(Event::Unrolled as usize, unrolled);
+}
+
+/// An instruction executes that is an event of its own, by its number.
+unsafe extern "C" fn happened(_vcpu: c_uint, event: *mut c_void) {
+    // SAFETY: no other reference lives while the guest executes.
+    if let Some(model) = unsafe { model() } {
+        model.add(event.addr(), 1);
     }
 }
 
@@ -478,11 +380,8 @@ unsafe fn search(model: &mut Model, access: u32, address: u64) {
 /// No reference to the model may live.
 pub(crate) unsafe fn charged(cycles: u64) {
     // SAFETY: the caller's word.
-    if let Some(model) = unsafe { model() }
-        && model.phase == Phase::Window
-        && let Some(row) = model.rows.of(model.block.0, model.block.1)
-    {
-        row[Event::MoveCycles as usize] += cycles;
+    if let Some(model) = unsafe { model() } {
+        model.add(Event::MoveCycles as usize, cycles);
     }
 }
 

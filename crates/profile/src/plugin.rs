@@ -76,7 +76,7 @@ unsafe extern "C" {
     fn qemu_plugin_insn_data(instruction: *const Instruction, to: *mut u8, room: usize) -> usize;
     fn qemu_plugin_insn_size(instruction: *const Instruction) -> usize;
     pub(crate) fn qemu_plugin_insn_vaddr(instruction: *const Instruction) -> u64;
-    fn qemu_plugin_register_vcpu_insn_exec_cb(
+    pub(crate) fn qemu_plugin_register_vcpu_insn_exec_cb(
         instruction: *mut Instruction,
         cb: unsafe extern "C" fn(c_uint, *mut c_void),
         flags: c_int,

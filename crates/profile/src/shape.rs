@@ -1,5 +1,6 @@
 //! A block of instructions as the model sees it.
 
+use crate::events::Event;
 use crate::instruction::{End, see};
 
 /// A translated block.
@@ -11,9 +12,6 @@ pub(crate) struct Shape {
     pub(crate) next: u64,
     pub(crate) counter: usize,
     pub(crate) instructions: u64,
-    /// Events of its instructions; what exceeds the room is not counted.
-    events: [u8; 13],
-    n_events: u8,
     /// Instructions that only move a word.
     pub(crate) moves: u8,
 }
@@ -24,55 +22,32 @@ impl Shape {
 
     /// A block without instructions, whose counter is that of its first.
     pub(crate) fn new(start: u64, counter: usize) -> Self {
-        Self {
-            start,
-            end: End::Other,
-            at: start,
-            next: start,
-            counter,
-            instructions: 0,
-            events: [0; 13],
-            n_events: 0,
-            moves: 0,
-        }
+        Self { start, end: End::Other, at: start, next: start, counter, instructions: 0, moves: 0 }
     }
 
-    /// The block's next instruction, at that address.
-    pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) {
+    /// The block's next instruction, at that address; tells the event that its execution is.
+    pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) -> Option<Event> {
         self.at = at;
         self.next = at + bytes.len() as u64;
         self.instructions += 1;
         let seen = see(bytes, self.next);
         self.end = seen.end;
         self.moves = self.moves.saturating_add(u8::from(seen.moves_word));
-        if let (Some(event), Some(place)) = (seen.event, self.events.get_mut(usize::from(self.n_events))) {
-            *place = event as u8;
-            self.n_events += 1;
-        }
-    }
-
-    /// Its instructions' own events, by number.
-    pub(crate) fn events(&self) -> &[u8] {
-        &self.events[..usize::from(self.n_events)]
+        seen.event
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::Event;
 
     #[test]
     fn a_block_has_the_end_and_the_events_of_its_instructions() {
         let mut shape = Shape::new(0x1000, 7);
-        shape.add(0x1000, &[0xf0, 0xff, 0x07]);
-        shape.add(0x1003, &[0xc3]);
+        assert_eq!(shape.add(0x1000, &[0xf0, 0xff, 0x07]), Some(Event::Locked));
+        assert_eq!(shape.add(0x1003, &[0xc3]), None);
         assert_eq!((shape.start, shape.counter), (0x1000, 7));
         assert_eq!((shape.end, shape.at, shape.next, shape.instructions), (End::Return, 0x1003, 0x1004, 2));
-        assert_eq!((shape.events(), shape.moves), (&[Event::Locked as u8][..], 0));
-        for _ in 0..20 {
-            shape.add(0x1004, &[0x0f, 0x30]);
-        }
-        assert_eq!(shape.events().len(), 13);
+        assert_eq!(shape.moves, 0);
     }
 }

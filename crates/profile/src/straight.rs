@@ -25,42 +25,47 @@ pub(crate) struct Straight {
     ended: (End, u64),
     /// Start and end of the last block that was no [`Part::Rest`].
     whole: (u64, u64),
-    /// Moves of words so far, and instructions that count as unrolled once there are enough of these.
+    /// Of the code since control arrived: moves of words, and instructions.
     moves: u32,
-    waiting: u64,
+    instructions: u64,
 }
 
 impl Straight {
     pub(crate) const fn new() -> Self {
-        Self { ended: (End::Other, 0), whole: (0, 0), moves: 0, waiting: 0 }
+        Self { ended: (End::Other, 0), whole: (0, 0), moves: 0, instructions: 0 }
     }
 
-    /// A block begins; tells what it is, and how many instructions turn out to be unrolled.
+    /// A block begins; tells what it is, and how many instructions of the code before, if that ends here, were unrolled. Code that an exception or an
+    /// interrupt ends has none: what of it was executed depends on where it was divided.
     #[inline]
     pub(crate) fn block(&mut self, shape: &Shape) -> (Part, u64) {
         let (end, next) = core::mem::replace(&mut self.ended, (shape.end, shape.next));
-        let falls = end == End::Other && next == shape.start;
-        let is_inside = self.whole.0 < shape.start && shape.start < self.whole.1;
-        let jumps = match end {
-            // A loop within a block.
-            End::Jump | End::Repeated => true,
+        let falls = next == shape.start;
+        let goes = match end {
             End::Branch(target) => target == shape.start,
-            _ => false,
+            End::Other => false,
+            _ => true,
         };
-        let part = match () {
-            () if is_inside && !jumps => return (Part::Rest, 0),
-            () if falls => Part::Next,
-            () => Part::First,
-        };
-        self.whole = (shape.start, shape.next);
-        if part == Part::First {
-            (self.moves, self.waiting) = (0, 0);
+        let is_inside = self.whole.0 < shape.start && shape.start < self.whole.1;
+        // A loop within a block goes on in it, too.
+        let jumps = goes && matches!(end, End::Jump | End::Repeated | End::Branch(_));
+        if is_inside && !jumps {
+            return (Part::Rest, 0);
         }
-        self.moves += u32::from(shape.moves);
-        self.waiting += shape.instructions;
-        match self.moves >= Shape::UNROLLED {
-            true => (part, core::mem::take(&mut self.waiting)),
-            false => (part, 0),
+        self.whole = (shape.start, shape.next);
+        let moves = u32::from(shape.moves);
+        if end == End::Other && falls {
+            self.moves += moves;
+            self.instructions += shape.instructions;
+            return (Part::Next, 0);
+        }
+        let before = (
+            core::mem::replace(&mut self.moves, moves),
+            core::mem::replace(&mut self.instructions, shape.instructions),
+        );
+        match before {
+            (moves, instructions) if moves >= Shape::UNROLLED && (goes || falls) => (Part::First, instructions),
+            _ => (Part::First, 0),
         }
     }
 }
@@ -75,7 +80,7 @@ mod tests {
     /// A block of moves of three bytes each, with a branch 16 bytes back or not.
     fn shape(start: u64, moves: u64, branches: bool) -> Shape {
         let mut shape = Shape::new(start, 0);
-        (0..moves).for_each(|n| shape.add(start + 3 * n, &MOVE));
+        (0..moves).for_each(|n| _ = shape.add(start + 3 * n, &MOVE));
         if branches {
             shape.add(start + 3 * moves, &BACK);
         }
@@ -85,13 +90,32 @@ mod tests {
     #[test]
     fn a_division_changes_nothing() {
         let whole = shape(0x1000, 10, true);
-        let undivided = Straight::new().block(&whole);
-        assert_eq!(undivided, (Part::First, 11));
-        for cut in 1..10 {
+        // Round the loop, and on to what follows.
+        for to in [0x1010, 0x1020] {
             let mut straight = Straight::new();
-            let (first, one) = straight.block(&shape(0x1000, cut, false));
-            let (next, two) = straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true));
-            assert_eq!((first, next, one + two), (Part::First, Part::Next, 11), "after {cut}");
+            assert_eq!(straight.block(&whole), (Part::First, 0));
+            assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, 11));
+            for cut in 1..10 {
+                let mut straight = Straight::new();
+                assert_eq!(straight.block(&shape(0x1000, cut, false)), (Part::First, 0));
+                assert_eq!(straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true)), (Part::Next, 0), "after {cut}");
+                assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, 11), "after {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn code_that_an_exception_ends_has_no_unrolled_instructions() {
+        for cut in [None, Some(4)] {
+            let mut straight = Straight::new();
+            match cut {
+                None => drop(straight.block(&shape(0x1000, 10, true))),
+                Some(cut) => {
+                    straight.block(&shape(0x1000, cut, false));
+                    straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true));
+                }
+            }
+            assert_eq!(straight.block(&shape(0x9000, 9, true)), (Part::First, 0), "{cut:?}");
         }
     }
 
@@ -103,7 +127,7 @@ mod tests {
         assert_eq!(straight.block(&shape(0x100f, 5, true)), (Part::Rest, 0));
         // The branch at its end, to within the block: a loop.
         let target = 0x101e + 2 - 16;
-        assert_eq!(straight.block(&shape(target, 4, true)).0, Part::First);
+        assert_eq!(straight.block(&shape(target, 4, true)), (Part::First, 11));
     }
 
     #[test]
