@@ -56,7 +56,7 @@ pub struct Nginx {
     pub reuseport: bool,
 }
 
-/// Creates a server's folders in `folder`, which exists.
+/// Creates the folders of a web server in `folder`, which exists: nginx and Apache have the same.
 ///
 /// # Errors
 /// They cannot be made.
