@@ -99,15 +99,6 @@ pub struct Apache {
     pub access_log: bool,
 }
 
-/// Creates a server's folders in `folder`, which exists.
-///
-/// # Errors
-/// They cannot be made.
-pub fn init(programs: &Programs, folder: &Path) -> Result<(), ServerError> {
-    let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
-    [DATA, RUN].iter().try_for_each(|name| instance::make_folder(&folder.join(name), user))
-}
-
 impl Apache {
     fn configuration(&self, modules: &Path, inside: &Path) -> String {
         let at = |name: &str| inside.join(name).display().to_string();
@@ -204,6 +195,7 @@ mod tests {
     use super::*;
     use crate::instance::Instance;
     use crate::listen::free_port;
+    use crate::nginx::init;
     use crate::nginx::tests::get;
     use crate::root;
     use crate::server_folder::server_folder;

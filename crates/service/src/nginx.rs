@@ -56,7 +56,7 @@ pub struct Nginx {
     pub reuseport: bool,
 }
 
-/// Creates a server's folders in `folder`, which exists.
+/// Creates the folders of a web server in `folder`, which exists: nginx and Apache have the same.
 ///
 /// # Errors
 /// They cannot be made.
@@ -74,8 +74,9 @@ impl Nginx {
     fn configuration(&self, inside: &Path) -> String {
         let at = |name: &str| inside.join(name).display().to_string();
         let switch = |on: bool| if on { "on" } else { "off" };
-        // A worker's share of the connections can be all of them. Its listening socket and the pipe of the master count too.
-        let most = self.connections + 64;
+        // A worker's share of the connections can be all of them. Its listening socket and the pipe of the master count too, and with less than a
+        // sixteenth free it closes idle ones.
+        let most = self.connections + self.connections / 8 + 64;
         let access_log = if self.access_log { format!("{} combined", at("run/access.log")) } else { "off".to_owned() };
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .iter()

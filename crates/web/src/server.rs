@@ -99,8 +99,8 @@ impl TrialServer {
         let documents = settings.job.documents(settings.directories);
         documents.write(&folder.join(DATA), user)?;
         let Settings { connections, sendfile, access_log, .. } = *settings;
-        // Each of the server's processes may have all connections, and a document open for each. It inherits the limit.
-        limits::allow_files(2 * u64::from(connections) + FILES)?;
+        // Each of the server's processes, which inherit the limit, may have all connections, and documents open for some of them.
+        limits::allow_files(u64::from(connections) * 3 / 2 + FILES)?;
         let process = match settings.server {
             WebServer::Apache { mpm, workers } => {
                 let workers = workers.unwrap_or_else(|| mpm.workers_for(connections));

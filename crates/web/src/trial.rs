@@ -7,8 +7,10 @@ use anyhow::Result;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
+use bigiron_service::guest_tree::TREE;
 use bigiron_service::kernel_cpu_ns;
 use bigiron_sys::load::files::file_system;
+use bigiron_workload::footprint::Footprint;
 use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
 use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
@@ -22,6 +24,14 @@ use crate::settings::{KeepAlive, Settings, WebServer};
 pub struct Trial<'a> {
     settings: &'a Settings,
     server: TrialServer,
+}
+
+/// What was seen from outside the driver.
+#[derive(Clone, Copy)]
+struct Seen {
+    other: OtherCpu,
+    /// Growth of the whole machine's memory, except the page cache, from the first connection until the window closed.
+    memory_bytes: u64,
 }
 
 impl<'a> Trial<'a> {
@@ -38,8 +48,10 @@ impl<'a> Trial<'a> {
         &mut self.server
     }
 
-    fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, OtherCpu)> {
+    fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen)> {
         let server = &self.server;
+        let memory = Footprint::now()?;
+        let mut grown = Ok(Vec::new());
         let read = || (server.cpu_ns(), kernel_cpu_ns());
         let (mut before, mut after) = ((None, 0), (None, 0));
         let mut watch = |moment: RunMoment| match moment {
@@ -50,6 +62,7 @@ impl<'a> Trial<'a> {
             RunMoment::Closed => {
                 after = read();
                 span::after();
+                grown = memory.grown();
             }
             RunMoment::Connecting | RunMoment::Sample | RunMoment::Halfway => {}
         };
@@ -64,10 +77,10 @@ impl<'a> Trial<'a> {
         })?;
         let used = |(before, after): (u64, u64)| after.saturating_sub(before);
         let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
-        Ok((driven, other))
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum() }))
     }
 
-    fn facts(&self, cx: &Context<'_>, driven: &DriveResult, other: OtherCpu) -> BTreeMap<String, String> {
+    fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
         let Settings { connections, keep_alive, pipeline, sendfile, access_log, .. } = *self.settings;
         let mut facts = BTreeMap::new();
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
@@ -120,9 +133,13 @@ impl<'a> Trial<'a> {
         put("sendfile", switch(sendfile));
         put("access-log", switch(access_log));
         put("file-system", file_system(&cx.dir));
-        if let Some(server) = other.server {
+        // Only in a guest, where nothing else grows.
+        if cx.images.contains_key(TREE) {
+            put("memory-per-connection-bytes", (seen.memory_bytes / u64::from(connections)).to_string());
+        }
+        if let Some(server) = seen.other.server {
             let driver = driven.cpu.total.as_nanos() as f64;
-            let all = driver + (server + other.kernel) as f64;
+            let all = driver + (server + seen.other.kernel) as f64;
             put("driver-share", format!("{:.1} % of all CPU time", 100.0 * driver / all.max(1.0)));
         }
         facts
@@ -139,14 +156,14 @@ impl Running for Trial<'_> {
         // The connection reports only that it broke, and the processes of a server that lost its first one go on; the server may report why.
         let broke = driven.is_err();
         let is_wrong = driven.as_ref().is_err_and(|error| error.is::<WrongData>());
-        let (driven, other) = match (driven, self.server.complaint(broke)) {
+        let (driven, seen) = match (driven, self.server.complaint(broke)) {
             (Ok(_), Some(complaint)) => return Err(complaint.into()),
             (Err(error), Some(complaint)) if !is_wrong => return Err(error.context(complaint)),
             (driven, _) => driven?,
         };
         Ok(WorkloadResult {
-            values: metrics::values(self.settings, &driven, other)?,
-            facts: self.facts(cx, &driven, other),
+            values: metrics::values(self.settings, &driven, seen.other)?,
+            facts: self.facts(cx, &driven, seen),
             windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
             programs,
         })

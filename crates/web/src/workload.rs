@@ -57,7 +57,7 @@ impl Configured for Settings {
             }
         };
         // The driver's part of a connection and the sockets' buffers at both ends.
-        let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * (MIB / 4);
+        let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * (MIB / 16);
         let is_private = self.server.recipe().is_some();
         Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
     }
