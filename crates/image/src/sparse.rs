@@ -9,6 +9,8 @@ use anyhow::{Context, bail};
 
 /// Bytes of a block in the search for zeros, for all file systems here.
 const BLOCK: usize = 4096;
+/// What a block without data is.
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
 /// Zeros between two extents that are rather copied than left out, in bytes.
 const GAP: u64 = 64 << 10;
 /// Bytes that are read at once in the search for zeros.
@@ -64,7 +66,7 @@ pub fn extents(file: &File) -> anyhow::Result<Vec<(u64, u64)>> {
             let piece = &mut buffer[..(start + length - at).min(READ_BYTES as u64) as usize];
             file.read_exact_at(piece, at)?;
             for (offset, block) in (at..).step_by(BLOCK).zip(piece.chunks(BLOCK)) {
-                if block.iter().all(|byte| *byte == 0) {
+                if is_zero(block) {
                     continue;
                 }
                 match extents.last_mut() {
@@ -104,6 +106,12 @@ pub fn restore(image: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether a block, of at most [`BLOCK`] bytes, has no data.
+fn is_zero(block: &[u8]) -> bool {
+    // A comparison of two slices is faster than one of bytes, and images have gigabytes.
+    *block == ZEROS[..block.len()]
+}
+
 /// Packs a sparse file: for every run of 4 KiB blocks that are not all zero, offset and length (u64, little-endian) and the bytes.
 pub(super) fn pack(file: &mut File) -> anyhow::Result<Vec<u8>> {
     let len = file.seek(SeekFrom::End(0))?;
@@ -123,7 +131,7 @@ pub(super) fn pack(file: &mut File) -> anyhow::Result<Vec<u8>> {
         file.read_exact(&mut buffer)?;
         for (n, block) in buffer.chunks(BLOCK).enumerate() {
             let offset = data + (n * BLOCK) as u64;
-            if block.iter().all(|b| *b == 0) {
+            if is_zero(block) {
                 flush(&mut run, &mut packed);
                 continue;
             }

@@ -30,7 +30,8 @@ const KINDS: [ServerKind; 8] = [
     kind("Db2", &["db2sysc"], &["dbsim"]),
     kind("MongoDB", &["mongod"], &["dbsim"]),
     kind("a cache server", &["redis-server", "valkey-server", "memcached"], &["net-clients"]),
-    kind("a web server", &["nginx", "apache2", "httpd", "haproxy"], &["net-clients"]),
+    kind("a web server", &["nginx", "apache2", "httpd"], &["web"]),
+    kind("a proxy", &["haproxy"], &["net-clients"]),
     kind("a file server", &["smbd", "nfsd"], &["fs-clients", "net-clients"]),
 ];
 
