@@ -23,7 +23,7 @@ const fn kind(
 }
 
 /// The kinds of servers that have a workload of their shape.
-const KINDS: [ServerKind; 8] = [
+const KINDS: [ServerKind; 9] = [
     kind("PostgreSQL", &["postgres"], &["oltp"]),
     kind("MySQL or MariaDB", &["mysqld", "mariadbd"], &["dbsim"]),
     kind("Oracle Database", &["ora_pmon_"], &["dbsim"]),
