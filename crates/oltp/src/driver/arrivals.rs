@@ -6,44 +6,24 @@ use crate::config::{Config, Pace};
 use crate::random::Rng;
 use crate::terminal::{KEYING_S, THINK_S};
 
+use bigiron_sys::load::poisson::{Poisson, RandomBits};
+
 /// Separate streams, below those of [`crate::random::stream`]: another rate does not change the requests.
 const ARRIVALS: u64 = 1 << 40;
 const FIRST: u64 = 2 << 40;
 
-/// An endless Poisson process, in nanoseconds.
-pub struct Arrivals {
-    rng: Rng,
-    /// Mean nanoseconds between two.
-    interval: f64,
-    next: f64,
+impl RandomBits for Rng {
+    fn bits(&mut self) -> u64 {
+        Rng::bits(self)
+    }
 }
 
-impl Arrivals {
-    /// The share of driver thread `thread` of `threads` in `rate` arrivals per second, from `start` on. Poisson processes add up
-    /// to one.
-    pub fn new(seed: u64, (thread, threads): (u32, u32), rate: f64, start: u64) -> Self {
-        let rng = Rng::new(seed, ARRIVALS | u64::from(thread));
-        let mut arrivals = Self { rng, interval: 1e9 * f64::from(threads) / rate, next: start as f64 };
-        arrivals.advance();
-        arrivals
-    }
+/// The intended starts in an open loop.
+pub type Arrivals = Poisson<Rng>;
 
-    /// The next arrival.
-    pub fn next(&self) -> u64 {
-        self.next as u64
-    }
-
-    /// Returns the next arrival and advances.
-    pub fn take(&mut self) -> u64 {
-        let at = self.next();
-        self.advance();
-        at
-    }
-
-    /// Exponential by inversion.
-    fn advance(&mut self) {
-        self.next -= self.interval * self.rng.unit().ln();
-    }
+/// The share of driver thread `thread` of `threads` in `rate` arrivals per second, from `start` on.
+pub fn arrivals(seed: u64, (thread, threads): (u32, u32), rate: f64, start: u64) -> Arrivals {
+    Poisson::new(Rng::new(seed, ARRIVALS | u64::from(thread)), threads, rate, start)
 }
 
 /// Mean nanoseconds of keying and thinking per transaction; 0 without pace.
@@ -67,24 +47,6 @@ mod tests {
     use super::*;
     use crate::driver::fixture;
     use bigiron_model::clock::Clock;
-
-    #[test]
-    fn arrivals_keep_the_rate_and_spread_as_they_should() {
-        let of = |thread| {
-            let mut arrivals = Arrivals::new(1, (thread, 4), 4_000.0, 1_000_000);
-            (0..20_000).map(|_| arrivals.take()).collect::<Vec<_>>()
-        };
-        let all = of(2);
-        let gaps: Vec<_> = all.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let deviation = (gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
-        // One per millisecond and thread; five standard errors. An exponential distribution's deviation equals its mean.
-        assert!((mean / 1e6 - 1.0).abs() < 5.0 / (gaps.len() as f64).sqrt(), "{mean}");
-        assert!((deviation / mean - 1.0).abs() < 0.05, "{deviation}");
-        assert!(all[0] > 1_000_000);
-        assert_eq!(all, of(2));
-        assert_ne!(all, of(1));
-    }
 
     #[test]
     fn a_mean_cycle_is_the_mixs() {

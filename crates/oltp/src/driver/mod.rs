@@ -40,7 +40,6 @@ use bigiron_sql::maria::Place;
 use bigiron_sql::pg::Url;
 use bigiron_sql::sqlite::SqliteJournal;
 
-use arrivals::Arrivals;
 use dates::Dates;
 use driver_thread::{DriverThread, ThreadResult};
 use postgres::PostgresSession;
@@ -185,7 +184,7 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
                         let at = |n: u32| start + first[n as usize];
                         Demand::Closed { first: share(config.terminals, (thread, threads)).map(at).collect() }
                     }
-                    Pace::Open { rate } => Demand::Open(Arrivals::new(seed, (thread, threads), rate, start)),
+                    Pace::Open { rate } => Demand::Open(arrivals::arrivals(seed, (thread, threads), rate, start)),
                 };
                 let scheduler = ConnectionScheduler::new(
                     users,

@@ -77,7 +77,7 @@ fn closed(config: &Config) -> ConnectionScheduler<Terminal> {
 fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
     let freeze = (6 * S, 8 * S);
     let config = fixture::job(&[("rate", "200"), ("connections", "8")]).config(Clock::Wall, 2);
-    let demand = Demand::Open(Arrivals::new(7, (0, 1), 200.0, 0));
+    let demand = Demand::Open(arrivals::arrivals(7, (0, 1), 200.0, 0));
     let mut scheduler = ConnectionScheduler::new(terminals(&config), 8, demand, dates());
     let open = simulate(&mut scheduler, 5 * MS, freeze, 16 * S);
     let slow = |done: &[(u64, AnsweredRequest)]| {
@@ -88,7 +88,7 @@ fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
     assert!(slow(&open) > expected * 0.9, "{}", slow(&open));
     assert!(open.iter().map(|(_, d)| d.latency).max().unwrap() > 1_900 * MS);
     // Nothing was lost: all that arrived in 16 s, except those still in progress.
-    let mut arrivals = Arrivals::new(7, (0, 1), 200.0, 0);
+    let mut arrivals = arrivals::arrivals(7, (0, 1), 200.0, 0);
     let arrived = std::iter::from_fn(|| Some(arrivals.take()).filter(|at| *at <= 16 * S)).count();
     assert!(arrived - open.len() <= 8, "{arrived} {}", open.len());
     assert!(scheduler.longest_queue() > 300);
@@ -102,7 +102,8 @@ fn an_open_loop_sees_a_freeze_of_two_seconds_and_a_closed_one_does_not() {
 fn overload_queues_without_loss_and_is_counted() {
     // 400 arrivals per second, of which 2 connections of 10 ms serve 200.
     let users = (1..=3).map(|number| Plain { number, think: Duration::ZERO });
-    let mut scheduler = ConnectionScheduler::new(users, 2, Demand::Open(Arrivals::new(1, (0, 1), 400.0, 0)), dates());
+    let mut scheduler =
+        ConnectionScheduler::new(users, 2, Demand::Open(arrivals::arrivals(1, (0, 1), 400.0, 0)), dates());
     let done = simulate(&mut scheduler, 10 * MS, (0, 0), 10 * S);
     assert!((1_990..=2_000).contains(&done.len()), "{}", done.len());
     assert!((1_800..2_200).contains(&scheduler.waiting()), "{}", scheduler.waiting());

@@ -11,10 +11,11 @@ use anyhow::{Context as _, Result};
 
 use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::now_ns;
+use bigiron_sys::load::poisson::Poisson;
 use bigiron_sys::load::poll::{Poll, Stop};
+use bigiron_sys::load::rng::SplitMix64;
 use bigiron_workload::run_control::RunControl;
 
-use super::arrivals::Arrivals;
 use super::connection::{Connection, Fault, Request, Wants};
 use super::lane::{Lane, Line, Order};
 use super::{Tally, Texts, share};
@@ -54,7 +55,7 @@ pub(super) struct ThreadResult {
 
 /// Requests that wait for a connection.
 struct Queue {
-    arrivals: Arrivals,
+    arrivals: Poisson<SplitMix64>,
     waiting: VecDeque<u64>,
     free: VecDeque<usize>,
     order: Order,
@@ -101,7 +102,12 @@ impl<'a> Client<'a> {
             free_at: 0,
         };
         let queue = part.settings.rate.map(|rate| Queue {
-            arrivals: Arrivals::new(part.seed, part.thread, rate, part.start),
+            arrivals: Poisson::new(
+                SplitMix64::stream(part.seed, &format!("arrivals {thread}")),
+                threads,
+                rate,
+                part.start,
+            ),
             waiting: VecDeque::new(),
             free: (0..count).collect(),
             order: Order::new(part.settings, part.seed, u32::MAX - thread, (0, documents)),

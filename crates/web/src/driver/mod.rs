@@ -3,7 +3,6 @@
 //! Invariant: the requests of a connection and their order, and in an open loop their intended starts, depend only on the settings and the seed; the
 //! server decides only when they are answered.
 
-mod arrivals;
 mod client;
 pub mod connection;
 mod lane;

@@ -1,24 +1,34 @@
 //! The intended starts of the requests of an open loop.
 //!
-//! Invariant: they depend only on the seed and the rate, never on the speed of responses.
+//! Invariant: they depend only on the random numbers and the rate, never on the speed of responses.
 
-use bigiron_sys::load::rng::SplitMix64;
+use super::rng::SplitMix64;
+
+/// A source of random numbers of 64 bits.
+pub trait RandomBits {
+    fn bits(&mut self) -> u64;
+}
+
+impl RandomBits for SplitMix64 {
+    fn bits(&mut self) -> u64 {
+        self.next()
+    }
+}
 
 /// An endless Poisson process, in nanoseconds.
-pub struct Arrivals {
-    rng: SplitMix64,
+pub struct Poisson<R> {
+    random: R,
     /// Mean nanoseconds between two.
     interval: f64,
     next: f64,
 }
 
-impl Arrivals {
-    /// The share of `thread` of `threads` in `rate` arrivals per second, from `start` on. Poisson processes add up to one.
-    pub fn new(seed: u64, (thread, threads): (u32, u32), rate: f64, start: u64) -> Self {
-        let rng = SplitMix64::stream(seed, &format!("arrivals {thread}"));
-        let mut arrivals = Self { rng, interval: 1e9 * f64::from(threads) / rate, next: start as f64 };
-        arrivals.advance();
-        arrivals
+impl<R: RandomBits> Poisson<R> {
+    /// One of `threads` shares of `rate` arrivals per second, from `start` on, with random numbers of its own. Poisson processes add up to one.
+    pub fn new(random: R, threads: u32, rate: f64, start: u64) -> Self {
+        let mut process = Self { random, interval: 1e9 * f64::from(threads) / rate, next: start as f64 };
+        process.advance();
+        process
     }
 
     /// The next arrival.
@@ -35,7 +45,7 @@ impl Arrivals {
 
     /// Exponential by inversion; the argument of the logarithm is above 0.
     fn advance(&mut self) {
-        let unit = ((self.rng.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        let unit = ((self.random.bits() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         self.next -= self.interval * unit.ln();
     }
 }
@@ -47,7 +57,8 @@ mod tests {
     #[test]
     fn arrivals_keep_the_rate_and_spread_as_they_should() {
         let of = |thread| {
-            let mut arrivals = Arrivals::new(1, (thread, 4), 4_000.0, 1_000_000);
+            let mut arrivals =
+                Poisson::new(SplitMix64::stream(1, &format!("arrivals {thread}")), 4, 4_000.0, 1_000_000);
             (0..20_000).map(|_| arrivals.take()).collect::<Vec<_>>()
         };
         let all = of(2);
