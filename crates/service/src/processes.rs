@@ -63,9 +63,16 @@ pub(crate) fn await_ends(pids: &[Pid]) {
     }
 }
 
-/// Whether a process that is still listed has ended and only waits to be reaped.
+/// Whether a process that is still listed only waits to be reaped.
 fn is_dead(pid: Pid) -> bool {
-    stat(pid.as_raw_nonzero().get()).is_none_or(|s| s.starts_with(['Z', 'X']))
+    stat(pid.as_raw_nonzero().get()).is_none_or(|s| has_ended(&s))
+}
+
+/// Whether the process of this [`stat`] has ended with all its threads. Its first thread may end before others, which keep its files and sockets open.
+fn has_ended(stat: &str) -> bool {
+    // proc(5): the state, the first here, is field 3; the number of threads is field 20, in which the first thread counts until it is reaped.
+    let threads = || stat.split(' ').nth(20 - 3).and_then(|n| n.parse::<u32>().ok());
+    stat.starts_with(['Z', 'X']) && threads().is_none_or(|n| n <= 1)
 }
 
 /// A clock tick of /proc, in nanoseconds: the kernel's `USER_HZ` is 100 on every architecture that bigiron knows.
@@ -109,5 +116,24 @@ pub(crate) fn usage(pids: &[Pid]) -> Usage {
     Usage {
         cpu_ns: pids.iter().filter_map(|pid| cpu_time(*pid).ok()).map(|time| time.as_nanos() as u64).sum(),
         memory_bytes: pids.iter().filter_map(memory).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_ended_when_its_last_thread_has() {
+        let stat = |state, threads| {
+            format!("{state} 1 4242 4242 0 -1 4228420 9 0 0 0 0 1 0 0 20 0 {threads} 0 815 0 0 18446744073709551615")
+        };
+        assert!(has_ended(&stat("Z", 1)) && has_ended(&stat("X", 0)));
+        assert!(!has_ended(&stat("Z", 25)) && !has_ended(&stat("S", 1)));
+        // The position of the field, from a process that has not one thread by chance.
+        let others: Vec<_> =
+            (0..3).map(|_| std::thread::spawn(|| std::thread::sleep(Duration::from_millis(300)))).collect();
+        let own = self::stat(std::process::id() as i32).unwrap();
+        assert!(own.split(' ').nth(20 - 3).unwrap().parse::<usize>().unwrap() > others.len());
     }
 }
