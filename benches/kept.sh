@@ -10,3 +10,12 @@ if [ -z "$dir" ]; then
 fi
 mkdir -p "$dir"
 dir=$(realpath "$dir")
+
+# Prints the processor model that is nearest to this machine's processor.
+nearest_model() {
+	case $(awk '$1 == "vendor_id" { print $3 } $1 $2 == "cpufamily" { print $4; exit }' /proc/cpuinfo | tr '\n' ' ') in
+	"GenuineIntel "*) echo icelake-like ;;
+	"AuthenticAMD 23 "*) echo rome-like ;;
+	*) echo turin-like ;;
+	esac
+}

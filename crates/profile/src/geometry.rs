@@ -19,7 +19,7 @@ impl Size {
     }
 }
 
-/// The caches of a processor. All have the same sets in L1 and in L2, so that one list of lines for each set tells what every geometry holds. The TLBs are the same in all, because those of the two processors are alike: see [`FIRST_TLB`].
+/// The caches of a processor. All have the same sets in L1 and in L2, so that one list of lines for each set tells what every geometry holds. The TLBs are the same in all, because those of the processors are alike: see [`FIRST_TLB`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub name: &'static str,
@@ -49,9 +49,21 @@ impl Geometry {
         last: Size { sets: 32 << 10, ways: 12 },
     };
 
-    pub const ALL: [Self; 2] = [Self::ROME, Self::ICE_LAKE];
+    /// AMD EPYC "Turin": 32 KiB and 8 ways, 48 KiB and 12 ways, 1 MiB and 16 ways, 32 MiB and 16 ways for eight cores (AMD's "Software Optimization
+    /// Guide for the AMD Zen5 Microarchitecture", 58455, section 2.6; `cpuid` on one).
+    pub const TURIN: Self = Self {
+        name: "turin-like",
+        l1_instructions: Size { sets: 64, ways: 8 },
+        l1_data: Size { sets: 64, ways: 12 },
+        l2: Size { sets: 1024, ways: 16 },
+        last: Size { sets: 32 << 10, ways: 16 },
+    };
 
-    /// The one whose caches hold what the others' hold, and more.
+    pub const ALL: [Self; 3] = [Self::ROME, Self::ICE_LAKE, Self::TURIN];
+
+    /// The ones whose L1 and L2 hold what the others' hold at least, and what they hold at most.
+    pub const SMALLEST: Self = Self::ROME;
+
     pub const LARGEST: Self = Self::ICE_LAKE;
 }
 
@@ -78,10 +90,13 @@ mod tests {
         let sizes = |g: Geometry| [g.l1_instructions, g.l1_data, g.l2, g.last].map(|c| c.bytes() >> 10);
         assert_eq!(sizes(Geometry::ROME), [32, 32, 512, 16 << 10]);
         assert_eq!(sizes(Geometry::ICE_LAKE), [32, 48, 1280, 24 << 10]);
+        assert_eq!(sizes(Geometry::TURIN), [32, 48, 1024, 32 << 10]);
         let caches = |g: Geometry| [g.l1_instructions, g.l1_data, g.l2];
         for geometry in Geometry::ALL {
-            for (cache, largest) in caches(geometry).into_iter().zip(caches(Geometry::LARGEST)) {
-                assert!(cache.sets == largest.sets && cache.ways <= largest.ways);
+            let bounds = caches(Geometry::SMALLEST).into_iter().zip(caches(Geometry::LARGEST));
+            for (cache, (smallest, largest)) in caches(geometry).into_iter().zip(bounds) {
+                assert!(cache.sets == smallest.sets && cache.sets == largest.sets);
+                assert!((smallest.ways..=largest.ways).contains(&cache.ways));
             }
             for cache in [geometry.l1_instructions, geometry.l1_data, geometry.l2, geometry.last] {
                 assert!(cache.sets.is_power_of_two());

@@ -71,8 +71,8 @@ mod windows;
 pub use weights::Weights;
 pub use windows::{Truncated, Window, Windows};
 
-/// The first eight bytes of the file, little-endian: `BIGPROF3`.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"BIGPROF3");
+/// The first eight bytes of the file, little-endian: `BIGPROF4`.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"BIGPROF4");
 
 /// Replaces a window's number of addresses if there were too many for the plugin; nothing was counted from then on.
 pub const OVERFLOW: u64 = u64::MAX;

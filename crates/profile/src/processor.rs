@@ -32,9 +32,13 @@ pub(crate) trait World {
 /// Sets of every first-level cache. Their numbers are the same in virtual and physical addresses.
 const SETS: usize = Geometry::LARGEST.l1_data.sets;
 
-/// Ways of the smaller geometry, in L1 by side and in L2. What it holds is at the front of the lists of the larger.
-const SMALL_L1: [usize; 2] = [Geometry::ROME.l1_instructions.ways, Geometry::ROME.l1_data.ways];
-const SMALL_L2: usize = Geometry::ROME.l2.ways;
+/// Ways of a geometry in L1 by side. What it holds is at the front of the lists of larger ones.
+const fn l1_ways(geometry: Geometry) -> [usize; 2] {
+    [geometry.l1_instructions.ways, geometry.l1_data.ways]
+}
+
+const SMALL_L1: [usize; 2] = l1_ways(Geometry::SMALLEST);
+const SMALL_L2: usize = Geometry::SMALLEST.l2.ways;
 
 /// The line that was used last in a set of all geometries: by its virtual number, and the key of its page in the TLB. Using it again changes nothing.
 #[derive(Clone, Copy)]
@@ -71,8 +75,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(node_bytes: u64) -> Option<Self> {
-        let [a, b] = Geometry::ALL;
-        Some(Self { last: [Cache::new(a.last)?, Cache::new(b.last)?], node_bytes })
+        let [a, b, c] = Geometry::ALL;
+        Some(Self { last: [Cache::new(a.last)?, Cache::new(b.last)?, Cache::new(c.last)?], node_bytes })
     }
 }
 
@@ -126,7 +130,7 @@ impl Core {
 
     /// Uses the line at a physical address.
     ///
-    /// L2 is asked where the smaller L1 misses, and the last level where the smaller L2 does, in all geometries: a larger one's lists then have some uses
+    /// L2 is asked where the smallest L1 misses, and the last level where the smallest L2 does, in all geometries: a larger one's lists then have some uses
     /// that it would not have seen.
     fn line(&mut self, shared: &mut Shared, world: &mut impl World, address: u64, need: Need) {
         let (line, side) = (address / LINE, need.side() as usize);
@@ -143,22 +147,20 @@ impl Core {
             Need::PageTable => [Event::WalkL2, Event::WalkLast, Event::WalkMemory],
         };
         let at_l2 = self.l2.touch(line);
-        // The smaller geometry has missed L1, the larger one unless it is in the rest of its list.
         let is_small_l2 = at_l2.is_some_and(|at| at < SMALL_L2);
-        for geometry in 0..Geometry::ALL.len() {
-            let in_last = !is_small_l2 && shared.last[geometry].touch(line).is_some();
-            let is_larger = geometry == 1;
-            if is_larger && at_l1.is_some() {
+        for (n, geometry) in Geometry::ALL.iter().enumerate() {
+            let in_last = !is_small_l2 && shared.last[n].touch(line).is_some();
+            if at_l1.is_some_and(|at| at < l1_ways(*geometry)[side]) {
                 continue;
             }
-            if if is_larger { at_l2.is_some() } else { is_small_l2 } {
-                world.count(l2.at(geometry));
+            if at_l2.is_some_and(|at| at < geometry.l2.ways) {
+                world.count(l2.at(n));
             } else if in_last {
-                world.count(last.at(geometry));
+                world.count(last.at(n));
             } else {
-                world.count(memory.at(geometry));
+                world.count(memory.at(n));
                 if shared.node_bytes != 0 && address / shared.node_bytes != self.node {
-                    world.count(Event::Remote.at(geometry));
+                    world.count(Event::Remote.at(n));
                 }
             }
         }
@@ -338,7 +340,7 @@ mod tests {
             (64 << 20, Some(Event::DataMemory)),
         ] {
             let row = Machine::new(Page::Large).round(bytes, LINE);
-            for geometry in 0..2 {
+            for geometry in 0..Geometry::ALL.len() {
                 for event in [Event::DataL2, Event::DataLast, Event::DataMemory] {
                     let share = row[event.at(geometry)] as f64 / (bytes / LINE) as f64;
                     let due = if Some(event) == from { 1.0 } else { 0.0 };
