@@ -65,7 +65,7 @@ impl Component {
     pub const fn of(event: Event) -> Self {
         match event {
             Event::MoveCycles => Self::Moves,
-            Event::Unrolled => Self::Instructions,
+            Event::Unrolled | Event::UnrolledWord => Self::Instructions,
             Event::MispredictedBranch | Event::MispredictedReturn | Event::MispredictedJump => Self::Mispredictions,
             Event::SecondTlb | Event::Walk | Event::WalkL2 | Event::WalkLast | Event::WalkMemory => Self::Tlb,
             Event::FetchL2 | Event::FetchLast | Event::FetchMemory => Self::Fetch,
@@ -96,8 +96,8 @@ pub struct Processor {
     geometry: usize,
     /// Cycles of an instruction where nothing interrupts the pipeline.
     instruction: f64,
-    /// Cycles of an instruction that does not wait for others ([`Event::Unrolled`]).
-    unrolled: f64,
+    /// Cycles of a word that unrolled code moves ([`Event::UnrolledWord`]): its stores are what such code waits for.
+    word: f64,
     /// Cycles of a repeated move for each that the exact clock has charged.
     moves: f64,
     /// Cycles until data comes from L2, the last level, and memory, beyond a hit in L1.
@@ -174,17 +174,16 @@ fn privileged(event: Event) -> f64 {
 const STORE: [f64; 3] = [0.5, 0.5, 3.0];
 
 /// AMD EPYC "Rome" at 3.3 GHz. L2 13 cycles, last level 34 (7-cpu.com, Zen 2; a hit in L1 takes 4), memory 113 ns (AnandTech 14694). A misprediction
-/// 17: a retpoline took 22 cycles on an EPYC, a call and a return that were predicted 3, and the kernel's safe return 20. An instruction half a cycle: four
-/// to six are dispatched, and dependences leave about two; an argued figure, not a measured one. Unrolled copies store a word a cycle (Zen 2's software
-/// optimization guide, 56305, section 2.12), eight of about twenty instructions. Of an L2 hit a window of 224
-/// instructions hides nearly all, of a miss to memory little. A prefetched line takes what its transfer takes: 64 bytes at 32 a cycle from L2, at about
-/// 10 from the last level, at 20 GB/s from memory.
+/// 17: a retpoline took 22 cycles on an EPYC, a call and a return that were predicted 3, and the kernel's safe return 20. An instruction half a
+/// cycle: four to six are dispatched, and dependences leave about two; an argued figure, not a measured one. A word is stored in a cycle (Zen 2's
+/// software optimization guide, 56305, section 2.12). Of an L2 hit a window of 224 instructions hides nearly all, of a miss to memory little. A
+/// prefetched line takes what its transfer takes: 64 bytes at 32 a cycle from L2, at about 10 from the last level, at 20 GB/s from memory.
 const ROME: Processor = Processor {
     name: "rome-like",
     ghz: 3.3,
     geometry: 0,
     instruction: 0.5,
-    unrolled: 0.4,
+    word: 1.0,
     moves: 1.0,
     latency: [9.0, 30.0, 370.0],
     exposed: [0.3, 0.6, 0.8],
@@ -197,16 +196,15 @@ const ROME: Processor = Processor {
 };
 
 /// Intel Xeon "Ice Lake-SP" at 3.4 GHz. L2 14 cycles, last level 70 (the mesh of a server part), memory 100 ns; a hit in L1 takes 5 (7-cpu.com; Chips
-/// and Cheese). Five instructions are dispatched in a cycle instead of Rome's four to six. Two words can be stored in a cycle: unrolled loops of twenty
-/// instructions that copy a line took 6.1 cycles on an EPYC that stores as many, and those of eleven that clear one 4.1 (benches/model-moves); dispatch
-/// alone would take a fifth of a cycle an instruction, and these are taken between. A line comes from L2 at 48 bytes a cycle (Intel's optimization
-/// manual, "Cache parameters of the Ice Lake client microarchitecture": sustained). Another node is 60 ns away.
+/// and Cheese). Five instructions are dispatched in a cycle instead of Rome's four to six. Two words can be stored in a cycle; on an EPYC that stores
+/// as many, unrolled loops took 6.1 cycles to copy a line and 4.1 to clear one (benches/model-moves): taken between. A line comes from L2 at 48 bytes
+/// a cycle (Intel's optimization manual, "Cache parameters of the Ice Lake client microarchitecture": sustained). Another node is 60 ns away.
 const ICE_LAKE: Processor = Processor {
     name: "icelake-like",
     ghz: 3.4,
     geometry: 1,
     instruction: 0.4,
-    unrolled: 0.25,
+    word: 0.6,
     moves: 1.0,
     latency: [9.0, 65.0, 340.0],
     exposed: [0.3, 0.6, 0.8],
@@ -218,20 +216,20 @@ const ICE_LAKE: Processor = Processor {
     special: Special::ICE_LAKE,
 };
 
-/// AMD EPYC "Turin" at 4.2 GHz. Measured by benches/processor on a virtual machine with one (family 26): a hit in L1 takes 5 cycles, L2 15, the last level
-/// 53 to 57, memory 133 ns. A misprediction 20: a retpoline took 25 cycles, a call and a return that were predicted 5. Eight instructions are dispatched
-/// in a cycle instead of Rome's four to six: a third of a cycle each, argued like Rome's figure. Two words can be stored in a cycle, as on Ice Lake:
-/// unrolled loops took 4.1 cycles to copy a line by twenty instructions and 4.1 to clear one by eleven, so 0.21 and 0.37 an instruction. `rep movsb` of
-/// 1,024 bytes took 50 cycles, of 4,096 123, and `rep stosb` 45 and 118; the clock charges 55 and 151. Lines of a stream from L2 and the last level, read by loops that do little else, took no
-/// longer than those in L1, and `rep movsb` a fifth of a cycle and 1.2 cycles more for each line that it read or wrote; a stream's line from memory took
-/// 4.7 cycles more. Another node is taken to be as far away as Rome's.
+/// AMD EPYC "Turin" at 4.2 GHz. Measured by benches/processor on a virtual machine with one (family 26): a hit in L1 takes 5 cycles, L2 15, the last
+/// level 53 to 57, memory 133 ns. A misprediction 20: a retpoline took 25 cycles, a call and a return that were predicted 5. Eight instructions are
+/// dispatched in a cycle instead of Rome's four to six: a third of a cycle each, argued like Rome's figure. Two words can be stored in a cycle, as on
+/// Ice Lake: unrolled loops took 4.1 cycles to copy a line, and as many to clear one. `rep movsb` of 1,024 bytes took 50 cycles, of 4,096 123, and
+/// `rep stosb` 45 and 118; the clock charges 55 and 151. Lines of a stream from L2 and the last level, read by loops that do little else, took no
+/// longer than those in L1, and `rep movsb` a fifth of a cycle and 1.2 cycles more for each line that it read or wrote; a stream's line from memory
+/// took 4.7 cycles more. Another node is taken to be as far away as Rome's.
 const TURIN: Processor = Processor {
     name: "turin-like",
     ghz: 4.2,
     geometry: 2,
     instruction: 0.33,
-    unrolled: 0.29,
-    moves: 0.8,
+    word: 0.51,
+    moves: 0.85,
     latency: [10.0, 50.0, 555.0],
     exposed: [0.3, 0.6, 0.8],
     store: STORE,
@@ -254,7 +252,7 @@ pub const PROCESSORS: [Processor; 7] = [
     Processor {
         name: "pessimistic",
         instruction: 1.0,
-        unrolled: 1.0,
+        word: 2.0,
         latency: [14.0, 70.0, 450.0],
         exposed: [1.0, 1.0, 1.0],
         store: [14.0, 70.0, 450.0],
@@ -276,7 +274,7 @@ impl Processor {
         let moved = self.stream.or(ROME.stream).unwrap_or([l2, last, memory]);
         match event {
             Event::MoveCycles => self.moves,
-            Event::Unrolled => self.unrolled,
+            Event::UnrolledWord => self.word,
             Event::MispredictedBranch | Event::MispredictedReturn | Event::MispredictedJump => self.mispredicted,
             Event::SecondTlb => self.tlb[0],
             Event::Walk => self.tlb[1],
@@ -314,7 +312,7 @@ impl Processor {
     /// Cycles by component of code that executed so many instructions, with a repeated move's charged cycles among them, and whose events are `count`.
     pub fn components(&self, instructions: f64, count: impl Fn(usize) -> f64) -> [f64; Component::ALL.len()] {
         let mut cycles = [0.0; Component::ALL.len()];
-        // These have their own cycles below.
+        // These have their own cycles below; those of unrolled code are its words.
         let apart = count(Event::MoveCycles as usize) + count(Event::Unrolled as usize);
         cycles[Component::Instructions as usize] = self.instruction * (instructions - apart).max(0.0);
         for event in Event::ALL {
@@ -342,6 +340,7 @@ mod tests {
             at if at == Event::MoveCycles as usize => 100.0,
             at if at == Event::MispredictedReturn as usize => 2.0,
             at if at == Event::Unrolled as usize => 200.0,
+            at if at == Event::UnrolledWord as usize => 80.0,
             at if at == Event::StreamMemory.at(0) => 4.0,
             at if at == Event::StreamMemory.at(1) => 1000.0,
             _ => 0.0,
@@ -358,7 +357,8 @@ mod tests {
         let [.., pessimistic] = PROCESSORS;
         // In nanoseconds: memory is as far away from a processor of a higher frequency.
         let time = |processor: &Processor, event| processor.penalty(event) / processor.ghz;
-        for event in Event::ALL {
+        // The words that unrolled code moves are all that it takes.
+        for event in Event::ALL.into_iter().filter(|event| *event != Event::Unrolled) {
             for processor in &PROCESSORS {
                 assert!(processor.penalty(event) > 0.0, "{event:?} {}", processor.name);
                 let is_move = matches!(event, Event::MoveL2 | Event::MoveLast | Event::MoveMemory);

@@ -33,9 +33,11 @@ pub enum Event {
     ReadTsc,
     UserAccess,
     SetFlags,
-    /// An instruction of a block that mostly moves memory word by word, as loops that copy or clear it do. Such instructions do not wait for each
+    /// An instruction of unrolled code, which moves memory word by word, as loops that copy or clear it do. Such instructions do not wait for each
     /// other.
     Unrolled,
+    /// A word that such code moves.
+    UnrolledWord,
     /// A line of instructions that came from L2, the last level, or memory.
     FetchL2,
     FetchLast,
@@ -65,7 +67,7 @@ pub enum Event {
 }
 
 impl Event {
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::MoveCycles,
         Self::MispredictedBranch,
         Self::MispredictedReturn,
@@ -90,6 +92,7 @@ impl Event {
         Self::UserAccess,
         Self::SetFlags,
         Self::Unrolled,
+        Self::UnrolledWord,
         Self::FetchL2,
         Self::FetchLast,
         Self::FetchMemory,
@@ -158,6 +161,7 @@ impl Event {
             Self::UserAccess => "stac-clac",
             Self::SetFlags => "popf",
             Self::Unrolled => "unrolled",
+            Self::UnrolledWord => "unrolled-word",
             Self::FetchL2 => "fetch-l2",
             Self::FetchLast => "fetch-llc",
             Self::FetchMemory => "fetch-memory",

@@ -32,8 +32,15 @@ pub(crate) enum End {
 pub(crate) struct Seen {
     pub(crate) end: End,
     pub(crate) event: Option<Event>,
-    /// Whether it only moves a word between memory and a register, or a constant to memory.
-    pub(crate) moves_word: bool,
+    /// What it is if it only moves a word between memory and a register, or a constant to memory.
+    pub(crate) word: Option<Word>,
+}
+
+/// A move of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Load,
+    Store,
 }
 
 /// Whether an instruction is `cmpxchg8b` or `cmpxchg16b`.
@@ -113,18 +120,16 @@ pub(crate) fn see(bytes: &[u8], next: u64) -> Seen {
         _ if locked => Some(Event::Locked),
         _ => None,
     };
-    let moves_word = in_memory
-        && match opcode {
-            0x88..=0x8b => true,
-            0xc6 | 0xc7 => operation == 0,
-            _ => false,
-        };
     // Moves of vector registers, and past the caches, have their memory operand in the third byte.
-    let moves_word = moves_word
-        || (opcode == 0x0f
-            && byte(2) < 0xc0
-            && matches!(modrm, 0x10 | 0x11 | 0x28 | 0x29 | 0x2b | 0x6f | 0x7f | 0xc3 | 0xe7));
-    Seen { end, event, moves_word }
+    let word = match (opcode, modrm) {
+        (0x88 | 0x89, _) if in_memory => Some(Word::Store),
+        (0x8a | 0x8b, _) if in_memory => Some(Word::Load),
+        (0xc6 | 0xc7, _) if in_memory && operation == 0 => Some(Word::Store),
+        (0x0f, 0x10 | 0x28 | 0x6f) if byte(2) < 0xc0 => Some(Word::Load),
+        (0x0f, 0x11 | 0x29 | 0x2b | 0x7f | 0xc3 | 0xe7) if byte(2) < 0xc0 => Some(Word::Store),
+        _ => None,
+    };
+    Seen { end, event, word }
 }
 
 #[cfg(test)]
@@ -165,17 +170,19 @@ mod tests {
 
     #[test]
     fn moves_of_words_are_known() {
-        let moves = |bytes: &[u8]| see(bytes, 0).moves_word;
-        // mov to and from memory, a constant to memory, movups, movdqa, movnti.
+        let word = |bytes: &[u8]| see(bytes, 0).word;
+        // mov to memory, a constant to memory, movups, movnti.
         for bytes in [
-            &[0x4c, 0x8b, 0x06][..],
-            &[0x48, 0x89, 0x47, 0x08],
+            &[0x48, 0x89, 0x47, 0x08][..],
             &[0x48, 0xc7, 0x07, 0, 0, 0, 0],
             &[0x0f, 0x11, 0x07],
-            &[0x66, 0x0f, 0x6f, 0x06],
             &[0x4c, 0x0f, 0xc3, 0x07],
         ] {
-            assert!(moves(bytes), "{bytes:x?}");
+            assert_eq!(word(bytes), Some(Word::Store), "{bytes:x?}");
+        }
+        // mov from memory, movdqa.
+        for bytes in [&[0x4c, 0x8b, 0x06][..], &[0x66, 0x0f, 0x6f, 0x06]] {
+            assert_eq!(word(bytes), Some(Word::Load), "{bytes:x?}");
         }
         // mov of registers, add to memory, lea, movzx from memory, movaps of registers, a jump.
         for bytes in [
@@ -186,7 +193,7 @@ mod tests {
             &[0x0f, 0x28, 0xc1],
             &[0x75, 0x10],
         ] {
-            assert!(!moves(bytes), "{bytes:x?}");
+            assert_eq!(word(bytes), None, "{bytes:x?}");
         }
     }
 

@@ -296,8 +296,9 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     let (part, unrolled) = model.straight[(vcpu as usize).min(CORES - 1)].block(shape);
     if part == Part::First {
         model.mode = model.sampler.arrival(in_window);
-        if unrolled > 0 {
-            model.add(Event::Unrolled as usize, unrolled);
+        if unrolled.instructions > 0 {
+            model.add(Event::Unrolled as usize, unrolled.instructions);
+            model.add(Event::UnrolledWord as usize, unrolled.words);
         }
     }
     model.block = (shape.counter, shape.start);

@@ -1,7 +1,7 @@
 //! A block of instructions as the model sees it.
 
 use crate::events::Event;
-use crate::instruction::{End, see};
+use crate::instruction::{End, Word, see};
 
 /// A translated block.
 pub(crate) struct Shape {
@@ -12,17 +12,51 @@ pub(crate) struct Shape {
     pub(crate) next: u64,
     pub(crate) counter: usize,
     pub(crate) instructions: u64,
-    /// Instructions that only move a word.
-    pub(crate) moves: u8,
+    pub(crate) words: Words,
+}
+
+/// Instructions that only move a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    loads: u32,
+    stores: u32,
+}
+
+impl Words {
+    pub(crate) const NONE: Self = Self { loads: 0, stores: 0 };
+
+    /// Straight-line code with as many as this is unrolled: what a loop that copies or clears a line of memory has at least.
+    pub(crate) const UNROLLED: u32 = 8;
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.loads += other.loads;
+        self.stores += other.stores;
+    }
+
+    /// What of code of so many instructions was unrolled: its moves, and beside each of them another instruction. It stores while it loads.
+    pub(crate) fn unrolled(self, instructions: u64) -> Option<Unrolled> {
+        let all = self.loads + self.stores;
+        let words = self.loads.max(self.stores).into();
+        (all >= Self::UNROLLED).then(|| Unrolled { instructions: instructions.min(2 * u64::from(all)), words })
+    }
+}
+
+/// Unrolled code that was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unrolled {
+    pub(crate) instructions: u64,
+    /// That it moved between registers and memory.
+    pub(crate) words: u64,
+}
+
+impl Unrolled {
+    pub(crate) const NONE: Self = Self { instructions: 0, words: 0 };
 }
 
 impl Shape {
-    /// Straight-line code with as many moves of words as this is unrolled: what a loop that copies or clears a line of memory has at least.
-    pub(crate) const UNROLLED: u32 = 8;
-
     /// A block without instructions, whose counter is that of its first.
     pub(crate) fn new(start: u64, counter: usize) -> Self {
-        Self { start, end: End::Other, at: start, next: start, counter, instructions: 0, moves: 0 }
+        Self { start, end: End::Other, at: start, next: start, counter, instructions: 0, words: Words::NONE }
     }
 
     /// The block's next instruction, at that address; tells the event that its execution is.
@@ -32,7 +66,11 @@ impl Shape {
         self.instructions += 1;
         let seen = see(bytes, self.next);
         self.end = seen.end;
-        self.moves = self.moves.saturating_add(u8::from(seen.moves_word));
+        self.words.add(match seen.word {
+            Some(Word::Load) => Words { loads: 1, stores: 0 },
+            Some(Word::Store) => Words { loads: 0, stores: 1 },
+            None => Words::NONE,
+        });
         seen.event
     }
 }
@@ -48,6 +86,16 @@ mod tests {
         assert_eq!(shape.add(0x1003, &[0xc3]), None);
         assert_eq!((shape.start, shape.counter), (0x1000, 7));
         assert_eq!((shape.end, shape.at, shape.next, shape.instructions), (End::Return, 0x1003, 0x1004, 2));
-        assert_eq!(shape.moves, 0);
+        assert_eq!(shape.words, Words::NONE);
+    }
+
+    #[test]
+    fn unrolled_code_moves_its_loads_or_its_stores() {
+        let of = |loads, stores| Words { loads, stores }.unrolled(20).map(|u| (u.instructions, u.words));
+        assert_eq!(
+            [of(8, 8), of(0, 9), of(8, 0), of(4, 4)],
+            [Some((20, 8)), Some((18, 9)), Some((16, 8)), Some((16, 4))]
+        );
+        assert_eq!(of(4, 3), None);
     }
 }

@@ -6,7 +6,7 @@
 //! Invariant: what it tells of instructions that execute in a row is the same however they are divided.
 
 use crate::instruction::End;
-use crate::shape::Shape;
+use crate::shape::{Shape, Unrolled, Words};
 
 /// What a block is of the code before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,20 +25,19 @@ pub(crate) struct Straight {
     ended: (End, u64),
     /// Start and end of the last block that was no [`Part::Rest`].
     whole: (u64, u64),
-    /// Of the code since control arrived: moves of words, and instructions.
-    moves: u32,
+    /// Of the code since control arrived.
+    words: Words,
     instructions: u64,
 }
 
 impl Straight {
     pub(crate) const fn new() -> Self {
-        Self { ended: (End::Other, 0), whole: (0, 0), moves: 0, instructions: 0 }
+        Self { ended: (End::Other, 0), whole: (0, 0), words: Words::NONE, instructions: 0 }
     }
 
-    /// A block begins; tells what it is, and how many instructions of the code before, if that ends here, were unrolled. Code that an exception or an
-    /// interrupt ends has none: what of it was executed depends on where it was divided.
+    /// A block begins; tells what it is, and what of the code before, if that ends here, was unrolled. Code that an exception or an interrupt ends has none: what of it was executed depends on where it was divided.
     #[inline]
-    pub(crate) fn block(&mut self, shape: &Shape) -> (Part, u64) {
+    pub(crate) fn block(&mut self, shape: &Shape) -> (Part, Unrolled) {
         let (end, next) = core::mem::replace(&mut self.ended, (shape.end, shape.next));
         let falls = next == shape.start;
         let goes = match end {
@@ -50,22 +49,19 @@ impl Straight {
         // A loop within a block goes on in it, too.
         let jumps = goes && matches!(end, End::Jump | End::Repeated | End::Branch(_));
         if is_inside && !jumps {
-            return (Part::Rest, 0);
+            return (Part::Rest, Unrolled::NONE);
         }
         self.whole = (shape.start, shape.next);
-        let moves = u32::from(shape.moves);
         if end == End::Other && falls {
-            self.moves += moves;
+            self.words.add(shape.words);
             self.instructions += shape.instructions;
-            return (Part::Next, 0);
+            return (Part::Next, Unrolled::NONE);
         }
-        let before = (
-            core::mem::replace(&mut self.moves, moves),
-            core::mem::replace(&mut self.instructions, shape.instructions),
-        );
-        match before {
-            (moves, instructions) if moves >= Shape::UNROLLED && (goes || falls) => (Part::First, instructions),
-            _ => (Part::First, 0),
+        let words = core::mem::replace(&mut self.words, shape.words);
+        let instructions = core::mem::replace(&mut self.instructions, shape.instructions);
+        match words.unrolled(instructions) {
+            Some(unrolled) if goes || falls => (Part::First, unrolled),
+            _ => (Part::First, Unrolled::NONE),
         }
     }
 }
@@ -76,6 +72,8 @@ mod tests {
 
     const MOVE: [u8; 3] = [0x48, 0x89, 0x07];
     const BACK: [u8; 2] = [0x75, 0xf0];
+    /// Ten moves and a branch.
+    const TEN: Unrolled = Unrolled { instructions: 11, words: 10 };
 
     /// A block of moves of three bytes each, with a branch 16 bytes back or not.
     fn shape(start: u64, moves: u64, branches: bool) -> Shape {
@@ -93,13 +91,17 @@ mod tests {
         // Round the loop, and on to what follows.
         for to in [0x1010, 0x1020] {
             let mut straight = Straight::new();
-            assert_eq!(straight.block(&whole), (Part::First, 0));
-            assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, 11));
+            assert_eq!(straight.block(&whole), (Part::First, Unrolled::NONE));
+            assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, TEN));
             for cut in 1..10 {
                 let mut straight = Straight::new();
-                assert_eq!(straight.block(&shape(0x1000, cut, false)), (Part::First, 0));
-                assert_eq!(straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true)), (Part::Next, 0), "after {cut}");
-                assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, 11), "after {cut}");
+                assert_eq!(straight.block(&shape(0x1000, cut, false)), (Part::First, Unrolled::NONE));
+                assert_eq!(
+                    straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true)),
+                    (Part::Next, Unrolled::NONE),
+                    "after {cut}"
+                );
+                assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, TEN), "after {cut}");
             }
         }
     }
@@ -115,7 +117,7 @@ mod tests {
                     straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true));
                 }
             }
-            assert_eq!(straight.block(&shape(0x9000, 9, true)), (Part::First, 0), "{cut:?}");
+            assert_eq!(straight.block(&shape(0x9000, 9, true)), (Part::First, Unrolled::NONE), "{cut:?}");
         }
     }
 
@@ -123,11 +125,11 @@ mod tests {
     fn the_rest_of_a_block_that_ended_early_was_told_of() {
         let mut straight = Straight::new();
         straight.block(&shape(0x1000, 10, true));
-        assert_eq!(straight.block(&shape(0x1006, 3, false)), (Part::Rest, 0));
-        assert_eq!(straight.block(&shape(0x100f, 5, true)), (Part::Rest, 0));
+        assert_eq!(straight.block(&shape(0x1006, 3, false)), (Part::Rest, Unrolled::NONE));
+        assert_eq!(straight.block(&shape(0x100f, 5, true)), (Part::Rest, Unrolled::NONE));
         // The branch at its end, to within the block: a loop.
         let target = 0x101e + 2 - 16;
-        assert_eq!(straight.block(&shape(target, 4, true)), (Part::First, 11));
+        assert_eq!(straight.block(&shape(target, 4, true)), (Part::First, TEN));
     }
 
     #[test]
@@ -147,7 +149,7 @@ mod tests {
     fn an_interrupt_is_where_control_arrives() {
         let mut straight = Straight::new();
         straight.block(&shape(0x1000, 4, false));
-        assert_eq!(straight.block(&shape(0x9000, 4, false)), (Part::First, 0));
-        assert_eq!(straight.block(&shape(0x100c, 4, false)), (Part::First, 0));
+        assert_eq!(straight.block(&shape(0x9000, 4, false)), (Part::First, Unrolled::NONE));
+        assert_eq!(straight.block(&shape(0x100c, 4, false)), (Part::First, Unrolled::NONE));
     }
 }
