@@ -328,7 +328,10 @@ mod tests {
         let a = window(10_000, 10_000, &[(0, 0)]);
         let more = modelled(&a, &window(11_000, 11_000, &[(0, 0)])).unwrap();
         assert_eq!(more.agreement, Agreement::Robust);
-        assert_eq!((more.processors.len(), more.processors[0].a, more.processors[0].b), (5, 500.0, 550.0));
+        assert_eq!(
+            (more.processors.len(), more.processors[0].a, more.processors[0].b),
+            (PROCESSORS.len(), 500.0, 550.0)
+        );
         assert_eq!((more.functions[0].function.as_str(), more.functions[0].mostly), ("f", "instructions"));
         // Fewer instructions, but misses that cost more than these save.
         let traded = window(9_000, 9_000, &[(Event::DataMemory.at(0), 50), (Event::DataMemory.at(1), 50)]);

@@ -6,6 +6,8 @@ use crate::sampled::spans::Spans;
 use crate::symbols::Symbols;
 use bigiron_model::waits::WaitTally;
 use bigiron_profile::Mark::{Begin as From, Cut, End as To};
+use bigiron_sys::futex;
+use std::sync::atomic::AtomicU32;
 
 /// A format with fields of 8 bytes from offset 8 on.
 fn format(id: u64, fields: &[&str]) -> Format {
@@ -136,7 +138,8 @@ fn this_machines_waits_are_recorded_or_refused_in_words() {
         Err(why) => return assert!(!why.is_empty()),
     };
     let child = bigiron_sys::process::fork_child(|| {
-        thread::park_timeout(Duration::from_millis(3));
+        // From the call on: a thread that parks has a deadline, which comes sooner if it was delayed before its call.
+        let _ = futex::wait(&AtomicU32::new(0), 0, futex::Scope::Process, Some(Duration::from_millis(3)));
         0
     });
     let recorder = armed.start().unwrap();
