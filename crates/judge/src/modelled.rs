@@ -221,13 +221,16 @@ impl<'a> Mean<'a> {
     }
 }
 
-/// The model's results for a window; `None` unless the model ran in both arms of all pairs.
+/// The model's results for a window; `None` unless today's model ran in both arms of all pairs: the counts of an earlier one lack events, without
+/// which an arm would cost too little.
 pub(crate) fn of_pairs(pairs: &[[WindowEvidence<'_>; 2]]) -> Option<Modelled> {
-    let is_modelled = |of: &WindowEvidence<'_>| !of.window.modelled.is_empty() && !of.evidence.places.is_empty();
+    let today = places();
+    let is_modelled = |of: &WindowEvidence<'_>| {
+        !of.window.modelled.is_empty() && today.iter().all(|place| of.evidence.places.contains(place))
+    };
     if pairs.is_empty() || !pairs.iter().flatten().all(is_modelled) {
         return None;
     }
-    let today = places();
     let all = Mean::of(pairs, &today);
     let processors = all.cycles();
     // The changes of path length, then of each processor, by pair.
@@ -299,7 +302,7 @@ fn functions(processor: &Processor, costs: &Costs<'_>) -> Vec<FunctionCycles> {
 mod tests {
     use super::*;
     use bigiron_model::evidence::Executed;
-    use bigiron_model::modelled::Event;
+    use bigiron_model::modelled::{Event, Geometry};
 
     /// A window of ten operations in which `f` executes `instructions`, with counts by place.
     fn window(instructions: u64, ns: u64, counts: &[(usize, u64)]) -> Executed {
@@ -318,6 +321,11 @@ mod tests {
         Evidence { places, ..crate::fixture::evidence(0, Vec::new()) }
     }
 
+    /// So many of an event in each geometry.
+    fn everywhere(event: Event, count: u64) -> Vec<(usize, u64)> {
+        (0..Geometry::ALL.len()).map(|geometry| (event.at(geometry), count)).collect()
+    }
+
     fn modelled(a: &Executed, b: &Executed) -> Option<Modelled> {
         let evidence = &of(places());
         of_pairs(&[[a, b].map(|window| WindowEvidence { window, evidence })])
@@ -334,12 +342,12 @@ mod tests {
         );
         assert_eq!((more.functions[0].function.as_str(), more.functions[0].mostly), ("f", "instructions"));
         // Fewer instructions, but misses that cost more than these save.
-        let traded = window(9_000, 9_000, &[(Event::DataMemory.at(0), 50), (Event::DataMemory.at(1), 50)]);
+        let traded = window(9_000, 9_000, &everywhere(Event::DataMemory, 50));
         let traded = modelled(&a, &traded).unwrap();
         assert!(traded.agreement == Agreement::Depends && traded.processors.iter().all(|c| c.change() > 0.5));
         assert_eq!(traded.functions[0].mostly, "data");
         // Slower only without a prefetcher.
-        let stream = window(9_000, 9_000, &[(Event::StreamMemory.at(0), 30), (Event::StreamMemory.at(1), 30)]);
+        let stream = window(9_000, 9_000, &everywhere(Event::StreamMemory, 30));
         let stream = modelled(&a, &stream).unwrap();
         assert!(
             stream.agreement == Agreement::Depends
@@ -358,7 +366,7 @@ mod tests {
         let agreement = |b: &Executed| modelled(&a, b).unwrap().agreement;
         assert_eq!(agreement(&window(10_001, 110_100, &[(0, 0)])), Agreement::TooSmall);
         // What path length does not see is no small matter.
-        let misses = window(10_000, 110_000, &[(Event::DataMemory.at(0), 200), (Event::DataMemory.at(1), 200)]);
+        let misses = window(10_000, 110_000, &everywhere(Event::DataMemory, 200));
         assert_eq!(agreement(&misses), Agreement::Depends);
     }
 
@@ -403,16 +411,24 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_windows_without_a_model_or_with_places_that_are_gone() {
+    fn nothing_is_said_of_windows_without_a_model_or_of_an_earlier_one() {
         let a = window(10_000, 10_000, &[(Event::Walk as usize, 70)]);
         assert_eq!(modelled(&a, &Executed { modelled: Vec::new(), ..a.clone() }), None);
         assert_eq!(of_pairs(&[]), None);
-        // Evidence of another version, with a place elsewhere and an unknown one.
-        let old = vec!["tlb-walk".to_owned(), "tea-breaks".to_owned()];
-        let b = window(10_000, 10_000, &[(0, 70), (1, 1_000_000)]);
-        let (evidence, old) = (&of(places()), &of(old));
-        let [a, b] = [WindowEvidence { window: &a, evidence }, WindowEvidence { window: &b, evidence: old }];
-        let both = of_pairs(&[[a, b]]).unwrap();
+        // Evidence of later versions has places elsewhere, and unknown ones; that of earlier ones lacks some.
+        let mut other = places();
+        other.reverse();
+        other.push("tea-breaks".to_owned());
+        let walks = other.iter().position(|place| place == "tlb-walk").unwrap();
+        let b = window(10_000, 10_000, &[(walks, 70), (other.len() - 1, 1_000_000)]);
+        let evidence = of(places());
+        let of_both = |other: &Evidence| {
+            let [a, b] = [(&a, &evidence), (&b, other)].map(|(window, evidence)| WindowEvidence { window, evidence });
+            of_pairs(&[[a, b]])
+        };
+        let both = of_both(&of(other.clone())).unwrap();
         assert_eq!(both.processors[0].a, both.processors[0].b);
+        other.remove(0);
+        assert_eq!(of_both(&of(other)), None);
     }
 }
