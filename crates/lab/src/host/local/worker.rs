@@ -378,7 +378,8 @@ mod tests {
             let (file, word) = group.switch(true);
             let script =
                 format!("echo $$ >{}; echo {word} >{}; exec sleep 600", group.procs().display(), file.display());
-            let (ended, _) = talked(&script, silence_watch(60, Duration::from_millis(500)));
+            // Long enough for the shell to freeze itself, also on a busy machine.
+            let (ended, _) = talked(&script, silence_watch(60, Duration::from_secs(4)));
             let ConversationEnd::Held(why) = ended else { panic!("{ended:?}") };
             assert_eq!(why, "was in a frozen cgroup");
             group.set(false);
