@@ -34,20 +34,27 @@ pub(crate) struct Predictor {
     tables: [&'static mut [Tagged]; HISTORIES.len()],
     /// The last branch is the lowest bit.
     history: u64,
+    folded: [Folded; HISTORIES.len()],
     jumps: &'static mut [u64],
     returns: [u64; RETURNS],
     top: usize,
 }
 
-/// The last branches as a number of so many bits.
-fn folded(history: u64, branches: u32, bits: u32) -> u64 {
-    let mut rest = history & ((1 << branches) - 1);
-    let mut folded = 0;
-    while rest != 0 {
-        folded ^= rest & ((1 << bits) - 1);
-        rest >>= bits;
+/// The last branches of a table's history as a number of [`FOLDED`] bits each: of the exclusive or of its pieces of so many bits.
+#[derive(Clone, Copy)]
+struct Folded([u16; FOLDED.len()]);
+
+/// One for the index and two for the tag.
+const FOLDED: [u32; 3] = [12, 11, 10];
+
+impl Folded {
+    /// A branch is `taken` or not, and the one that is so many `branches` ago, `leaving`, is no longer in the history.
+    fn push(&mut self, branches: u32, taken: bool, leaving: bool) {
+        for (folded, bits) in self.0.iter_mut().zip(FOLDED) {
+            let turned = *folded << 1 | *folded >> (bits - 1);
+            *folded = (turned ^ u16::from(taken) ^ u16::from(leaving) << (branches % bits)) & ((1 << bits) - 1);
+        }
     }
-    folded
 }
 
 impl Predictor {
@@ -58,6 +65,7 @@ impl Predictor {
                 branches: zeroed(BRANCHES)?,
                 tables: [zeroed(TAGGED)?, zeroed(TAGGED)?, zeroed(TAGGED)?, zeroed(TAGGED)?],
                 history: 0,
+                folded: [Folded([0; FOLDED.len()]); HISTORIES.len()],
                 jumps: zeroed(JUMPS)?,
                 returns: [0; RETURNS],
                 top: 0,
@@ -67,9 +75,9 @@ impl Predictor {
 
     /// The entry of a table for a branch, and the tag that it has if it is this branch's.
     fn place(&self, table: usize, address: u64) -> (usize, u16) {
-        let branches = HISTORIES[table];
-        let index = address ^ address >> 12 ^ folded(self.history, branches, 12);
-        let tag = address ^ address >> 7 ^ folded(self.history, branches, 11) ^ folded(self.history, branches, 10) << 1;
+        let [index, one, other] = self.folded[table].0.map(u64::from);
+        let index = address ^ address >> 12 ^ index;
+        let tag = address ^ address >> 7 ^ one ^ other << 1;
         (index as usize % TAGGED, (tag & 0x7ff) as u16 + 1)
     }
 
@@ -101,6 +109,9 @@ impl Predictor {
         }
         if predicted != taken {
             self.learn(longest.map_or(0, |table| table + 1), &places, taken);
+        }
+        for (folded, branches) in self.folded.iter_mut().zip(HISTORIES) {
+            folded.push(branches, taken, self.history >> (branches - 1) & 1 == 1);
         }
         self.history = self.history << 1 | u64::from(taken);
         predicted == taken
@@ -158,6 +169,23 @@ mod tests {
         }
         let missed = misses(&|n| bits[n]);
         assert!((1200..1800).contains(&missed), "half of 3,000, not {missed}");
+    }
+
+    #[test]
+    fn a_folded_history_is_the_exclusive_or_of_its_pieces() {
+        let mut p = Predictor::new().unwrap();
+        let mut random = 1_u64;
+        for _ in 0..500 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            p.branch(0x40_1000, random >> 63 == 1);
+            for (folded, branches) in p.folded.iter().zip(HISTORIES) {
+                for (value, bits) in folded.0.into_iter().zip(FOLDED) {
+                    let history = p.history & ((1 << branches) - 1);
+                    let pieces = (0..branches).step_by(bits as usize).map(|at| (history >> at) & ((1 << bits) - 1));
+                    assert_eq!(u64::from(value), pieces.fold(0, |all, piece| all ^ piece), "{branches} in {bits}");
+                }
+            }
+        }
     }
 
     /// Branches at random places that each always go the same way, more than there are entries: a predictor without tags mixes them up.
