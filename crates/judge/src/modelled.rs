@@ -321,7 +321,7 @@ mod tests {
         Evidence { places, ..crate::fixture::evidence(0, Vec::new()) }
     }
 
-    /// So many of an event in each geometry.
+    /// Counts in which `event` happened `count` times in each geometry.
     fn everywhere(event: Event, count: u64) -> Vec<(usize, u64)> {
         (0..Geometry::ALL.len()).map(|geometry| (event.at(geometry), count)).collect()
     }

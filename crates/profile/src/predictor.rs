@@ -40,15 +40,16 @@ pub(crate) struct Predictor {
     top: usize,
 }
 
-/// The last branches of a table's history as a number of [`FOLDED`] bits each: of the exclusive or of its pieces of so many bits.
+/// A table's history, folded into three short numbers: it is cut into pieces of 12, 11 or 10 bits ([`FOLDED`]), and the number is the exclusive or of
+/// the pieces.
 #[derive(Clone, Copy)]
 struct Folded([u16; FOLDED.len()]);
 
-/// One for the index and two for the tag.
+/// Bits of the folded histories: one for the index and two for the tag.
 const FOLDED: [u32; 3] = [12, 11, 10];
 
 impl Folded {
-    /// A branch is `taken` or not, and the one that is so many `branches` ago, `leaving`, is no longer in the history.
+    /// Adds a branch to a history of `branches`. `leaving` is whether the oldest branch, which the history then no longer contains, was taken.
     fn push(&mut self, branches: u32, taken: bool, leaving: bool) {
         for (folded, bits) in self.0.iter_mut().zip(FOLDED) {
             let turned = *folded << 1 | *folded >> (bits - 1);

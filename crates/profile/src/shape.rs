@@ -33,7 +33,8 @@ impl Words {
         self.stores += other.stores;
     }
 
-    /// What of code of so many instructions was unrolled: its moves, and beside each of them another instruction. It stores while it loads.
+    /// The unrolled part of straight-line code with these moves, if they are enough. Each move hides one other instruction. Loads and stores overlap, so
+    /// the more frequent kind determines the number of words.
     pub(crate) fn unrolled(self, instructions: u64) -> Option<Unrolled> {
         let all = self.loads + self.stores;
         let words = self.loads.max(self.stores).into();
