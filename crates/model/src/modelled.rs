@@ -139,8 +139,8 @@ impl Special {
     const ICE_LAKE: Self =
         Self { locked: 18.0, divide: 15.0, pause: 140.0, fence: 17.0, read_tsc: 25.0, set_flags: 20.0 };
 
-    /// Measured by benches/processor on an EPYC of family 26 beside a chain of additions, which hides most of them: `pause` 33 to 51, `lfence` 13 to 15, the others 0
-    /// to 2.
+    /// Measured by benches/processor on an EPYC of family 26 beside a chain of additions, which hides most of them: `pause` 33 to 51, `lfence` 13 to 15,
+    /// the others 0 to 2.
     const TURIN: Self = Self { locked: 2.0, divide: 2.0, pause: 36.0, fence: 15.0, read_tsc: 2.0, set_flags: 2.0 };
 }
 
