@@ -335,10 +335,8 @@ unsafe fn hurry(clock: &mut Clock, vcpu: c_uint, registers: &mut Registers) {
         counter.write(counter.read() - cycles as u16);
         count(data, cycles as i64);
         model::charged(cycles);
-        if repeated.copies {
-            model::moved(vcpu, registers.rsi, bytes as u64);
-        }
-        model::moved(vcpu, registers.rdi, bytes as u64);
+        let from_there = repeated.copies.then_some(registers.rsi);
+        model::moved(vcpu, (from_there, registers.rdi), size, iterations);
         match (repeated.copies, step) {
             (true, _) => core::ptr::copy(from.add(step), to.add(step), bytes),
             (false, 1) => core::ptr::write_bytes(to.add(step), to.read(), bytes),

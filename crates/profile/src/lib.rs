@@ -18,9 +18,13 @@
 #![cfg_attr(not(test), no_std)]
 
 #[cfg(any(plugin, test))]
+mod blocks;
+#[cfg(any(plugin, test))]
 mod cache;
 #[cfg(plugin)]
 mod clock;
+#[cfg(plugin)]
+mod counts;
 pub mod events;
 pub mod geometry;
 #[cfg(plugin)]

@@ -13,13 +13,15 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_uint, c_void};
 use core::mem::MaybeUninit;
 
+use crate::blocks::Blocks;
 use crate::events::Event;
+use crate::geometry::LINE;
 use crate::guest::{Cr3, Guest, NODES, STATE};
 use crate::kernel;
 use crate::memory::{Access, Tables};
 use crate::page_table::Walk;
 use crate::plugin::{self, Block, Instruction};
-use crate::processor::{Core, Need, Shared, World};
+use crate::processor::{Core, Ended, Need, Shared, World};
 use crate::rows::{Counted, Rows};
 use crate::sampler::{Mode, Sampler};
 use crate::shape::Shape;
@@ -27,8 +29,7 @@ use crate::straight::{Part, Straight};
 
 /// Most cores; further vCPUs share the last one.
 const CORES: usize = 64;
-/// Most blocks that are translated, and most addresses at which blocks begin that a window executes.
-const SHAPES: usize = 4 << 20;
+/// Most addresses at which blocks begin that a window executes.
 const ROWS: usize = 1 << 20;
 /// Most accesses that are looked at: those of other devices' memory do not help.
 const TRIES: u32 = 1 << 20;
@@ -46,14 +47,15 @@ struct Model {
     phase: Phase,
     cores: [Option<&'static mut Core>; CORES],
     straight: [Straight; CORES],
+    /// The core that executes.
+    current: usize,
     shared: Shared,
     rows: Rows,
     sampler: Sampler,
     mode: Mode,
     /// The block that is executing, by its counter and start.
     block: (usize, u64),
-    shapes: &'static mut [MaybeUninit<Shape>],
-    n_shapes: usize,
+    blocks: Blocks,
     tables: Tables,
     guest: Guest,
 }
@@ -78,15 +80,9 @@ unsafe fn model() -> Option<&'static mut Model> {
 /// No other function of this module may be running.
 pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> Option<()> {
     let node_bytes = memory_bytes / nodes.clamp(1, NODES as u64);
-    // SAFETY: zeros are such rows, numbers, and unwritten shapes.
-    let (rows, of_counter, touched, shapes) = unsafe {
-        (
-            kernel::zeroed::<Counted>(ROWS)?,
-            kernel::zeroed::<u32>(counters)?,
-            kernel::zeroed::<u32>(ROWS)?,
-            kernel::zeroed::<MaybeUninit<Shape>>(SHAPES)?,
-        )
-    };
+    // SAFETY: zeros are such rows, and numbers.
+    let (rows, of_counter, touched) =
+        unsafe { (kernel::zeroed::<Counted>(ROWS)?, kernel::zeroed::<u32>(counters)?, kernel::zeroed::<u32>(ROWS)?) };
     let guest = Guest {
         state: core::ptr::null(),
         cr3: Cr3::Searched { fits: [true; STATE / 8], accesses: 0, tries: 0 },
@@ -98,13 +94,13 @@ pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> 
         phase: Phase::Before,
         cores: [const { None }; CORES],
         straight: [const { Straight::new() }; CORES],
+        current: 0,
         shared: Shared::new(if nodes > 1 { node_bytes } else { 0 })?,
         rows: Rows::new(rows, of_counter, touched),
         sampler: Sampler::new(),
         mode: Mode::Off,
         block: (0, 0),
-        shapes,
-        n_shapes: 0,
+        blocks: Blocks::new()?,
         tables: Tables::new(),
         guest,
     };
@@ -155,7 +151,7 @@ pub(crate) unsafe fn cut(word: &mut dyn FnMut(u64)) {
             sampler.cut();
             (0..3).for_each(|_| word(0));
         }
-        Some(model) if !model.rows.full && model.n_shapes < SHAPES => {
+        Some(model) if !model.rows.full && !model.blocks.is_full() => {
             model.rows.cut(word);
             let (total, counted) = model.sampler.cut();
             word(total);
@@ -166,24 +162,20 @@ pub(crate) unsafe fn cut(word: &mut dyn FnMut(u64)) {
     }
 }
 
-/// Has a block and its accesses tell the model of their execution; `counter` is the number of its first instruction's.
+/// Has a block and its accesses tell the model of their execution.
 ///
 /// # Safety
 /// QEMU must be translating the block now.
-pub(crate) unsafe fn translated(block: *mut Block, counter: usize) {
-    // SAFETY: the caller's word; the callbacks run later, with a shape that is never moved.
+pub(crate) unsafe fn translated(block: *mut Block) {
+    // SAFETY: the caller's word; the callbacks run later, with a shape that never moves.
     unsafe {
         let Some(model) = model() else { return };
-        if model.n_shapes == SHAPES {
-            return;
-        }
-        let n = plugin::qemu_plugin_tb_n_insns(block);
-        let start = plugin::qemu_plugin_insn_vaddr(plugin::qemu_plugin_tb_get_insn(block, 0));
-        let mut shape = Shape::new(start, counter);
-        for k in 0..n {
+        let mut shape = Shape::new(plugin::qemu_plugin_insn_vaddr(plugin::qemu_plugin_tb_get_insn(block, 0)));
+        for k in 0..plugin::qemu_plugin_tb_n_insns(block) {
             let instruction: *mut Instruction = plugin::qemu_plugin_tb_get_insn(block, k);
+            let Some(counter) = plugin::counter(instruction) else { return };
             let (bytes, size) = plugin::bytes(instruction);
-            let event = shape.add(plugin::qemu_plugin_insn_vaddr(instruction), &bytes[..size]);
+            let event = shape.add(plugin::qemu_plugin_insn_vaddr(instruction), &bytes[..size], counter);
             if let Some(event) = event {
                 // Of the instruction, because an exception may end the block before it.
                 let data = core::ptr::without_provenance_mut(event as usize);
@@ -198,9 +190,8 @@ pub(crate) unsafe fn translated(block: *mut Block, counter: usize) {
                 core::ptr::without_provenance_mut(usize::from(is_move)),
             );
         }
-        let place = model.shapes[model.n_shapes].write(shape);
-        model.n_shapes += 1;
-        let data: *mut Shape = place;
+        let Some(shape) = model.blocks.translated(shape) else { return };
+        let data = core::ptr::from_ref(shape).cast_mut();
         plugin::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, plugin::NO_REGISTERS, data.cast());
     }
 }
@@ -280,11 +271,11 @@ impl Model {
     }
 }
 
-unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state: *const u8) {
-    // SAFETY: no other reference lives while the guest executes; the shape was made for this block.
+unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *const Shape, state: *const u8) {
+    // SAFETY: no other reference lives while the guest executes; the shape was made for this block, and stays.
     let (model, shape) = unsafe {
         match model() {
-            Some(model) if model.guest.may_be_walked() => (model, &*shape.cast::<Shape>()),
+            Some(model) if model.guest.may_be_walked() => (model, &*shape),
             _ => return,
         }
     };
@@ -292,10 +283,22 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     if model.phase == Phase::Before {
         return;
     }
-    let in_window = model.phase == Phase::Window;
-    let (part, unrolled) = model.straight[(vcpu as usize).min(CORES - 1)].block(shape);
+    let core = (vcpu as usize).min(CORES - 1);
+    // SAFETY: no reference to the profile lives here.
+    let added = |counter| unsafe { plugin::added(counter, vcpu) };
+    if core != model.current {
+        model.straight[model.current].pause(|counter| {
+            // SAFETY: as above.
+            unsafe { plugin::added(counter, model.current as c_uint) }
+        });
+        model.current = core;
+    }
+    let (part, before, unrolled) = model.straight[core].block(shape, added);
+    if part == Part::Rest {
+        return;
+    }
     if part == Part::First {
-        model.mode = model.sampler.arrival(in_window);
+        model.mode = model.sampler.arrival(model.phase == Phase::Window);
         if unrolled.instructions > 0 {
             model.add(Event::Unrolled as usize, unrolled.instructions);
             model.add(Event::UnrolledWord as usize, unrolled.words);
@@ -304,13 +307,13 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *mut c_void, state
     model.block = (shape.counter, shape.start);
     let mode = model.mode;
     let Some((core, shared, mut view)) = model.split(vcpu) else { return };
-    if part != Part::Rest {
+    if let Some(before) = before {
+        let ended = Ended { end: before.end, address: before.at, next: before.next };
         match mode {
-            Mode::Off => core.arrive_unseen(&mut view),
-            Mode::Warming | Mode::Counting => core.arrive(&mut view, shape.start),
+            Mode::Off => core.arrive_unseen(&mut view, ended),
+            Mode::Warming | Mode::Counting => core.arrive(&mut view, ended, shape.start),
         }
     }
-    core.ended = (shape.end, shape.at, shape.next);
     if mode != Mode::Off {
         core.fetch(shared, &mut view, (shape.start, shape.next - 1));
     }
@@ -386,15 +389,25 @@ pub(crate) unsafe fn charged(cycles: u64) {
     }
 }
 
-/// A repeated move has accessed a range within a page, without translated code.
+/// A repeated move has executed iterations of `size` bytes each, without translated code, from an address if it copies, and to another one.
 ///
 /// # Safety
 /// No reference to the model may live.
-pub(crate) unsafe fn moved(vcpu: c_uint, address: u64, bytes: u64) {
+pub(crate) unsafe fn moved(vcpu: c_uint, (from, to): (Option<u64>, u64), size: u64, iterations: u64) {
     // SAFETY: the caller's word.
-    if let Some(model) = unsafe { model() }
-        && model.mode != Mode::Off
-    {
-        model.access(vcpu, address, bytes, Need::Move);
+    let Some(model) = (unsafe { model() }).filter(|model| model.mode != Mode::Off) else { return };
+    // In the order in which translated code accesses them, since it executes as many of them as it happens to. Accesses to the lines that the iteration
+    // before accessed would change nothing.
+    let mut n = 0;
+    while n < iterations {
+        let mut same = iterations - n;
+        for address in from.into_iter().chain([to]) {
+            let (first, last) = (address + n * size, address + n * size + size - 1);
+            model.access(vcpu, first, size, Need::Move);
+            for at in [first, last] {
+                same = same.min((LINE - at % LINE).div_ceil(size));
+            }
+        }
+        n += same;
     }
 }

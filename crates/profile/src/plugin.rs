@@ -7,6 +7,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use crate::counts::Counts;
 use crate::instruction::is_wide_exchange;
 use crate::scores::Scores;
 use crate::strings::Move;
@@ -44,7 +45,7 @@ extern "C" fn loaded() {
     // This one came with version 6, which 11.0 alone has; nothing tells that from 7, so QEMU 11.0 refuses the plugin.
     if function(c"qemu_plugin_set_pc").is_some() {
         qemu_plugin_version.store(DATA, Ordering::Relaxed);
-    } else if Scores::new().is_some() {
+    } else if Scores::new(0).is_some() {
         qemu_plugin_version.store(SCOREBOARDS, Ordering::Relaxed);
     }
 }
@@ -61,8 +62,7 @@ pub struct Instruction {
     _private: [u8; 0],
 }
 
-/// `QEMU_PLUGIN_INLINE_ADD_U64`, `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_MEM_RW`.
-const ADD_U64: c_int = 0;
+/// `QEMU_PLUGIN_CB_NO_REGS` and `QEMU_PLUGIN_MEM_RW`.
 pub(crate) const NO_REGISTERS: c_int = 0;
 pub(crate) const READS_AND_WRITES: c_int = 3;
 
@@ -103,31 +103,11 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// `qemu_plugin_register_vcpu_insn_exec_inline`, which exists only in [`FIRST`].
-type Inline = unsafe extern "C" fn(*mut Instruction, c_int, *mut c_void, u64);
-
 /// The QEMU function called `name`, if it exists.
 pub(crate) fn function(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero; no handle stands for all that is loaded (RTLD_DEFAULT).
     let found = unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) };
     (!found.is_null()).then_some(found)
-}
-
-/// How translated code counts.
-enum Counts {
-    Inline(Inline),
-    Scores(Scores),
-}
-
-impl Counts {
-    fn find() -> Option<Self> {
-        if let Some(scores) = Scores::new() {
-            return Some(Counts::Scores(scores));
-        }
-        let inline = function(c"qemu_plugin_register_vcpu_insn_exec_inline")?;
-        // SAFETY: QEMU's function of that name is one of that type.
-        Some(Counts::Inline(unsafe { core::mem::transmute::<*mut c_void, Inline>(inline) }))
-    }
 }
 
 /// The required part of QEMU's `qemu_info_t`: the oldest plugin version that it accepts, its own version, and the number of vCPUs.
@@ -164,6 +144,25 @@ impl Profile {
         // SAFETY: the caller's word.
         self.table.counter(place(unsafe { qemu_plugin_insn_vaddr(instruction) }))
     }
+}
+
+/// The number of an instruction's counter, if it is counted.
+///
+/// # Safety
+/// QEMU must be translating it now, and no other reference to the profile may live.
+pub(crate) unsafe fn counter(instruction: *mut Instruction) -> Option<usize> {
+    // SAFETY: the caller's word.
+    unsafe { profile()?.counter(instruction) }
+}
+
+/// What a vCPU's code has added to a counter so far, see [`Counts::added`].
+///
+/// # Safety
+/// No other reference to the profile may live.
+#[inline]
+pub(crate) unsafe fn added(counter: usize, vcpu: c_uint) -> u64 {
+    // SAFETY: the caller's word, and one thread calls all of this.
+    unsafe { profile().map_or(0, |Profile { counts, table, .. }| counts.added(counter, vcpu, table)) }
 }
 
 /// Counts an instruction, which translated code has counted once for each execution, as `cycles` more.
@@ -265,11 +264,8 @@ unsafe extern "C" fn register() {
 unsafe fn profile_into(path: &[u8], info: *const Info) -> Option<()> {
     // SAFETY: it ends with a zero.
     let fd = unsafe { kernel::create(path.as_ptr()) }?;
-    let mut counts = Counts::find()?;
-    if let Counts::Scores(scores) = &mut counts {
-        // SAFETY: the caller's word.
-        scores.vcpus = unsafe { (*info).vcpus } as u32;
-    }
+    // SAFETY: the caller's word.
+    let counts = Counts::find(unsafe { (*info).vcpus } as u32)?;
     // SAFETY: both are numbers.
     let (counters, index) = unsafe { (kernel::zeroed::<Counter>(COUNTERS)?, kernel::zeroed::<u32>(2 * COUNTERS)?) };
     let mut file = Output { fd, bytes: [0; 4096], used: 0 };
@@ -284,18 +280,15 @@ unsafe fn profile_into(path: &[u8], info: *const Info) -> Option<()> {
 unsafe extern "C" fn translated(_id: Id, block: *mut Block) {
     // SAFETY: QEMU's own block, for the time of this call.
     unsafe {
+        // In this order a mark is not of the window that it begins, and the model knows of a block before iterations in it are executed at once.
+        look_for_marks(block);
+        if stage::is_instrumented() {
+            count(block);
+            model::translated(block);
+        }
         charge(block);
         if PARALLEL.load(Ordering::Relaxed) {
             settle_flags(block);
-        }
-        look_for_marks(block);
-        if !stage::is_instrumented() {
-            return;
-        }
-        count(block);
-        let first = qemu_plugin_tb_get_insn(block, 0);
-        if let Some(counter) = profile().and_then(|profile| profile.counter(first)) {
-            model::translated(block, counter);
         }
     }
 }
@@ -328,7 +321,7 @@ unsafe fn charge(block: *mut Block) {
         let (bytes, size) = bytes(last);
         if let Some(repeated) = Move::of(&bytes[..size]) {
             // A profile counts cycles, not iterations.
-            let counter = profile().and_then(|profile| profile.counter(last));
+            let counter = counter(last);
             let data = core::ptr::without_provenance_mut(clock::data(repeated, counter));
             if SEVERAL.load(Ordering::Relaxed) {
                 qemu_plugin_register_vcpu_tb_exec_cb(block, clock::entered, NO_REGISTERS, data);
@@ -411,10 +404,7 @@ unsafe fn count(block: *mut Block) {
         for n in 0..qemu_plugin_tb_n_insns(block) {
             let instruction = qemu_plugin_tb_get_insn(block, n);
             if let Some(number) = profile.counter(instruction) {
-                match &mut profile.counts {
-                    Counts::Inline(add) => add(instruction, ADD_U64, profile.table.executed(number).cast(), 1),
-                    Counts::Scores(scores) => scores.add(instruction, ADD_U64, number),
-                }
+                profile.counts.add(instruction, number, &mut profile.table);
             }
         }
     }

@@ -60,8 +60,6 @@ pub(crate) struct Core {
     latest: [[Latest; SETS]; 2],
     /// The line of instructions that was used last.
     last_fetch: u64,
-    /// The block executed last: how it ended, where its last instruction begins, and where the next instruction would be.
-    pub(crate) ended: (End, u64, u64),
     /// The node whose memory is near.
     pub(crate) node: u64,
 }
@@ -78,6 +76,14 @@ impl Shared {
         let [a, b, c] = Geometry::ALL;
         Some(Self { last: [Cache::new(a.last)?, Cache::new(b.last)?, Cache::new(c.last)?], node_bytes })
     }
+}
+
+/// How a block ended: where its last instruction begins, and where the next one would.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    pub(crate) address: u64,
+    pub(crate) next: u64,
 }
 
 /// Why a line is needed.
@@ -110,7 +116,6 @@ impl Core {
             predictor: Predictor::new()?,
             latest: [[Latest { line: u64::MAX, key: 0 }; SETS]; 2],
             last_fetch: u64::MAX,
-            ended: (End::Other, 0, 0),
             node: 0,
         })
     }
@@ -239,16 +244,15 @@ impl Core {
 
     /// As [`Core::arrive`], while the core is not modelled: what invalidates pages still does.
     #[inline]
-    pub(crate) fn arrive_unseen(&mut self, world: &mut impl World) {
-        if matches!(self.ended.0, End::Cr3 | End::Control | End::Invalidate(_)) {
-            self.arrive(world, 0);
+    pub(crate) fn arrive_unseen(&mut self, world: &mut impl World, ended: Ended) {
+        if matches!(ended.end, End::Cr3 | End::Control | End::Invalidate(_)) {
+            self.arrive(world, ended, 0);
         }
     }
 
-    /// The guest executes the block that begins at `start`: settles how the block before has ended.
+    /// The guest executes the block that begins at `start` after one that ended so.
     #[inline]
-    pub(crate) fn arrive(&mut self, world: &mut impl World, start: u64) {
-        let (end, address, next) = self.ended;
+    pub(crate) fn arrive(&mut self, world: &mut impl World, Ended { end, address, next }: Ended, start: u64) {
         let (event, predicted) = match end {
             End::Other | End::Repeated | End::Jump => return,
             // An interrupt goes to neither.
@@ -411,10 +415,10 @@ mod tests {
             machine.access(0x1000, 8, Need::Data);
             machine.world.1.fill(0);
             if let Some(end) = end {
-                machine.core.ended = (end, 0, 0);
+                let ended = Ended { end, address: 0, next: 0 };
                 match seen {
-                    true => machine.core.arrive(&mut machine.world, 0),
-                    false => machine.core.arrive_unseen(&mut machine.world),
+                    true => machine.core.arrive(&mut machine.world, ended, 0),
+                    false => machine.core.arrive_unseen(&mut machine.world, ended),
                 }
             }
             machine.access(0x1000, 8, Need::Data);
@@ -438,8 +442,7 @@ mod tests {
     fn mispredictions_are_counted_where_control_arrives() {
         let (mut core, mut world) = (Core::new().unwrap(), (Page::Small, Box::new([0; COUNTS])));
         let mut go = |end, to| {
-            core.ended = (end, 0x1000, 0x1005);
-            core.arrive(&mut world, to);
+            core.arrive(&mut world, Ended { end, address: 0x1000, next: 0x1005 }, to);
         };
         go(End::Call, 0x2000);
         go(End::Return, 0x1005);

@@ -33,12 +33,12 @@ pub(crate) struct Scores {
     add: Add,
     made: [*mut c_void; SCOREBOARDS],
     /// Number of vCPUs of the machine.
-    pub(crate) vcpus: u32,
+    vcpus: u32,
 }
 
 impl Scores {
-    /// No scoreboards yet; `None` if this QEMU does not support them.
-    pub(crate) fn new() -> Option<Self> {
+    /// No scoreboards yet, for so many vCPUs; `None` if this QEMU does not support them.
+    pub(crate) fn new(vcpus: u32) -> Option<Self> {
         let [new, find, add] = [
             c"qemu_plugin_scoreboard_new",
             c"qemu_plugin_scoreboard_find",
@@ -52,7 +52,7 @@ impl Scores {
                 find: core::mem::transmute::<*mut c_void, Find>(find?),
                 add: core::mem::transmute::<*mut c_void, Add>(add?),
                 made: [core::ptr::null_mut(); SCOREBOARDS],
-                vcpus: 0,
+                vcpus,
             })
         }
     }
@@ -71,6 +71,16 @@ impl Scores {
             let offset = number % GROUP * size_of::<u64>();
             (self.add)(instruction, op, Entry { scoreboard: *scoreboard, offset }, 1);
         }
+    }
+
+    /// A vCPU's count of that number.
+    ///
+    /// # Safety
+    /// The caller must be the thread that runs the vCPU.
+    pub(crate) unsafe fn added(&self, number: usize, vcpu: c_uint) -> u64 {
+        let Some(scoreboard) = self.made.get(number / GROUP).filter(|made| !made.is_null()) else { return 0 };
+        // SAFETY: QEMU's own function; the number lies in the vCPU's part of the scoreboard.
+        unsafe { (self.find)(*scoreboard, vcpu).cast::<u64>().add(number % GROUP).read() }
     }
 
     /// Passes the counts so far to the table.

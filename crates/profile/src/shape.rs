@@ -10,10 +10,19 @@ pub(crate) struct Shape {
     /// Where the last instruction begins, and where the next would.
     pub(crate) at: u64,
     pub(crate) next: u64,
+    /// The numbers of the first and the last instruction's counters, and how many of the block's last instructions have the latter: programs are counted
+    /// by page.
     pub(crate) counter: usize,
+    pub(crate) last_counter: usize,
+    pub(crate) counted_there: u64,
     pub(crate) instructions: u64,
     pub(crate) words: Words,
+    /// Its first bytes.
+    bytes: [u8; BYTES],
 }
+
+/// Bytes by which blocks at the same address are told apart.
+const BYTES: usize = 32;
 
 /// Instructions that only move a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +64,31 @@ impl Unrolled {
 }
 
 impl Shape {
-    /// A block without instructions, whose counter is that of its first.
-    pub(crate) fn new(start: u64, counter: usize) -> Self {
-        Self { start, end: End::Other, at: start, next: start, counter, instructions: 0, words: Words::NONE }
+    /// A block without instructions.
+    pub(crate) fn new(start: u64) -> Self {
+        Self {
+            start,
+            end: End::Other,
+            at: start,
+            next: start,
+            counter: 0,
+            last_counter: 0,
+            counted_there: 0,
+            instructions: 0,
+            words: Words::NONE,
+            bytes: [0; BYTES],
+        }
     }
 
-    /// The block's next instruction, at that address; tells the event that its execution is.
-    pub(crate) fn add(&mut self, at: u64, bytes: &[u8]) -> Option<Event> {
+    /// The block's next instruction, at that address, with its counter's number; tells the event that its execution is.
+    pub(crate) fn add(&mut self, at: u64, bytes: &[u8], counter: usize) -> Option<Event> {
+        let used = (self.next - self.start).min(BYTES as u64) as usize;
+        self.bytes[used..].iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+        if self.instructions == 0 {
+            self.counter = counter;
+        }
+        self.counted_there = if self.last_counter == counter { self.counted_there + 1 } else { 1 };
+        self.last_counter = counter;
         self.at = at;
         self.next = at + bytes.len() as u64;
         self.instructions += 1;
@@ -74,6 +101,17 @@ impl Shape {
         });
         seen.event
     }
+
+    /// Whether this is `whole`, or the beginning of it.
+    pub(crate) fn begins(&self, whole: &Self) -> bool {
+        let known = (self.next - self.start).min(BYTES as u64) as usize;
+        self.start == whole.start && self.next <= whole.next && self.bytes[..known] == whole.bytes[..known]
+    }
+
+    /// Whether the instruction at that address is one of its.
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        (self.start..self.next).contains(&address)
+    }
 }
 
 #[cfg(test)]
@@ -82,10 +120,10 @@ mod tests {
 
     #[test]
     fn a_block_has_the_end_and_the_events_of_its_instructions() {
-        let mut shape = Shape::new(0x1000, 7);
-        assert_eq!(shape.add(0x1000, &[0xf0, 0xff, 0x07]), Some(Event::Locked));
-        assert_eq!(shape.add(0x1003, &[0xc3]), None);
-        assert_eq!((shape.start, shape.counter), (0x1000, 7));
+        let mut shape = Shape::new(0x1000);
+        assert_eq!(shape.add(0x1000, &[0xf0, 0xff, 0x07], 7), Some(Event::Locked));
+        assert_eq!(shape.add(0x1003, &[0xc3], 8), None);
+        assert_eq!((shape.start, shape.counter, shape.last_counter, shape.counted_there), (0x1000, 7, 8, 1));
         assert_eq!((shape.end, shape.at, shape.next, shape.instructions), (End::Return, 0x1003, 0x1004, 2));
         assert_eq!(shape.words, Words::NONE);
     }
@@ -98,5 +136,21 @@ mod tests {
             [Some((20, 8)), Some((18, 9)), Some((16, 8)), Some((16, 4))]
         );
         assert_eq!(of(4, 3), None);
+    }
+
+    #[test]
+    fn a_beginning_is_known_by_its_bytes() {
+        // Of one page, so that one counter counts all.
+        let block = |first: u8, n: u64| {
+            let mut shape = Shape::new(0x40_1000);
+            (0..n).for_each(|k| _ = shape.add(0x40_1000 + 3 * k, &[0x48, if k == 0 { first } else { 0x89 }, 0x07], 3));
+            shape
+        };
+        let whole = block(0x89, 20);
+        assert_eq!((whole.counter, whole.last_counter, whole.counted_there), (3, 3, 20));
+        assert!([1, 10, 15, 20].iter().all(|n| block(0x89, *n).begins(&whole)));
+        assert!(!block(0x89, 21).begins(&whole), "longer");
+        assert!(!block(0x8b, 10).begins(&whole), "another program's");
+        assert!(whole.contains(0x40_1000) && whole.contains(0x40_1000 + 57) && !whole.contains(0x40_1000 + 60));
     }
 }

@@ -1,9 +1,10 @@
-//! Straight-line code that QEMU executes as more than one block.
+//! What a core executes, as straight-line code: from where control arrives to where it goes elsewhere.
 //!
-//! Where QEMU divides it depends on the host: its instruction budget of 65,535 begins anew whenever the host makes it leave translated code, and a block is
-//! cut where the budget ends. A block also ends early at an instruction that accesses a device, and its rest then executes as another block.
+//! QEMU executes such code as more than one block where it has to: at the end of a page, at an instruction that accesses a device, and, where a timer of the
+//! guest's is due, after any instruction, at times that depend on the host ([`crate::blocks`]). Each iteration of a repeated instruction is a block, too,
+//! but for those that are executed at once, and how many these are depends on the host again.
 //!
-//! Invariant: what it tells of instructions that execute in a row is the same however they are divided.
+//! Invariant: what it tells does not depend on how QEMU divides code.
 
 use crate::instruction::End;
 use crate::shape::{Shape, Unrolled, Words};
@@ -13,18 +14,20 @@ use crate::shape::{Shape, Unrolled, Words};
 pub(crate) enum Part {
     /// Control arrives here: by a branch, an interrupt, or an exception.
     First,
-    /// The code goes on where a block was cut.
+    /// The code goes on where a block had to end.
     Next,
-    /// The rest of a block that was told of as a whole when it began.
+    /// The rest of a block that was told of as a whole when it began, or another iteration of its last instruction.
     Rest,
 }
 
 /// The straight-line code that a core is executing.
 pub(crate) struct Straight {
-    /// How the block before ended, and where the instruction after it would be.
-    ended: (End, u64),
-    /// Start and end of the last block that was no [`Part::Rest`].
-    whole: (u64, u64),
+    /// The block that began last, and what the counter of its last instruction was then.
+    block: Option<(&'static Shape, u64)>,
+    /// Whether that block is known to have executed its last instruction, if it is.
+    reached: Option<bool>,
+    /// The last block that was no [`Part::Rest`].
+    whole: Option<&'static Shape>,
     /// Of the code since control arrived.
     words: Words,
     instructions: u64,
@@ -32,37 +35,53 @@ pub(crate) struct Straight {
 
 impl Straight {
     pub(crate) const fn new() -> Self {
-        Self { ended: (End::Other, 0), whole: (0, 0), words: Words::NONE, instructions: 0 }
+        Self { block: None, reached: None, whole: None, words: Words::NONE, instructions: 0 }
     }
 
-    /// A block begins; tells what it is, and what of the code before, if that ends here, was unrolled. Code that an exception or an interrupt ends has none: what of it was executed depends on where it was divided.
+    /// Settles whether the block that began last executed its last instruction, given counters by their number; call it before another core executes,
+    /// whose executions may add to the same counters.
     #[inline]
-    pub(crate) fn block(&mut self, shape: &Shape) -> (Part, Unrolled) {
-        let (end, next) = core::mem::replace(&mut self.ended, (shape.end, shape.next));
-        let falls = next == shape.start;
-        let goes = match end {
-            End::Branch(target) => target == shape.start,
-            End::Other => false,
-            _ => true,
-        };
-        let is_inside = self.whole.0 < shape.start && shape.start < self.whole.1;
-        // A loop within a block goes on in it, too.
-        let jumps = goes && matches!(end, End::Jump | End::Repeated | End::Branch(_));
-        if is_inside && !jumps {
-            return (Part::Rest, Unrolled::NONE);
+    pub(crate) fn pause(&mut self, executed: impl Fn(usize) -> u64) {
+        if self.reached.is_none()
+            && let Some((shape, before)) = self.block
+        {
+            self.reached = Some(executed(shape.last_counter).wrapping_sub(before) >= shape.counted_there);
         }
-        self.whole = (shape.start, shape.next);
-        if end == End::Other && falls {
+    }
+
+    /// A block begins; tells what it is, how the block before ended, if its last instruction was executed, and what of the code before was unrolled, if that
+    /// ends here. Code that an exception or an interrupt ends has nothing unrolled.
+    #[inline]
+    pub(crate) fn block(
+        &mut self,
+        shape: &'static Shape,
+        executed: impl Fn(usize) -> u64,
+    ) -> (Part, Option<&'static Shape>, Unrolled) {
+        self.pause(&executed);
+        let before = self.block.map(|(before, _)| before).filter(|_| self.reached == Some(true));
+        self.block = Some((shape, executed(shape.last_counter)));
+        self.reached = None;
+        let is_rest = match before {
+            Some(before) => before.end == End::Repeated && before.at == shape.start,
+            None => self.whole.is_some_and(|whole| whole.contains(shape.start)),
+        };
+        if is_rest {
+            return (Part::Rest, before, Unrolled::NONE);
+        }
+        self.whole = Some(shape);
+        if before.is_some_and(|before| before.end == End::Other && before.next == shape.start) {
             self.words.add(shape.words);
             self.instructions += shape.instructions;
-            return (Part::Next, Unrolled::NONE);
+            return (Part::Next, before, Unrolled::NONE);
         }
         let words = core::mem::replace(&mut self.words, shape.words);
         let instructions = core::mem::replace(&mut self.instructions, shape.instructions);
-        match words.unrolled(instructions) {
-            Some(unrolled) if goes || falls => (Part::First, unrolled),
-            _ => (Part::First, Unrolled::NONE),
-        }
+        let goes = before.is_some_and(|before| match before.end {
+            End::Branch(target) => [target, before.next].contains(&shape.start),
+            End::Other => false,
+            _ => true,
+        });
+        (Part::First, before, words.unrolled(instructions).filter(|_| goes).unwrap_or(Unrolled::NONE))
     }
 }
 
@@ -75,81 +94,159 @@ mod tests {
     /// Ten moves and a branch.
     const TEN: Unrolled = Unrolled { instructions: 11, words: 10 };
 
-    /// A block of moves of three bytes each, with a branch 16 bytes back or not.
-    fn shape(start: u64, moves: u64, branches: bool) -> Shape {
-        let mut shape = Shape::new(start, 0);
-        (0..moves).for_each(|n| _ = shape.add(start + 3 * n, &MOVE));
-        if branches {
-            shape.add(start + 3 * moves, &BACK);
-        }
-        shape
+    /// A core whose instructions below 1 MiB all have counter 0, as those of a page of a program, and others one each.
+    struct Machine {
+        straight: Straight,
+        counters: Vec<u64>,
+        /// What it told, but for what is the rest of something.
+        told: Vec<(Part, u64, Option<End>, Unrolled)>,
     }
+
+    fn counter(address: u64) -> usize {
+        address.saturating_sub(0x10_0000) as usize
+    }
+
+    fn leak(shape: Shape) -> &'static Shape {
+        Box::leak(Box::new(shape))
+    }
+
+    /// A block of moves of three bytes each, with a branch 16 bytes back or not.
+    fn shape(start: u64, moves: u64, branches: bool) -> &'static Shape {
+        let mut shape = Shape::new(start);
+        (0..moves).map(|n| start + 3 * n).for_each(|at| _ = shape.add(at, &MOVE, counter(at)));
+        if branches {
+            let at = start + 3 * moves;
+            shape.add(at, &BACK, counter(at));
+        }
+        leak(shape)
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            Self { straight: Straight::new(), counters: vec![0; 1 << 16], told: Vec::new() }
+        }
+
+        /// Executes a block's instructions up to that one, from its start.
+        fn run(&mut self, shape: &'static Shape, instructions: u64) {
+            let (part, ended, unrolled) = self.straight.block(shape, |n| self.counters[n]);
+            if part != Part::Rest {
+                self.told.push((part, shape.start, ended.map(|ended| ended.end), unrolled));
+            }
+            for n in 0..instructions {
+                self.counters[counter(shape.start + 3 * n)] += 1;
+            }
+        }
+    }
+
+    const IN_PROGRAMS: u64 = 0x1000;
+    const IN_THE_KERNEL: u64 = 0x10_1000;
 
     #[test]
     fn a_division_changes_nothing() {
-        let whole = shape(0x1000, 10, true);
-        // Round the loop, and on to what follows.
-        for to in [0x1010, 0x1020] {
-            let mut straight = Straight::new();
-            assert_eq!(straight.block(&whole), (Part::First, Unrolled::NONE));
-            assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, TEN));
-            for cut in 1..10 {
-                let mut straight = Straight::new();
-                assert_eq!(straight.block(&shape(0x1000, cut, false)), (Part::First, Unrolled::NONE));
+        for start in [IN_PROGRAMS, IN_THE_KERNEL] {
+            let whole = shape(start, 10, true);
+            // Round the loop, on to what follows, and to the handler of an interrupt.
+            for (to, unrolled) in [(start + 16, TEN), (start + 32, TEN), (start + 0x800, Unrolled::NONE)] {
+                let run = |parts: &[u64]| {
+                    let mut machine = Machine::new();
+                    let mut at = 0;
+                    for part in parts {
+                        // A beginning has the whole's shape.
+                        let block = if at == 0 { whole } else { shape(start + 3 * at, 10 - at, true) };
+                        machine.run(block, *part);
+                        at += part;
+                    }
+                    assert_eq!(at, 11);
+                    machine.run(shape(to, 1, false), 1);
+                    machine.told
+                };
+                let told = run(&[11]);
+                let branch = Some(End::Branch(start + 16));
                 assert_eq!(
-                    straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true)),
-                    (Part::Next, Unrolled::NONE),
-                    "after {cut}"
+                    told,
+                    [(Part::First, start, None, Unrolled::NONE), (Part::First, to, branch, unrolled)],
+                    "{to:x}"
                 );
-                assert_eq!(straight.block(&shape(to, 1, false)), (Part::First, TEN), "after {cut}");
-            }
-        }
-    }
-
-    #[test]
-    fn code_that_an_exception_ends_has_no_unrolled_instructions() {
-        for cut in [None, Some(4)] {
-            let mut straight = Straight::new();
-            match cut {
-                None => drop(straight.block(&shape(0x1000, 10, true))),
-                Some(cut) => {
-                    straight.block(&shape(0x1000, cut, false));
-                    straight.block(&shape(0x1000 + 3 * cut, 10 - cut, true));
+                for cut in 1..11 {
+                    assert_eq!(run(&[cut, 11 - cut]), told, "{cut}");
+                    (cut + 1..11).for_each(|next| assert_eq!(run(&[cut, next - cut, 11 - next]), told, "{cut} {next}"));
                 }
             }
-            assert_eq!(straight.block(&shape(0x9000, 9, true)), (Part::First, Unrolled::NONE), "{cut:?}");
         }
     }
 
     #[test]
-    fn the_rest_of_a_block_that_ended_early_was_told_of() {
-        let mut straight = Straight::new();
-        straight.block(&shape(0x1000, 10, true));
-        assert_eq!(straight.block(&shape(0x1006, 3, false)), (Part::Rest, Unrolled::NONE));
-        assert_eq!(straight.block(&shape(0x100f, 5, true)), (Part::Rest, Unrolled::NONE));
-        // The branch at its end, to within the block: a loop.
-        let target = 0x101e + 2 - 16;
-        assert_eq!(straight.block(&shape(target, 4, true)), (Part::First, TEN));
+    fn code_that_an_exception_ends_has_no_end_and_no_unrolled_instructions() {
+        for start in [IN_PROGRAMS, IN_THE_KERNEL] {
+            let (whole, handler) = (shape(start, 10, true), shape(start + 0x800, 9, true));
+            for executed in 1..11 {
+                let mut machine = Machine::new();
+                machine.run(whole, executed);
+                machine.run(handler, 10);
+                // The handler returns to the instruction.
+                machine.run(shape(start + 3 * executed - 3, 11 - executed, true), 12 - executed);
+                let [first, in_handler, after] = machine.told[..] else { panic!("{:?}", machine.told) };
+                assert_eq!(first.0, Part::First);
+                assert_eq!(in_handler, (Part::First, start + 0x800, None, Unrolled::NONE), "{executed}");
+                assert_eq!((after.0, after.3), (Part::First, Unrolled::NONE), "{executed}");
+            }
+        }
     }
 
     #[test]
-    fn an_iteration_of_a_repeated_instruction_is_no_rest() {
-        let mut straight = Straight::new();
-        let mut repeats = shape(0x1000, 2, false);
-        repeats.add(0x1006, &[0xf3, 0x48, 0xa6]);
-        let mut alone = Shape::new(0x1006, 0);
-        alone.add(0x1006, &[0xf3, 0x48, 0xa6]);
-        assert_eq!(straight.block(&repeats).0, Part::First);
-        assert_eq!(straight.block(&alone).0, Part::First);
-        assert_eq!(straight.block(&alone).0, Part::First);
-        assert_eq!(straight.block(&shape(0x1009, 1, false)).0, Part::First);
+    fn code_goes_on_at_the_end_of_a_page() {
+        let mut machine = Machine::new();
+        machine.run(shape(IN_THE_KERNEL, 6, false), 6);
+        machine.run(shape(IN_THE_KERNEL + 18, 4, true), 5);
+        machine.run(shape(IN_THE_KERNEL, 1, false), 1);
+        let parts: Vec<_> = machine.told.iter().map(|(part, .., unrolled)| (*part, *unrolled)).collect();
+        let none = Unrolled::NONE;
+        let branched = Unrolled::NONE;
+        assert_eq!(parts, [(Part::First, none), (Part::Next, none), (Part::First, branched)]);
+        let mut machine = Machine::new();
+        machine.run(shape(IN_THE_KERNEL, 6, false), 6);
+        machine.run(shape(IN_THE_KERNEL + 18, 4, true), 5);
+        machine.run(shape(IN_THE_KERNEL + 32, 1, false), 1);
+        assert_eq!(machine.told[2].3, TEN);
     }
 
     #[test]
-    fn an_interrupt_is_where_control_arrives() {
-        let mut straight = Straight::new();
-        straight.block(&shape(0x1000, 4, false));
-        assert_eq!(straight.block(&shape(0x9000, 4, false)), (Part::First, Unrolled::NONE));
-        assert_eq!(straight.block(&shape(0x100c, 4, false)), (Part::First, Unrolled::NONE));
+    fn an_iteration_of_a_repeated_instruction_is_a_rest() {
+        let start = IN_THE_KERNEL;
+        let repeated = [0xf3, 0x48, 0xa6];
+        let (mut first, mut alone) = (Shape::new(start), Shape::new(start + 3));
+        first.add(start, &MOVE, counter(start));
+        first.add(start + 3, &repeated, counter(start + 3));
+        alone.add(start + 3, &repeated, counter(start + 3));
+        let (first, alone) = (leak(first), leak(alone));
+        let run = |iterations: u64| {
+            let mut machine = Machine::new();
+            machine.run(first, 2);
+            (0..iterations).for_each(|_| machine.run(alone, 1));
+            machine.run(shape(start + 6, 1, false), 1);
+            machine.told
+        };
+        assert_eq!(run(1).len(), 2);
+        assert_eq!(run(1), run(100));
+        // After an interrupt control arrives at it.
+        let mut machine = Machine::new();
+        machine.run(first, 2);
+        machine.run(shape(start + 0x800, 1, true), 2);
+        machine.run(alone, 1);
+        machine.run(alone, 1);
+        assert_eq!(machine.told.len(), 3);
+    }
+
+    #[test]
+    fn cores_that_execute_the_same_code_do_not_disturb_each_other() {
+        let (mut one, mut other) = (Machine::new(), Machine::new());
+        let whole = shape(IN_THE_KERNEL, 10, true);
+        one.run(whole, 4);
+        one.straight.pause(|n| one.counters[n]);
+        core::mem::swap(&mut one.counters, &mut other.counters);
+        other.run(whole, 11);
+        core::mem::swap(&mut one.counters, &mut other.counters);
+        one.run(shape(IN_THE_KERNEL + 12, 6, true), 7);
+        assert_eq!((one.told.len(), other.told.len()), (1, 1));
     }
 }
