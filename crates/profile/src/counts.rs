@@ -2,7 +2,7 @@
 //!
 //! Invariant: an instruction adds 1 to its counter when it begins to execute, also if it then causes an exception.
 
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_void};
 
 use crate::plugin::{Instruction, function};
 use crate::scores::Scores;
@@ -44,18 +44,15 @@ impl Counts {
         }
     }
 
-    /// What a vCPU's code has added to a counter, and that of other vCPUs where all add to the same.
+    /// Where the first vCPU's code adds to a counter, if it does, and how many bytes from there each further vCPU's code does.
     ///
     /// # Safety
     /// The caller must be the thread that runs the vCPUs.
-    #[inline]
-    pub(crate) unsafe fn added(&self, number: usize, vcpu: c_uint, table: &mut Table) -> u64 {
-        // SAFETY: the caller's word.
-        unsafe {
-            match self {
-                Counts::Inline(_) => table.executed(number).read(),
-                Counts::Scores(scores) => scores.added(number, vcpu),
-            }
+    pub(crate) unsafe fn place(&self, number: usize, table: &mut Table) -> Option<(*const u64, usize)> {
+        match self {
+            Counts::Inline(_) => Some((table.executed(number), 0)),
+            // SAFETY: the caller's word.
+            Counts::Scores(scores) => unsafe { scores.place(number) },
         }
     }
 }

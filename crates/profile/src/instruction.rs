@@ -27,6 +27,13 @@ pub(crate) enum End {
     Invalidate(u8),
 }
 
+impl End {
+    /// Whether pages are invalidated, which has to be known also while a core is not modelled.
+    pub(crate) fn invalidates(self) -> bool {
+        matches!(self, End::Cr3 | End::Control | End::Invalidate(_))
+    }
+}
+
 /// An instruction as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {

@@ -12,6 +12,7 @@
 use core::cell::UnsafeCell;
 use core::ffi::{c_uint, c_void};
 use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::blocks::Blocks;
 use crate::events::Event;
@@ -21,7 +22,7 @@ use crate::kernel;
 use crate::memory::{Access, Tables};
 use crate::page_table::Walk;
 use crate::plugin::{self, Block, Instruction};
-use crate::processor::{Core, Ended, Need, Shared, World};
+use crate::processor::{Core, Need, Shared, World};
 use crate::rows::{Counted, Rows};
 use crate::sampler::{Mode, Sampler};
 use crate::shape::Shape;
@@ -104,6 +105,7 @@ pub(crate) unsafe fn install(memory_bytes: u64, nodes: u64, counters: usize) -> 
         tables: Tables::new(),
         guest,
     };
+    model.look();
     // SAFETY: the caller's word.
     unsafe { *MODEL.0.get() = Some(model) };
     Some(())
@@ -124,6 +126,7 @@ pub(crate) unsafe fn window(open: bool) {
             false if model.phase == Phase::Before => Phase::Before,
             false => Phase::Between,
         };
+        model.look();
     }
 }
 
@@ -135,6 +138,7 @@ pub(crate) unsafe fn rest() {
     // SAFETY: the caller's word.
     if let Some(model) = unsafe { model() } {
         model.mode = Mode::Off;
+        model.look();
     }
 }
 
@@ -190,25 +194,40 @@ pub(crate) unsafe fn translated(block: *mut Block) {
                 core::ptr::without_provenance_mut(usize::from(is_move)),
             );
         }
+        let Some(place) = plugin::place_of(shape.last_counter) else { return };
+        shape.counted_at(place);
         let Some(shape) = model.blocks.translated(shape) else { return };
         let data = core::ptr::from_ref(shape).cast_mut();
         plugin::qemu_plugin_register_vcpu_tb_exec_cb(block, executed, plugin::NO_REGISTERS, data.cast());
     }
 }
 
+/// Whether accesses are looked at: most are not, so this is asked before a function is called.
+static LOOKS: AtomicBool = AtomicBool::new(false);
+
 unsafe extern "C" {
     /// To be called by translated code when it has begun a block, with its shape.
     fn executed(vcpu: c_uint, shape: *mut c_void);
+    /// To be called by translated code when it has accessed memory; not null says that a repeated move has.
+    fn accessed(vcpu: c_uint, access: u32, address: u64, is_move: *mut c_void);
 }
 
-// It passes on the CPU state's address as another argument.
+// The first passes on the CPU state's address as another argument.
 core::arch::global_asm!(
     ".hidden executed",
+    ".hidden accessed",
     ".globl executed",
     "executed:",
     "mov rdx, rbp",
     "jmp {executed}",
+    ".globl accessed",
+    "accessed:",
+    "cmp byte ptr [rip + {looks}], 0",
+    "jne {accessed}",
+    "ret",
+    looks = sym LOOKS,
     executed = sym executed_with_state,
+    accessed = sym accessed_and_seen,
 );
 
 /// What a core works in.
@@ -239,18 +258,35 @@ impl World for View<'_> {
     }
 }
 
+/// Not a part of what calls it often: a core needs a large part of a stack until it is in its place.
+#[cold]
+#[inline(never)]
+fn make_core() -> Option<&'static mut Core> {
+    // SAFETY: it is written before it is read.
+    let room = unsafe { kernel::zeroed::<MaybeUninit<Core>>(1) }?;
+    Some(room[0].write(Core::new()?))
+}
+
 impl Model {
     /// A vCPU's core, and what it works in.
     #[inline]
     fn split(&mut self, vcpu: c_uint) -> Option<(&mut Core, &mut Shared, View<'_>)> {
         let core = &mut self.cores[(vcpu as usize).min(CORES - 1)];
         if core.is_none() {
-            // SAFETY: it is written before it is read.
-            let room = unsafe { kernel::zeroed::<MaybeUninit<Core>>(1) }?;
-            *core = Some(room[0].write(Core::new()?));
+            *core = make_core();
         }
         let block = (self.phase == Phase::Window && self.mode != Mode::Warming).then_some(self.block);
         Some((core.as_mut()?, &mut self.shared, View { guest: &self.guest, rows: &mut self.rows, block }))
+    }
+
+    /// Settles whether accesses are looked at.
+    fn look(&self) {
+        let looks = match self.guest.cr3 {
+            Cr3::Searched { .. } => true,
+            Cr3::At(_) => self.phase != Phase::Before && self.mode != Mode::Off,
+            Cr3::Nowhere => false,
+        };
+        LOOKS.store(looks, Ordering::Relaxed);
     }
 
     /// Counts an event of the block that is executing, in windows.
@@ -284,37 +320,35 @@ unsafe extern "C" fn executed_with_state(vcpu: c_uint, shape: *const Shape, stat
         return;
     }
     let core = (vcpu as usize).min(CORES - 1);
-    // SAFETY: no reference to the profile lives here.
-    let added = |counter| unsafe { plugin::added(counter, vcpu) };
     if core != model.current {
-        model.straight[model.current].pause(|counter| {
-            // SAFETY: as above.
-            unsafe { plugin::added(counter, model.current as c_uint) }
-        });
+        model.straight[model.current].pause(model.current);
         model.current = core;
     }
-    let (part, before, unrolled) = model.straight[core].block(shape, added);
+    let (part, before, unrolled) = model.straight[core].block(shape, core);
     if part == Part::Rest {
         return;
     }
     if part == Part::First {
-        model.mode = model.sampler.arrival(model.phase == Phase::Window);
+        let mode = model.sampler.arrival(model.phase == Phase::Window);
+        if mode != model.mode {
+            model.mode = mode;
+            model.look();
+        }
         if unrolled.instructions > 0 {
             model.add(Event::Unrolled as usize, unrolled.instructions);
             model.add(Event::UnrolledWord as usize, unrolled.words);
         }
     }
     model.block = (shape.counter, shape.start);
-    let mode = model.mode;
+    let is_off = model.mode == Mode::Off;
+    if is_off && !before.is_some_and(|before| before.end.invalidates()) {
+        return;
+    }
     let Some((core, shared, mut view)) = model.split(vcpu) else { return };
     if let Some(before) = before {
-        let ended = Ended { end: before.end, address: before.at, next: before.next };
-        match mode {
-            Mode::Off => core.arrive_unseen(&mut view, ended),
-            Mode::Warming | Mode::Counting => core.arrive(&mut view, ended, shape.start),
-        }
+        core.arrive(&mut view, before, shape.start);
     }
-    if mode != Mode::Off {
+    if !is_off {
         core.fetch(shared, &mut view, (shape.start, shape.next - 1));
     }
 }
@@ -327,21 +361,18 @@ unsafe extern "C" fn happened(_vcpu: c_uint, event: *mut c_void) {
     }
 }
 
-unsafe extern "C" fn accessed(vcpu: c_uint, access: u32, address: u64, data: *mut c_void) {
+unsafe extern "C" fn accessed_and_seen(vcpu: c_uint, access: u32, address: u64, is_move: *mut c_void) {
     // SAFETY: no other reference lives while the guest executes; QEMU's own functions, called in an access.
     unsafe {
         let Some(model) = model() else { return };
-        if model.mode == Mode::Off && model.phase != Phase::Before || model.guest.state.is_null() {
+        if model.guest.state.is_null() {
             return;
         }
-        match model.guest.cr3 {
-            Cr3::At(_) if model.phase == Phase::Before => return,
-            Cr3::At(_) => {}
-            Cr3::Searched { .. } => return search(model, access, address),
-            Cr3::Nowhere => return,
+        if matches!(model.guest.cr3, Cr3::Searched { .. }) {
+            return search(model, access, address);
         }
         let need = match () {
-            () if !data.is_null() => Need::Move,
+            () if !is_move.is_null() => Need::Move,
             () if plugin::qemu_plugin_mem_is_store(access) => Need::Store,
             () => Need::Data,
         };
@@ -359,7 +390,7 @@ unsafe fn search(model: &mut Model, access: u32, address: u64) {
         *tries += 1;
         if *tries == TRIES {
             model.guest.cr3 = Cr3::Nowhere;
-            return;
+            return model.look();
         }
     }
     // SAFETY: the caller's word.
@@ -375,6 +406,7 @@ unsafe fn search(model: &mut Model, access: u32, address: u64) {
             // Until now addresses were taken for physical.
             model.cores.iter_mut().flatten().for_each(|core| core.forget_pages());
         }
+        model.look();
     }
 }
 

@@ -155,14 +155,13 @@ pub(crate) unsafe fn counter(instruction: *mut Instruction) -> Option<usize> {
     unsafe { profile()?.counter(instruction) }
 }
 
-/// What a vCPU's code has added to a counter so far, see [`Counts::added`].
+/// Where executions are added to a counter, see [`Counts::place`].
 ///
 /// # Safety
 /// No other reference to the profile may live.
-#[inline]
-pub(crate) unsafe fn added(counter: usize, vcpu: c_uint) -> u64 {
+pub(crate) unsafe fn place_of(counter: usize) -> Option<(*const u64, usize)> {
     // SAFETY: the caller's word, and one thread calls all of this.
-    unsafe { profile().map_or(0, |Profile { counts, table, .. }| counts.added(counter, vcpu, table)) }
+    unsafe { profile().and_then(|Profile { counts, table, .. }| counts.place(counter, table)) }
 }
 
 /// Counts an instruction, which translated code has counted once for each execution, as `cycles` more.

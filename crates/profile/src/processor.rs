@@ -11,6 +11,7 @@ use crate::geometry::{Geometry, LINE};
 use crate::instruction::End;
 use crate::page_table::Walk;
 use crate::predictor::Predictor;
+use crate::shape::Shape;
 use crate::tlb::{Found, Of, Page, Tlbs, Translation};
 
 /// Counts in a row.
@@ -76,14 +77,6 @@ impl Shared {
         let [a, b, c] = Geometry::ALL;
         Some(Self { last: [Cache::new(a.last)?, Cache::new(b.last)?, Cache::new(c.last)?], node_bytes })
     }
-}
-
-/// How a block ended: where its last instruction begins, and where the next one would.
-#[derive(Clone, Copy)]
-pub(crate) struct Ended {
-    pub(crate) end: End,
-    pub(crate) address: u64,
-    pub(crate) next: u64,
 }
 
 /// Why a line is needed.
@@ -242,17 +235,10 @@ impl Core {
         }
     }
 
-    /// As [`Core::arrive`], while the core is not modelled: what invalidates pages still does.
+    /// The guest executes the block that begins at `start` after that one.
     #[inline]
-    pub(crate) fn arrive_unseen(&mut self, world: &mut impl World, ended: Ended) {
-        if matches!(ended.end, End::Cr3 | End::Control | End::Invalidate(_)) {
-            self.arrive(world, ended, 0);
-        }
-    }
-
-    /// The guest executes the block that begins at `start` after one that ended so.
-    #[inline]
-    pub(crate) fn arrive(&mut self, world: &mut impl World, Ended { end, address, next }: Ended, start: u64) {
+    pub(crate) fn arrive(&mut self, world: &mut impl World, before: &Shape, start: u64) {
+        let Shape { end, at: address, next, .. } = *before;
         let (event, predicted) = match end {
             End::Other | End::Repeated | End::Jump => return,
             // An interrupt goes to neither.
@@ -408,6 +394,14 @@ mod tests {
         assert_eq!(fetch(0x40_0000, 0x40_0001), [0, 1]);
     }
 
+    /// A block of an instruction of five bytes that ends so.
+    fn ended(end: End) -> Shape {
+        let mut shape = Shape::new(0x1000);
+        shape.add(0x1000, &[0; 5], 0);
+        shape.end = end;
+        shape
+    }
+
     #[test]
     fn pages_are_invalidated_whether_or_not_the_core_is_modelled() {
         let walks = |end: Option<End>, seen: bool| {
@@ -415,10 +409,8 @@ mod tests {
             machine.access(0x1000, 8, Need::Data);
             machine.world.1.fill(0);
             if let Some(end) = end {
-                let ended = Ended { end, address: 0, next: 0 };
-                match seen {
-                    true => machine.core.arrive(&mut machine.world, ended, 0),
-                    false => machine.core.arrive_unseen(&mut machine.world, ended),
+                if seen || end.invalidates() {
+                    machine.core.arrive(&mut machine.world, &ended(end), 0);
                 }
             }
             machine.access(0x1000, 8, Need::Data);
@@ -442,7 +434,7 @@ mod tests {
     fn mispredictions_are_counted_where_control_arrives() {
         let (mut core, mut world) = (Core::new().unwrap(), (Page::Small, Box::new([0; COUNTS])));
         let mut go = |end, to| {
-            core.arrive(&mut world, Ended { end, address: 0x1000, next: 0x1005 }, to);
+            core.arrive(&mut world, &ended(end), to);
         };
         go(End::Call, 0x2000);
         go(End::Return, 0x1005);

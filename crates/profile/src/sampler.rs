@@ -7,7 +7,7 @@
 //! Invariant: samples depend on the numbers of arrivals in windows alone.
 
 /// Arrivals from one sample's beginning to the next one's, on average, and of these, how many only warm the caches, and how many are modelled.
-const PERIOD: u64 = 192 << 10;
+const PERIOD: u64 = 224 << 10;
 const WARMING: u64 = 12 << 10;
 const MODELLED: u64 = 36 << 10;
 

@@ -73,14 +73,16 @@ impl Scores {
         }
     }
 
-    /// A vCPU's count of that number.
+    /// Where the first vCPU's counter of that number is, if it was ever asked for, and how far from there each further vCPU's is, in bytes. It moves
+    /// only when the machine gets another vCPU.
     ///
     /// # Safety
-    /// The caller must be the thread that runs the vCPU.
-    pub(crate) unsafe fn added(&self, number: usize, vcpu: c_uint) -> u64 {
-        let Some(scoreboard) = self.made.get(number / GROUP).filter(|made| !made.is_null()) else { return 0 };
+    /// The caller must be the thread that runs the vCPUs.
+    pub(crate) unsafe fn place(&self, number: usize) -> Option<(*const u64, usize)> {
+        let scoreboard = self.made.get(number / GROUP).filter(|made| !made.is_null())?;
         // SAFETY: QEMU's own function; the number lies in the vCPU's part of the scoreboard.
-        unsafe { (self.find)(*scoreboard, vcpu).cast::<u64>().add(number % GROUP).read() }
+        let first = unsafe { (self.find)(*scoreboard, 0).cast::<u64>().add(number % GROUP) };
+        Some((first, GROUP * size_of::<u64>()))
     }
 
     /// Passes the counts so far to the table.

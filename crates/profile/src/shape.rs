@@ -17,6 +17,8 @@ pub(crate) struct Shape {
     pub(crate) counted_there: u64,
     pub(crate) instructions: u64,
     pub(crate) words: Words,
+    /// Where executions of the last instruction are counted: of the first vCPU, and how many bytes from there those of each further one.
+    executed: (*const u64, usize),
     /// Its first bytes.
     bytes: [u8; BYTES],
 }
@@ -76,6 +78,7 @@ impl Shape {
             counted_there: 0,
             instructions: 0,
             words: Words::NONE,
+            executed: (core::ptr::null(), 0),
             bytes: [0; BYTES],
         }
     }
@@ -100,6 +103,22 @@ impl Shape {
             None => Words::NONE,
         });
         seen.event
+    }
+
+    /// Executions of the last instruction are counted there: of the first vCPU, and so many bytes from there those of each further one.
+    ///
+    /// # Safety
+    /// There must be such numbers for ever, and nothing else may write them while a block begins.
+    pub(crate) unsafe fn counted_at(&mut self, place: (*const u64, usize)) {
+        self.executed = place;
+    }
+
+    /// How often the last instruction, or another one that is counted there, has begun to execute on a vCPU; 0 if it is not counted.
+    #[inline]
+    pub(crate) fn executions(&self, vcpu: usize) -> u64 {
+        let (first, step) = self.executed;
+        // SAFETY: the word of who told the place.
+        if first.is_null() { 0 } else { unsafe { first.byte_add(vcpu * step).read() } }
     }
 
     /// Whether this is `whole`, or the beginning of it.

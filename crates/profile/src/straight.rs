@@ -38,28 +38,23 @@ impl Straight {
         Self { block: None, reached: None, whole: None, words: Words::NONE, instructions: 0 }
     }
 
-    /// Settles whether the block that began last executed its last instruction, given counters by their number; call it before another core executes,
-    /// whose executions may add to the same counters.
+    /// Settles whether the block that began last executed its last instruction. Call it before another vCPU executes, which may add to the same counters.
     #[inline]
-    pub(crate) fn pause(&mut self, executed: impl Fn(usize) -> u64) {
+    pub(crate) fn pause(&mut self, vcpu: usize) {
         if self.reached.is_none()
             && let Some((shape, before)) = self.block
         {
-            self.reached = Some(executed(shape.last_counter).wrapping_sub(before) >= shape.counted_there);
+            self.reached = Some(shape.executions(vcpu).wrapping_sub(before) >= shape.counted_there);
         }
     }
 
-    /// A block begins; tells what it is, how the block before ended, if its last instruction was executed, and what of the code before was unrolled, if that
-    /// ends here. Code that an exception or an interrupt ends has nothing unrolled.
+    /// A block begins on this core's vCPU; tells what it is, the block before, if its last instruction was executed, and what of the code before was unrolled,
+    /// if that ends here. Code that an exception or an interrupt ends has nothing unrolled.
     #[inline]
-    pub(crate) fn block(
-        &mut self,
-        shape: &'static Shape,
-        executed: impl Fn(usize) -> u64,
-    ) -> (Part, Option<&'static Shape>, Unrolled) {
-        self.pause(&executed);
+    pub(crate) fn block(&mut self, shape: &'static Shape, vcpu: usize) -> (Part, Option<&'static Shape>, Unrolled) {
+        self.pause(vcpu);
         let before = self.block.map(|(before, _)| before).filter(|_| self.reached == Some(true));
-        self.block = Some((shape, executed(shape.last_counter)));
+        self.block = Some((shape, shape.executions(vcpu)));
         self.reached = None;
         let is_rest = match before {
             Some(before) => before.end == End::Repeated && before.at == shape.start,
@@ -94,19 +89,26 @@ mod tests {
     /// Ten moves and a branch.
     const TEN: Unrolled = Unrolled { instructions: 11, words: 10 };
 
-    /// A core whose instructions below 1 MiB all have counter 0, as those of a page of a program, and others one each.
+    /// A core.
     struct Machine {
         straight: Straight,
-        counters: Vec<u64>,
         /// What it told, but for what is the rest of something.
         told: Vec<(Part, u64, Option<End>, Unrolled)>,
+    }
+
+    /// Counters of all machines of a test: instructions below 1 MiB all have the first, as those of a page of a program, and others have one each.
+    fn count(address: u64) -> *mut u64 {
+        thread_local!(static COUNTERS: *mut u64 = Box::leak(Box::new([0; 1 << 16])).as_mut_ptr());
+        COUNTERS.with(|counters| counters.wrapping_add(counter(address)))
     }
 
     fn counter(address: u64) -> usize {
         address.saturating_sub(0x10_0000) as usize
     }
 
-    fn leak(shape: Shape) -> &'static Shape {
+    fn leak(mut shape: Shape) -> &'static Shape {
+        // SAFETY: the counters stay.
+        unsafe { shape.counted_at((count(shape.at), 0)) };
         Box::leak(Box::new(shape))
     }
 
@@ -123,17 +125,18 @@ mod tests {
 
     impl Machine {
         fn new() -> Self {
-            Self { straight: Straight::new(), counters: vec![0; 1 << 16], told: Vec::new() }
+            Self { straight: Straight::new(), told: Vec::new() }
         }
 
         /// Executes a block's instructions up to that one, from its start.
         fn run(&mut self, shape: &'static Shape, instructions: u64) {
-            let (part, ended, unrolled) = self.straight.block(shape, |n| self.counters[n]);
+            let (part, before, unrolled) = self.straight.block(shape, 0);
             if part != Part::Rest {
-                self.told.push((part, shape.start, ended.map(|ended| ended.end), unrolled));
+                self.told.push((part, shape.start, before.map(|before| before.end), unrolled));
             }
             for n in 0..instructions {
-                self.counters[counter(shape.start + 3 * n)] += 1;
+                // SAFETY: nothing else refers to it now.
+                unsafe { *count(shape.start + 3 * n) += 1 };
             }
         }
     }
@@ -242,10 +245,8 @@ mod tests {
         let (mut one, mut other) = (Machine::new(), Machine::new());
         let whole = shape(IN_THE_KERNEL, 10, true);
         one.run(whole, 4);
-        one.straight.pause(|n| one.counters[n]);
-        core::mem::swap(&mut one.counters, &mut other.counters);
+        one.straight.pause(0);
         other.run(whole, 11);
-        core::mem::swap(&mut one.counters, &mut other.counters);
         one.run(shape(IN_THE_KERNEL + 12, 6, true), 7);
         assert_eq!((one.told.len(), other.told.len()), (1, 1));
     }
