@@ -408,10 +408,8 @@ mod tests {
             let mut machine = Machine::new(Page::Small);
             machine.access(0x1000, 8, Need::Data);
             machine.world.1.fill(0);
-            if let Some(end) = end {
-                if seen || end.invalidates() {
-                    machine.core.arrive(&mut machine.world, &ended(end), 0);
-                }
+            if let Some(end) = end.filter(|end| seen || end.invalidates()) {
+                machine.core.arrive(&mut machine.world, &ended(end), 0);
             }
             machine.access(0x1000, 8, Need::Data);
             machine.world.1[Event::Walk as usize]
