@@ -14,8 +14,9 @@ use bigiron_sql::pg::url::Password;
 use bigiron_sql::pg::{Connection, Url};
 use bigiron_sql::server::Transport;
 use bigiron_sql::server::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
+use bigiron_workload::testing::SmallDisk;
 
-use crate::builder::{Ran, Test, skipped};
+use crate::builder::{Ran, Test};
 
 /// Longer than anything here takes on a machine that does other things too.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -145,42 +146,11 @@ fn what_the_server_refuses_is_told_in_its_words() {
     test().run(&small(&["postgres.shared_bufers=1GB"])).refused("did you mean `oltp.postgres.shared_buffers`?");
 }
 
-/// A small file system, gone with its mount.
-struct Mounted(PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
-}
-
-/// A file system of that size in the folder `disk` of a test; `None` where it takes root that we are not.
-fn mounted(test: &Test, size: &str) -> Option<Mounted> {
-    let disk = test.dir().join("disk");
-    fs::create_dir(&disk).unwrap();
-    let size = format!("size={size}");
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(&disk).output().unwrap();
-    if mount.status.success() {
-        return Some(Mounted(disk));
-    }
-    let why = String::from_utf8_lossy(&mount.stderr);
-    skipped(format_args!("mounting a file system takes root ({})", why.trim()));
-    None
-}
-
-/// Leaves no byte free where `path` is.
-fn fill(path: &Path) {
-    let mut file = fs::File::create(path).unwrap();
-    for piece in [&[7; 1 << 20][..], &[7; 4096]] {
-        while std::io::Write::write_all(&mut file, piece).is_ok() {}
-    }
-}
-
 #[test]
 fn a_disk_that_runs_full_in_the_middle_of_a_run_is_named_and_its_data_are_checked() {
     for engine in ["postgres", "sqlite"] {
         let test = test();
-        let Some(disk) = mounted(&test, "900m") else { return };
+        let Some(disk) = SmallDisk::mount(test.dir(), "900m") else { return };
         let engine = format!("engine={engine}");
         let mut child = test.start(&[&small(&["length=3600s", &engine])[..], &["--dir", "disk"]].concat());
         let began = Instant::now();
@@ -193,7 +163,7 @@ fn a_disk_that_runs_full_in_the_middle_of_a_run_is_named_and_its_data_are_checke
             assert!(began.elapsed() < PATIENCE && child.try_wait().unwrap().is_none(), "{engine}: the run never came");
             std::thread::sleep(Duration::from_millis(5));
         }
-        fill(&disk.0.join("filler"));
+        disk.fill(0);
         let output = child.wait_with_output().unwrap();
         let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(output.status.code(), Some(1), "{all}");
@@ -222,11 +192,11 @@ fn comes_in(work: &Path) -> bool {
 #[test]
 fn a_full_disk_is_named_and_nothing_is_left_on_it() {
     let test = test();
-    let Some(mounted) = mounted(&test, "96m") else { return };
+    let Some(disk) = SmallDisk::mount(test.dir(), "96m") else { return };
     let ran = test.run(&[&small(&[])[..], &["--dir", "disk"]].concat()).status(1);
     let all = format!("{}{}", ran.stdout, ran.stderr);
     assert!(all.contains("No space left"), "{all}");
-    let left: Vec<_> = fs::read_dir(&mounted.0).unwrap().map(|e| e.unwrap().path()).collect();
+    let left: Vec<_> = fs::read_dir(&disk.0).unwrap().map(|e| e.unwrap().path()).collect();
     assert!(left.is_empty(), "{left:?}");
 }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::*;
 use crate::answers::Answers;
@@ -15,13 +16,23 @@ fn settings(options: &[(&str, &str)]) -> Result<Settings, String> {
 
 /// Runs a trial in a temporary folder, as a study on this machine does; `plan` may change the plan.
 fn run(options: &[(&str, &str)], plan: impl Fn(&mut BTreeMap<String, String>)) -> Result<WorkloadResult> {
-    let home = tempfile::tempdir().unwrap();
+    run_in(tempfile::tempdir().unwrap().path(), options, plan, || {})
+}
+
+/// The same in a folder; `prepared` is called before the workload runs.
+fn run_in(
+    home: &Path,
+    options: &[(&str, &str)],
+    plan: impl Fn(&mut BTreeMap<String, String>),
+    prepared: impl FnOnce(),
+) -> Result<WorkloadResult> {
     let settings = settings(options).unwrap();
     let image_context = ImageContext { filesystem: None, foundation: &BTreeMap::new(), note: &|_| {} };
     let mut foundation = settings.images(&image_context)?.foundation;
     plan(&mut foundation);
-    let cx = Context { foundation: &foundation, ..testing::context(home.path()) };
+    let cx = Context { foundation: &foundation, ..testing::context(home) };
     let mut running = settings.prepare(&cx)?;
+    prepared();
     let outcome = running.run(&cx)?;
     running.verify(&cx)?;
     let declared = settings.metrics();
@@ -71,6 +82,16 @@ fn a_wrong_answer_is_wrong_data() {
     };
     let wrong = run(&[SQLITE, SMALL, ("run", "scan")], lines).unwrap_err();
     assert!(wrong.is::<WrongData>(), "{wrong:#}");
+}
+
+#[test]
+fn a_spill_that_fills_the_disk_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let Some(disk) = testing::SmallDisk::mount(home.path(), "600m") else { return };
+    let options = [POSTGRES, ("scale", "0.01"), ("run", "spill"), ("memory", "128K")];
+    let full = run_in(&disk.0, &options, |_| {}, || disk.fill(1 << 20)).unwrap_err();
+    assert!(format!("{full:#}").contains("No space left on device"), "{full:#}");
+    assert!(!full.is::<WrongData>(), "{full:#}");
 }
 
 #[test]
