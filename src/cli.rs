@@ -178,7 +178,7 @@ pub struct Design {
     /// the QEMU installed on this machine (system) [default: pinned]
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
-    /// Set a lever on all arms; may be repeated
+    /// Set a lever or a workload's option, such as `oltp.engine=mariadb`, on all arms; may be repeated (see `bigiron lever list`)
     #[arg(long, value_name = "LEVER=VALUE", add = complete::setting())]
     pub set: Vec<String>,
     /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9, amount or usage; may be repeated
@@ -211,8 +211,8 @@ pub struct ResultOptions {
     /// or 2 with sampling]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "PAIRS")]
     pub why: Option<u32>,
-    /// Model processors' caches, TLBs and branch prediction in every judged trial, on the exact clock only; trials take two to
-    /// three times as long. Without this option, bigiron models only the trials that it reruns for `--why`
+    /// Model processors' caches, TLBs and branch prediction in every judged trial, on the exact clock only; trials take 1.6
+    /// to 2.6 times the CPU time. Without this option, bigiron models only the trials that it reruns for `--why`
     #[arg(long)]
     pub model: bool,
     /// Pairs to rerun with lock tracing if the arms differ: kernel locks (since 5.19) and futexes [default: as `--why` if guests

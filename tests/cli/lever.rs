@@ -30,6 +30,8 @@ fn levers_are_listed_shown_and_checked() {
     ran.stdout_has("default: 256K").stdout_has("Bytes that the client sends");
     let ran = test.run(&["lever", "show", "oltp.connections"]).status(0);
     ran.stdout_has("takes: `terminals`, or a number from 1 to 10000");
+    let ran = test.run(&["lever", "show", "oltp.touched"]).status(0);
+    ran.stdout_has("takes: `all`, or the first and the last warehouse as `A..B`");
     test.run(&["lever", "show", "dbsim.cache.nothing"]).status(0).stdout_has("an option of the workload");
     let ran = test.run(&["lever", "check", "running,sysctl.vm.nosuchthing=1,boot.nosmt", "fs.type=xfs"]).status(1);
     let ran =

@@ -108,7 +108,7 @@ pub struct Settings {
 /// # Errors
 /// A suggestion, or the valid names.
 pub fn check_dotted(name: &str) -> Result<(), String> {
-    catalogue::check_option("dss", OPTIONS.iter().map(|o| o.name), name)
+    catalogue::check_option("dss", &[&catalogue::POSTGRES], OPTIONS.iter().map(|o| o.name), name)
 }
 
 impl Settings {

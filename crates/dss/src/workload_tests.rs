@@ -153,6 +153,8 @@ fn invalid_options_are_refused_with_a_reason() {
         let refused = settings(options).unwrap_err();
         assert!(refused.contains(words), "{options:?}: {refused}");
     }
+    let refused = Dss.check_dotted("mariadb.innodb_doublewrite").unwrap_err();
+    assert!(refused.contains("as `dss.postgres.NAME`") && !refused.contains("dss.mariadb"), "{refused}");
     assert_eq!(Dss.alone("q07"), Some(("queries", "7".to_owned())));
     assert_eq!(Dss.alone("query-cpu"), None);
 }

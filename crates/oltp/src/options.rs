@@ -94,7 +94,8 @@ pub const KEYS: &[Key<UncheckedConfig>] = &[
                 values::touched(&value.scalar()?, said.warehouses).ok_or_else(|| value.cannot_be(right()))?;
             Ok(())
         },
-        ..key!(UncheckedConfig, "touched": touched, text(values::A_PART, values::part), "Warehouses used: `all`, or `A..B`, the first and the last")
+        ..key!(UncheckedConfig, "touched": touched, text(values::SOME_WAREHOUSES, |text| values::touched(text, u32::MAX)),
+            "Warehouses that the run uses")
     },
     key!(UncheckedConfig, "part": part, text(values::A_PART, values::part),
         "`K/N`: process number K of N that share a run on the server of `oltp.url`, each with its own connections and terminals"),
@@ -137,7 +138,7 @@ pub static OPTIONS: LazyLock<Vec<OptionDef>> = LazyLock::new(|| {
 
 /// Whether `name` is a setting of the server rather than one of [`static@OPTIONS`]. The error says what would be right.
 pub fn check_dotted(name: &str) -> Result<(), String> {
-    catalogue::check_option("oltp", OPTIONS.iter().map(|o| o.name), name)
+    catalogue::check_option("oltp", &catalogue::ALL, OPTIONS.iter().map(|o| o.name), name)
 }
 
 #[cfg(test)]

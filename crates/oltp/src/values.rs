@@ -80,6 +80,8 @@ pub fn users(text: &str) -> Option<Vec<u32>> {
     (grows && steps.len() <= STEPS_MAX && steps.iter().all(|n| (1..=1_000_000).contains(n))).then_some(steps)
 }
 
+pub const SOME_WAREHOUSES: &str = "`all`, or the first and the last warehouse as `A..B`";
+
 /// `all` or `A..B` of this many warehouses.
 pub fn touched(text: &str, warehouses: u32) -> Option<(u32, u32)> {
     if text == "all" {

@@ -162,28 +162,35 @@ pub fn option_names() -> Vec<String> {
     ALL.into_iter().flat_map(of).collect()
 }
 
-/// Checks that `name`, which is none of the `options` of `workload`, is a setting of one of its servers.
+/// Checks that `name`, which is none of the `options` of `workload`, is a setting of one of its `servers`.
 ///
 /// # Errors
 /// A suggestion, or what the name can be.
 pub fn check_option<'a>(
     workload: &str,
+    servers: &[&Catalogue],
     options: impl Iterator<Item = &'a str> + Clone,
     name: &str,
 ) -> Result<(), String> {
-    if let Some((catalogue, setting)) = setting(name) {
+    if let Some((catalogue, setting)) = setting(name)
+        && servers.iter().any(|own| own.server == catalogue.server)
+    {
         return catalogue.check_name(workload, setting);
     }
     // `shared_buffers` instead of `postgres.shared_buffers`.
-    if let Some(catalogue) = ALL.into_iter().find(|catalogue| catalogue.is_known(name)) {
+    if let Some(catalogue) = servers.iter().find(|catalogue| catalogue.is_known(name)) {
         return Err(format!("did you mean `{workload}.{}.{name}`?", catalogue.server));
     }
     Err(match suggest::nearest(name, options.clone()) {
         Some(near) => format!("did you mean `{workload}.{near}`?"),
-        None => format!(
-            "{workload} has {}, and the server's settings as `{workload}.postgres.NAME` or `{workload}.mariadb.NAME`",
-            suggest::list(options)
-        ),
+        None => {
+            let settings = servers.iter().map(|own| format!("{workload}.{}.NAME", own.server));
+            format!(
+                "{workload} has {}, and the server's settings as {}",
+                suggest::list(options),
+                suggest::list(settings)
+            )
+        }
     })
 }
 

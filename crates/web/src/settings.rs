@@ -398,7 +398,7 @@ mod tests {
             (&[("rate", "100"), ("keep-alive", "page")], "cannot be `page` with `web.rate`"),
             (&[("server", "apache"), ("mpm", "worker"), ("workers", "15")], "at least 16 with `web.mpm` `worker`"),
             (&[("server", "apache"), ("mpm", "prefork"), ("connections", "2000")], "at most 1000 with"),
-            (&[("sendfile", "maybe")], "it can be yes, no"),
+            (&[("sendfile", "maybe")], "it can be `yes` or `no`"),
         ] {
             let said = parse(settings).unwrap_err();
             assert!(said.contains(words), "{settings:?}: {said}");

@@ -340,7 +340,7 @@ pub fn complete<'a>(
                 .check_dotted(name)
                 .map_err(|right| format!("`{}.{name}` is not an option of {0}; {right}", workload.name()))?,
             Some(def) if !def.allowed.is_empty() && !def.allowed.contains(&value) => {
-                let allowed = def.allowed.join(", ");
+                let allowed = suggest::list(def.allowed);
                 return Err(format!("`{}.{name}` cannot be `{value}`; it can be {allowed}", workload.name()));
             }
             Some(_) => {}

@@ -302,7 +302,7 @@ mod tests {
         assert!(refused(&[("jobs", "0")]).contains("it can be `auto`, or a number from 1 to"));
         assert!(refused(&[("scale", "0")]).contains("from 1 to 1000000"));
         assert!(refused(&[("period", "10")]).contains("such as `20ms` or `10s`"));
-        assert!(refused(&[("mode", "aim7")]).contains("it can be multi, single"));
+        assert!(refused(&[("mode", "aim7")]).contains("it can be `multi` or `single`"));
         assert!(refused(&[("mix", "dbasee")]).contains("did you mean `dbase`?"));
         assert!(refused(&[("diskdir", "/a,,/b")]).contains("single commas"));
         assert!(refused(&[("crossover", "maybe")]).contains("jobs per minute such as 10"));

@@ -34,7 +34,7 @@ fn a_run_delivers_what_it_declares() {
 #[test]
 fn options_that_cannot_be_are_refused() {
     let error = testing::options(&NetClients, [("network", "wlan")]).unwrap_err();
-    assert_eq!(error, "`net-clients.network` cannot be `wlan`; it can be loopback, veth");
+    assert_eq!(error, "`net-clients.network` cannot be `wlan`; it can be `loopback` or `veth`");
     assert!(testing::options(&NetClients, [("clients", "x")]).unwrap_err().contains("`net-clients.clients`"));
 }
 

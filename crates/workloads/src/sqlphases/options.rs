@@ -47,7 +47,7 @@ pub struct Settings {
 /// # Errors
 /// A suggestion, or what the name can be.
 pub fn check_dotted(name: &str) -> Result<(), String> {
-    catalogue::check_option("sqlphases", OPTIONS.iter().map(|o| o.name), name)
+    catalogue::check_option("sqlphases", &catalogue::ALL, OPTIONS.iter().map(|o| o.name), name)
 }
 
 impl Settings {
