@@ -5,13 +5,17 @@
 
 pub mod document;
 pub mod driver;
+pub mod encryption;
 pub mod http;
 pub mod images;
+pub mod ktls;
 pub mod metrics;
 pub mod server;
 pub mod settings;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_tls;
 pub mod trial;
 pub mod url;
 pub mod web99;

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::trial::Trial;
 use crate::workload::Web;
 
-fn settings(words: &[(&str, &str)]) -> Settings {
+pub(crate) fn settings(words: &[(&str, &str)]) -> Settings {
     let small = [("connections", "6"), ("threads", "2"), ("warmup", "60"), ("length", "300")];
     let options = testing::options(&Web, small.into_iter().chain(words.iter().copied())).unwrap();
     let ByClock { other, .. } = Settings::parse(&options).unwrap();
@@ -23,7 +23,7 @@ fn settings(words: &[(&str, &str)]) -> Settings {
 }
 
 /// A trial; `meddle` is called between its preparation and its run.
-fn trial(settings: &Settings, meddle: impl FnOnce(&mut Trial<'_>)) -> Result<WorkloadResult> {
+pub(crate) fn trial(settings: &Settings, meddle: impl FnOnce(&mut Trial<'_>)) -> Result<WorkloadResult> {
     let dir = tempfile::tempdir().unwrap();
     let cx = testing::context(dir.path());
     let mut trial = Trial::prepare(&cx, settings)?;
@@ -43,6 +43,10 @@ fn real_servers_are_driven_in_every_way_and_deliver_what_is_declared() {
         &[("server", "apache")],
         &[("server", "apache"), ("mpm", "worker"), ("keep-alive", "page")],
         &[("server", "apache"), ("mpm", "prefork"), ("rate", "2000")],
+        &[("job", "tls")],
+        &[("job", "tls"), ("server", "apache"), ("tls-version", "1.2"), ("rate", "1000")],
+        &[("job", "tls"), ("tls-load", "bulk"), ("tls-version", "1.2"), ("length", "300")],
+        &[("job", "tls"), ("tls-load", "bulk"), ("server", "apache"), ("pipeline", "2")],
         &[("job", "web99"), ("directories", "2"), ("keep-alive", "page"), ("line-rate", "4e6")],
         &[("job", "web99"), ("directories", "1"), ("line-rate", "off"), ("rate", "1000")],
     ] {

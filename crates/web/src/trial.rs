@@ -8,6 +8,7 @@ use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
 use bigiron_service::guest_tree::TREE;
+use bigiron_service::httpd::{Kind, TlsVersion};
 use bigiron_service::kernel_cpu_ns;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::footprint::Footprint;
@@ -16,6 +17,8 @@ use bigiron_workload::units::print_duration;
 use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
 
 use crate::driver::{self, Drive, DriveResult};
+use crate::encryption;
+use crate::ktls;
 use crate::metrics::{self, OtherCpu};
 use crate::server::TrialServer;
 use crate::settings::{KeepAlive, Settings, WebServer};
@@ -32,6 +35,8 @@ struct Seen {
     other: OtherCpu,
     /// Growth of the whole machine's memory, except the page cache, from the first connection until the window closed.
     memory_bytes: u64,
+    /// Connections for which the kernel encrypted, if it was to.
+    ktls: Option<u64>,
 }
 
 impl<'a> Trial<'a> {
@@ -51,6 +56,8 @@ impl<'a> Trial<'a> {
     fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen)> {
         let server = &self.server;
         let memory = Footprint::now()?;
+        let has_ktls = self.settings.has_ktls();
+        let encrypted = if has_ktls { ktls::connections()? } else { 0 };
         let mut grown = Ok(Vec::new());
         let read = || (server.cpu_ns(), kernel_cpu_ns());
         let (mut before, mut after) = ((None, 0), (None, 0));
@@ -69,6 +76,7 @@ impl<'a> Trial<'a> {
         let driven = driver::run(Drive {
             settings: self.settings,
             address: server.address,
+            encryptor: server.encryptor.as_deref(),
             host: &server.host,
             documents: &server.documents,
             threads: self.settings.threads_on(cx.cpus),
@@ -77,7 +85,8 @@ impl<'a> Trial<'a> {
         })?;
         let used = |(before, after): (u64, u64)| after.saturating_sub(before);
         let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
-        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum() }))
+        let ktls = if has_ktls { Some(ktls::connections_since(encrypted)?) } else { None };
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), ktls }))
     }
 
     fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
@@ -114,24 +123,30 @@ impl<'a> Trial<'a> {
             put("backlog", driven.backlog.to_string());
             put("longest-queue", driven.longest_queue.to_string());
         }
+        if self.server.encryptor.is_some() {
+            let version = match &self.settings.server {
+                WebServer::Private { .. } => Some(self.settings.tls_version.unwrap_or_default()),
+                WebServer::Url(_) => self.settings.tls_version,
+            };
+            put("tls-version", version.map_or("the newest of both sides", TlsVersion::name).to_owned());
+        }
         if keep_alive != KeepAlive::Yes {
             put("connections-made", driven.tally.connect.count().to_string());
         }
         let tail = |q| driven.tally.first_byte.quantile(q).unwrap_or(0) as f64 / 1e6;
         put("first-byte", format!("median {:.3} ms, 99th percentile {:.3} ms", tail(0.5), tail(0.99)));
         match &self.settings.server {
-            WebServer::Nginx { reuseport, workers } => {
-                put("workers", workers.unwrap_or(cx.cpus).to_string());
-                put("reuseport", switch(*reuseport));
-            }
-            WebServer::Apache { mpm, workers } => {
-                put("workers", workers.unwrap_or_else(|| mpm.workers_for(connections)).to_string());
-                put("mpm", mpm.name().to_owned());
-            }
+            WebServer::Private { kind: Kind::Nginx { reuseport, .. }, .. } => put("reuseport", switch(*reuseport)),
+            WebServer::Private { kind: Kind::Apache { mpm }, .. } => put("mpm", mpm.name().to_owned()),
             WebServer::Url(_) => return facts,
-        }
+        };
+        put("workers", self.server.workers().to_string());
         put("sendfile", switch(sendfile));
         put("access-log", switch(access_log));
+        if self.settings.is_encrypted() {
+            put("tls-cipher", encryption::CIPHER.to_owned());
+            put("ktls", seen.ktls.map_or_else(|| "off".to_owned(), |n| format!("{n} connections")));
+        }
         put("file-system", file_system(&cx.dir));
         // Only in a guest, where nothing else grows.
         if cx.images.contains_key(TREE) {

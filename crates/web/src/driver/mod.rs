@@ -22,6 +22,7 @@ use bigiron_workload::limits;
 use bigiron_workload::run_control::{RunControl, RunMoment, look_on};
 
 use crate::document::Documents;
+use crate::encryption::Encryptor;
 use crate::http;
 use crate::settings::Settings;
 use crate::web99::Zipf;
@@ -37,6 +38,8 @@ const FILES: u64 = 256;
 pub struct Drive<'a> {
     pub settings: &'a Settings,
     pub address: SocketAddrV4,
+    /// `None`: in plain text.
+    pub encryptor: Option<&'a dyn Encryptor>,
     /// The server's name in requests.
     pub host: &'a str,
     pub documents: &'a Documents,
@@ -72,7 +75,7 @@ pub(crate) struct Texts {
 /// # Errors
 /// A [`WrongData`] if a response differs from its document; otherwise what the server did, or what this machine lacks.
 pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
-    let Drive { settings, address, host, documents, threads, seed, watch } = drive;
+    let Drive { settings, address, encryptor, host, documents, threads, seed, watch } = drive;
     limits::allow_files(u64::from(settings.connections) + FILES)?;
     let texts: Vec<Texts> = (0..documents.count())
         .map(|number| {
@@ -89,7 +92,19 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
         let (control, stop, texts, directories) = (&control, &stop, &texts, &directories);
         let work = move |thread: u32| {
             let thread = (thread, threads);
-            let share = Share { settings, address, documents, texts, directories, control, stop, seed, thread, start };
+            let share = Share {
+                settings,
+                address,
+                encryptor,
+                documents,
+                texts,
+                directories,
+                control,
+                stop,
+                seed,
+                thread,
+                start,
+            };
             match Client::new(share) {
                 Ok(client) => Ok(client.work()),
                 Err(error) => {
