@@ -32,6 +32,7 @@ pub const ALL: &[ReadyMade] = ready_made![
     "sql-phases",
     "dss-kernel",
     "web-static",
+    "web-tls",
     "mitigations",
     "preemption",
     "syscalls",

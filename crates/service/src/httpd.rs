@@ -33,8 +33,6 @@ pub enum Kind {
     Nginx {
         /// Whether each worker has a listening socket of its own (`SO_REUSEPORT`).
         reuseport: bool,
-        /// Whether the kernel encrypts what is sent.
-        ktls: bool,
     },
     Apache {
         mpm: Mpm,
@@ -113,7 +111,7 @@ impl Server for Httpd {
         }
         let inside = programs.inside(folder);
         let (file, text) = match self.kind {
-            Kind::Nginx { reuseport, ktls } => (nginx::FILE, nginx::configuration(self, reuseport, ktls, &inside)),
+            Kind::Nginx { reuseport } => (nginx::FILE, nginx::configuration(self, reuseport, &inside)),
             Kind::Apache { mpm } => {
                 apache::make_log(folder, user)?;
                 (apache::FILE, apache::configuration(self, mpm, &inside))

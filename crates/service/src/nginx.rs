@@ -31,7 +31,7 @@ pub const RECIPE: Recipe = Recipe {
 pub(crate) const FILE: &str = "nginx.conf";
 pub(crate) const FATAL: [&str; 3] = ["[emerg]", "[alert]", "[crit]"];
 
-pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, ktls: bool, inside: &Path) -> String {
+pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, inside: &Path) -> String {
     let at = |name: &str| inside.join(name).display().to_string();
     let switch = |on: bool| if on { "on" } else { "off" };
     // A worker's share of the connections can be all of them. Its listening socket and the pipe of the master count too, and with less than a
@@ -46,11 +46,10 @@ pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, ktls: bool, inside: 
     let encryption = httpd.tls.as_ref().map_or_else(String::new, |tls| {
         format!(
             "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv{};\n        \
-             ssl_session_cache off;\n        ssl_session_tickets off;\n{}",
+             ssl_session_cache off;\n        ssl_session_tickets off;\n",
             at(CERTIFICATE),
             at(KEY),
             tls.version.name(),
-            if ktls { "        ssl_conf_command Options KTLS;\n" } else { "" },
         )
     });
     // `tcp_nopush` goes with `sendfile` in Debian's configuration. A connection ends when its client ends it.
@@ -117,7 +116,7 @@ pub(crate) mod tests {
         instance::write(&folder.join("data/a.html"), "<p>hello", user).unwrap();
         let port = free_port(folder).unwrap();
         let nginx = Httpd {
-            kind: Kind::Nginx { reuseport: true, ktls: false },
+            kind: Kind::Nginx { reuseport: true },
             port,
             workers: 2,
             connections: 8,
@@ -140,12 +139,9 @@ pub(crate) mod tests {
 
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
-        let refused = Instance::start(
-            Httpd { port, kind: Kind::Nginx { reuseport: false, ktls: false }, ..nginx },
-            &programs,
-            folder,
-        )
-        .unwrap_err();
+        let refused =
+            Instance::start(Httpd { port, kind: Kind::Nginx { reuseport: false }, ..nginx }, &programs, folder)
+                .unwrap_err();
         let refused = refused.to_string();
         assert!(refused.contains(&format!("127.0.0.1:{port} failed (98: Address already in use)")), "{refused}");
     }

@@ -8,7 +8,6 @@ pub mod driver;
 pub mod encryption;
 pub mod http;
 pub mod images;
-pub mod ktls;
 pub mod metrics;
 pub mod server;
 pub mod settings;

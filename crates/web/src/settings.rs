@@ -60,7 +60,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "With `tls`: a new connection for each request for 1 KiB, or requests for 1 MiB on kept connections",
     ),
     choice("tls-version", &["auto", "1.3", "1.2"], "Version of TLS; `auto`: 1.3, or what an existing server takes"),
-    choice("ktls", &["no", "yes"], "Whether the kernel encrypts what nginx sends with TLS, so that sendfile serves it"),
     option(
         "directories",
         "auto",
@@ -100,12 +99,12 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "warmup",
         "auto",
-        "Unmeasured part before: a number of requests, a time, or `auto`: 2 s on the wall clock, else 500 requests",
+        "Unmeasured part before: a number of requests, a time, or `auto`: 2 s on the wall clock, else 500 requests, fewer with `tls`",
     ),
     option(
         "length",
         "auto",
-        "Measured part: a number of requests, a time, or `auto`: 10 s on the wall clock, else 3000 requests",
+        "Measured part: a number of requests, a time, or `auto`: 10 s on the wall clock, else 3000 requests, fewer with `tls`",
     ),
 ];
 
@@ -279,11 +278,6 @@ impl Settings {
         }
     }
 
-    /// Whether the kernel encrypts what is sent.
-    pub fn has_ktls(&self) -> bool {
-        matches!(self.server, WebServer::Private { kind: Kind::Nginx { ktls: true, .. }, .. })
-    }
-
     /// Refuses options that would have no effect.
     fn check_effects(&self, read: &OptionReader<'_>) -> Result<(), String> {
         let nginx = matches!(self.server, WebServer::Private { kind: Kind::Nginx { .. }, .. });
@@ -299,8 +293,6 @@ impl Settings {
             ("access-log", private, "server"),
             ("mpm", private && !nginx, "server"),
             ("reuseport", nginx, "server"),
-            ("ktls", nginx, "server"),
-            ("ktls", encrypted, "job"),
             ("tls-load", self.job.is_encrypted(), "job"),
             ("tls-version", encrypted, if is_url { "url" } else { "job" }),
             ("authorities", encrypted && is_url, if is_url { "url" } else { "server" }),
@@ -392,8 +384,8 @@ fn server(read: &OptionReader<'_>, workers: Option<u32>) -> Result<WebServer, St
             WebServer::Private { kind: Kind::Apache { mpm: mpm.unwrap_or_default() }, workers }
         }
         _ => {
-            let is_on = |name: &str| read.word(name) == Some(Switch(true));
-            WebServer::Private { kind: Kind::Nginx { reuseport: is_on("reuseport"), ktls: is_on("ktls") }, workers }
+            let reuseport = read.word("reuseport") == Some(Switch(true));
+            WebServer::Private { kind: Kind::Nginx { reuseport }, workers }
         }
     })
 }
@@ -429,7 +421,7 @@ mod tests {
     #[test]
     fn defaults_are_a_private_server_on_kept_connections() {
         let settings = parse(&[]).unwrap();
-        let kind = Kind::Nginx { reuseport: false, ktls: false };
+        let kind = Kind::Nginx { reuseport: false };
         assert_eq!(settings.server, WebServer::Private { kind, workers: None });
         assert_eq!((settings.series.as_str(), settings.keep_alive, settings.rate), ("1.22", KeepAlive::Yes, None));
         assert_eq!((settings.length, settings.threads_on(64)), (RunLength::Operations(3000), 16));
@@ -441,9 +433,9 @@ mod tests {
         assert_eq!(apache.server, WebServer::Private { kind, workers: Some(20) });
         let tls = parse(&[("job", "tls"), ("tls-version", "1.2")]).unwrap();
         assert_eq!((tls.job, tls.keep_alive, tls.tls_version), (Job::Handshakes, KeepAlive::No, Some(TlsVersion::V12)));
-        assert!(tls.is_encrypted() && !tls.has_ktls());
-        let tls = parse(&[("job", "tls"), ("tls-load", "bulk"), ("ktls", "yes"), ("pipeline", "2")]).unwrap();
-        assert!(tls.job == Job::Bulk && tls.keep_alive == KeepAlive::Yes && tls.has_ktls());
+        assert!(tls.is_encrypted());
+        let tls = parse(&[("job", "tls"), ("tls-load", "bulk"), ("pipeline", "2")]).unwrap();
+        assert!(tls.job == Job::Bulk && tls.keep_alive == KeepAlive::Yes);
         assert_eq!(tls.length, RunLength::Operations(TRANSFERS.1));
         let web99 = parse(&[("job", "web99"), ("connections", "1000")]).unwrap();
         assert_eq!((web99.line_rate, web99.directories), (Some(400_000.0), 680));
@@ -466,11 +458,6 @@ mod tests {
             (&[("url", "http://127.0.0.1/")], "`web.url` has no effect with `web.server` `nginx`"),
             (&[("server", "url"), ("url", "ftp://x")], "`web.url` cannot be `ftp://x`"),
             (&[("server", "url"), ("url", "http://127.0.0.1/"), ("sendfile", "no")], "`web.sendfile` has no effect"),
-            (
-                &[("job", "tls"), ("server", "apache"), ("ktls", "yes")],
-                "`web.ktls` has no effect with `web.server` `apache`",
-            ),
-            (&[("ktls", "yes")], "`web.ktls` has no effect with `web.job` `static-page`"),
             (&[("tls-version", "1.2")], "`web.tls-version` has no effect with `web.job` `static-page`"),
             (&[("authorities", "/x")], "`web.authorities` has no effect with `web.server` `nginx`"),
             (

@@ -18,7 +18,6 @@ use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
 
 use crate::driver::{self, Drive, DriveResult};
 use crate::encryption;
-use crate::ktls;
 use crate::metrics::{self, OtherCpu};
 use crate::server::TrialServer;
 use crate::settings::{KeepAlive, Settings, WebServer};
@@ -35,8 +34,6 @@ struct Seen {
     other: OtherCpu,
     /// Growth of the whole machine's memory, except the page cache, from the first connection until the window closed.
     memory_bytes: u64,
-    /// Connections for which the kernel encrypted, if it was to.
-    ktls: Option<u64>,
 }
 
 impl<'a> Trial<'a> {
@@ -56,8 +53,6 @@ impl<'a> Trial<'a> {
     fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen)> {
         let server = &self.server;
         let memory = Footprint::now()?;
-        let has_ktls = self.settings.has_ktls();
-        let encrypted = if has_ktls { ktls::connections()? } else { 0 };
         let mut grown = Ok(Vec::new());
         let read = || (server.cpu_ns(), kernel_cpu_ns());
         let (mut before, mut after) = ((None, 0), (None, 0));
@@ -85,8 +80,7 @@ impl<'a> Trial<'a> {
         })?;
         let used = |(before, after): (u64, u64)| after.saturating_sub(before);
         let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
-        let ktls = if has_ktls { Some(ktls::connections_since(encrypted)?) } else { None };
-        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), ktls }))
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum() }))
     }
 
     fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
@@ -145,7 +139,6 @@ impl<'a> Trial<'a> {
         put("access-log", switch(access_log));
         if self.settings.is_encrypted() {
             put("tls-cipher", encryption::CIPHER.to_owned());
-            put("ktls", seen.ktls.map_or_else(|| "off".to_owned(), |n| format!("{n} connections")));
         }
         put("file-system", file_system(&cx.dir));
         // Only in a guest, where nothing else grows.

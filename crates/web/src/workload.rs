@@ -61,8 +61,7 @@ impl Configured for Settings {
         let memory_bytes =
             32 * MIB + self.document_bytes() + server + connections * (MIB / if self.is_encrypted() { 8 } else { 16 });
         let is_private = self.server.recipe().is_some();
-        let modules = if self.has_ktls() { vec!["tls"] } else { Vec::new() };
-        Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules }
+        Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
     }
 
     fn encrypts(&self) -> bool {
