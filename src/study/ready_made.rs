@@ -33,6 +33,7 @@ pub const ALL: &[ReadyMade] = ready_made![
     "dss-kernel",
     "web-static",
     "web-tls",
+    "web-c10k",
     "mitigations",
     "preemption",
     "syscalls",

@@ -54,7 +54,7 @@ const READY: &str = "resuming normal operations";
 pub(crate) const FATAL: [&str; 7] =
     ["could not bind", "exit signal", "Syntax error", ":emerg]", ":alert]", ":crit]", ":error]"];
 /// Threads of a process, Debian's value.
-const THREADS: u32 = 25;
+pub const THREADS: u32 = 25;
 
 /// Apache's multi-processing module: what serves a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
             all + 1
         ),
         Mpm::Event | Mpm::Worker => {
-            let (processes, threads) = (all.div_ceil(THREADS), THREADS.min(all));
+            let (processes, threads) = (all.div_ceil(httpd.threads), httpd.threads.min(all));
             let all = processes * threads;
             let idle = match mpm {
                 // Connections that a process may hold in addition to those being served, for each idle thread.
@@ -198,7 +198,16 @@ mod tests {
             let port = free_port(folder).unwrap();
             let workers = mpm.workers_for(8);
             let kind = Kind::Apache { mpm };
-            let apache = Httpd { kind, port, workers, connections: 8, sendfile: true, access_log: true, tls: None };
+            let apache = Httpd {
+                kind,
+                port,
+                workers,
+                threads: THREADS,
+                connections: 8,
+                sendfile: true,
+                access_log: true,
+                tls: None,
+            };
             let server = Instance::start(apache, &programs, folder).unwrap();
             let said = get(port, "/a.html");
             assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\n<p>hello"), "{said}");
@@ -214,7 +223,16 @@ mod tests {
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         let kind = Kind::Apache { mpm: Mpm::Event };
-        let apache = Httpd { kind, port, workers: 50, connections: 8, sendfile: false, access_log: false, tls: None };
+        let apache = Httpd {
+            kind,
+            port,
+            workers: 50,
+            threads: THREADS,
+            connections: 8,
+            sendfile: false,
+            access_log: false,
+            tls: None,
+        };
         let refused = Instance::start(apache, &programs, folder).unwrap_err().to_string();
         assert!(refused.contains(&format!("could not bind to address 127.0.0.1:{port}")), "{refused}");
     }

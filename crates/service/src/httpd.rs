@@ -76,6 +76,8 @@ pub struct Httpd {
     /// nginx: processes. Apache: threads of all processes together, or processes without threads; all are started at once, and their number does not
     /// change.
     pub workers: u32,
+    /// Apache's threads of a process.
+    pub threads: u32,
     /// Most connections of all clients together.
     pub connections: u32,
     pub sendfile: bool,

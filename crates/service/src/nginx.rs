@@ -119,6 +119,7 @@ pub(crate) mod tests {
             kind: Kind::Nginx { reuseport: true },
             port,
             workers: 2,
+            threads: 1,
             connections: 8,
             sendfile: true,
             access_log: true,

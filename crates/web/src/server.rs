@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail};
 
+use bigiron_service::apache::THREADS;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
 use bigiron_service::httpd::{self, Httpd, Kind};
@@ -24,11 +25,9 @@ use crate::url::Url;
 
 /// The port in a guest, which nobody else uses.
 const GUEST_PORT: u16 = 8080;
-/// Files that a server's process opens besides.
-const FILES: u64 = 256;
 /// How often a server that broke its connections is asked why.
 const PATIENCE: u32 = 40;
-/// Bytes of the documents with TLS.
+/// Bytes of a small and a large document.
 const SMALL: usize = 1 << 10;
 const LARGE: usize = 1 << 20;
 /// The server's folder in a trial's own.
@@ -50,7 +49,7 @@ impl Job {
         match self {
             Self::StaticPage => Documents::static_page(),
             Self::Web99 => Documents::web99(directories),
-            Self::Handshakes => Documents::random("/small", SMALL),
+            Self::C10k | Self::Handshakes => Documents::random("/small", SMALL),
             Self::Bulk => Documents::random("/large", LARGE),
         }
     }
@@ -93,8 +92,8 @@ impl TrialServer {
         let documents = settings.job.documents(settings.directories);
         documents.write(&folder.join(DATA), user)?;
         let Settings { connections, sendfile, access_log, .. } = *settings;
-        // Each of the server's processes, which inherit the limit, may have all connections, and documents open for some of them.
-        limits::allow_files(u64::from(connections) * 3 / 2 + FILES)?;
+        // The server's processes inherit the limit.
+        limits::allow_files(settings.files())?;
         let host = Ipv4Addr::LOCALHOST;
         let version = settings.tls_version.unwrap_or_default();
         let secret = settings.is_encrypted().then(|| encryption::of_server(version, &host.to_string()));
@@ -104,11 +103,16 @@ impl TrialServer {
             encryption::encryptor(Terms { version: Some(version), trusted, host: host.to_string() })
         });
         let encryptor = encryptor.transpose().map_err(Error::msg)?;
+        // A process of Apache closes idle connections when all of its threads are busy, and one may be for a while after its response has arrived.
+        let (threads, least) = match settings.job {
+            Job::C10k => (THREADS.max(4 * settings.busy), 8 * settings.busy),
+            _ => (THREADS, 1),
+        };
         let workers = workers.unwrap_or_else(|| match kind {
             Kind::Nginx { .. } => cx.cpus,
-            Kind::Apache { mpm } => mpm.workers_for(connections),
+            Kind::Apache { mpm } => mpm.workers_for(connections).max(least),
         });
-        let httpd = Httpd { kind, port, workers, connections, sendfile, access_log, tls };
+        let httpd = Httpd { kind, port, workers, threads, connections, sendfile, access_log, tls };
         let process = Some(Instance::start(httpd, &programs, &folder)?);
         let address = SocketAddrV4::new(host, port);
         let version = programs.version()?;
@@ -139,6 +143,11 @@ impl TrialServer {
     /// CPU time of a private server's processes so far, in nanoseconds.
     pub fn cpu_ns(&self) -> Option<u64> {
         self.process.as_ref().map(Instance::cpu_ns)
+    }
+
+    /// Memory of a private server's processes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.process.as_ref().map_or(0, |instance| instance.usage().memory_bytes)
     }
 
     /// Workers of a private server.

@@ -21,6 +21,8 @@ const WORKERS: RangeInclusive<u32> = 1..=10_000;
 const LINE_RATE: f64 = 400_000.0;
 /// A connection of these has a worker of its own, and each is a process or a thread of the server.
 const MOST_PREFORKED: u32 = 1_000;
+/// Files that a process opens besides its connections.
+const FILES: u64 = 256;
 /// Ramp and window on the exact clock, in requests, and on the wall clock. A handshake takes as long as ten requests, a large document longer.
 const REQUESTS: (u64, u64) = (500, 3_000);
 const HANDSHAKES: (u64, u64) = (50, 300);
@@ -51,8 +53,9 @@ pub const OPTIONS: &[OptionDef] = &[
     ),
     choice(
         "job",
-        &["static-page", "web99", "tls"],
-        "What is requested: a page of 21.5 KB and its two images of 25 KB; files of 0.1 to 900 KB as in SPECweb99; or one document with TLS",
+        &["static-page", "web99", "tls", "c10k"],
+        "What is requested: a page of 21.5 KB and its two images of 25 KB; files of 0.1 to 900 KB as in SPECweb99; one document with TLS; or one of \
+         1 KiB beside thousands of idle connections",
     ),
     choice(
         "tls-load",
@@ -70,7 +73,8 @@ pub const OPTIONS: &[OptionDef] = &[
         "auto",
         "Bits per second of each connection, or `off`; `auto`: 400000 with `web99`, else `off`",
     ),
-    option("connections", "16", "Connections of all clients, 1 to 10000"),
+    option("connections", "auto", "Connections of all clients, 1 to 10000; `auto`: 16, and 10000 with `c10k`"),
+    option("busy", "16", "Connections of `c10k` that send requests in the window; the others are idle"),
     option("threads", "auto", "The driver's threads, which share the connections; `auto`: one per CPU"),
     choice(
         "keep-alive",
@@ -126,6 +130,8 @@ pub enum Job {
     StaticPage,
     /// SPECweb99's static files.
     Web99,
+    /// A small document on a few busy connections beside thousands of idle ones.
+    C10k,
     /// With TLS: a small document on a new connection each time.
     Handshakes,
     /// With TLS: a large document on kept connections.
@@ -141,7 +147,7 @@ impl Job {
     /// Ramp and window on the exact clock.
     fn lengths(self) -> (RunLength, RunLength) {
         let (ramp, window) = match self {
-            Self::StaticPage | Self::Web99 => REQUESTS,
+            Self::StaticPage | Self::Web99 | Self::C10k => REQUESTS,
             Self::Handshakes => HANDSHAKES,
             Self::Bulk => TRANSFERS,
         };
@@ -183,6 +189,8 @@ pub struct Settings {
     /// Bits per second to which each connection is limited.
     pub line_rate: Option<f64>,
     pub connections: u32,
+    /// Connections of `c10k` that are not idle.
+    pub busy: u32,
     /// `None`: one per CPU.
     pub threads: Option<u32>,
     pub keep_alive: KeepAlive,
@@ -206,7 +214,6 @@ impl Settings {
     /// The invalid option and its valid values.
     pub fn parse(options: &Options) -> Result<ByClock<Self>, String> {
         let read = OptionReader { workload: "web", definitions: OPTIONS, options };
-        let connections = number(&read, "connections", &CONNECTIONS)?;
         let auto = |name: &str, range: &RangeInclusive<u32>| match read.text(name) {
             "auto" => Ok(None),
             _ => number(&read, name, range).map(Some),
@@ -218,8 +225,11 @@ impl Settings {
             ("tls", "bulk") => Job::Bulk,
             ("tls", _) => Job::Handshakes,
             ("web99", _) => Job::Web99,
+            ("c10k", _) => Job::C10k,
             _ => Job::StaticPage,
         };
+        let usual = if job == Job::C10k { *CONNECTIONS.end() } else { 16 };
+        let connections = auto("connections", &CONNECTIONS)?.unwrap_or(usual);
         let is_on = |name: &str| read.word(name).unwrap_or(Switch(true)).0;
         let rate = match read.text("rate") {
             "off" => None,
@@ -250,6 +260,7 @@ impl Settings {
             directories: directories.map_or_else(|| web99::directories(connections), |n| n as usize),
             line_rate,
             connections,
+            busy: number(&read, "busy", &CONNECTIONS)?,
             threads,
             keep_alive: match job {
                 Job::Handshakes => KeepAlive::No,
@@ -296,7 +307,8 @@ impl Settings {
             ("tls-load", self.job.is_encrypted(), "job"),
             ("tls-version", encrypted, if is_url { "url" } else { "job" }),
             ("authorities", encrypted && is_url, if is_url { "url" } else { "server" }),
-            ("keep-alive", !self.job.is_encrypted(), "job"),
+            ("keep-alive", !self.job.is_encrypted() && self.job != Job::C10k, "job"),
+            ("busy", self.job == Job::C10k, "job"),
             ("pipeline", self.job != Job::Handshakes, "tls-load"),
             ("pipeline", self.keep_alive != KeepAlive::No, "keep-alive"),
         ] {
@@ -318,8 +330,11 @@ impl Settings {
         if self.rate.is_some() && self.keep_alive == KeepAlive::Page {
             return Err("`web.keep-alive` cannot be `page` with `web.rate`, whose requests belong to no page; set it to `yes` or `no`".to_owned());
         }
-        if self.threads.is_some_and(|threads| threads > self.connections) {
-            return Err(read.wrong("threads", "at most the number of connections, or `auto`"));
+        if self.driven() > self.connections {
+            return Err(read.wrong("busy", "at most the number of connections"));
+        }
+        if self.threads.is_some_and(|threads| threads > self.driven()) {
+            return Err(read.wrong("threads", "at most the number of connections that are not idle, or `auto`"));
         }
         Ok(())
     }
@@ -351,7 +366,17 @@ impl Settings {
 
     /// The driver's threads on a machine with this many CPUs.
     pub fn threads_on(&self, cpus: u32) -> u32 {
-        self.threads.unwrap_or(cpus).clamp(1, self.connections)
+        self.threads.unwrap_or(cpus).clamp(1, self.driven())
+    }
+
+    /// Connections that send requests in the window.
+    pub fn driven(&self) -> u32 {
+        if self.job == Job::C10k { self.busy } else { self.connections }
+    }
+
+    /// Most files that a process of the trial has open: each of the server's processes may have all connections, and documents open for some of them.
+    pub fn files(&self) -> u64 {
+        u64::from(self.connections) * 3 / 2 + FILES
     }
 
     /// The longest time without progress, as far as it is set.
@@ -431,6 +456,8 @@ mod tests {
         let apache = parse(&[("server", "apache"), ("mpm", "prefork"), ("workers", "20")]).unwrap();
         let kind = Kind::Apache { mpm: Mpm::Prefork };
         assert_eq!(apache.server, WebServer::Private { kind, workers: Some(20) });
+        let c10k = parse(&[("job", "c10k")]).unwrap();
+        assert_eq!((c10k.connections, c10k.driven(), c10k.threads_on(64), c10k.files()), (10_000, 16, 16, 15_256));
         let tls = parse(&[("job", "tls"), ("tls-version", "1.2")]).unwrap();
         assert_eq!((tls.job, tls.keep_alive, tls.tls_version), (Job::Handshakes, KeepAlive::No, Some(TlsVersion::V12)));
         assert!(tls.is_encrypted());
@@ -445,7 +472,11 @@ mod tests {
     #[test]
     fn what_cannot_be_or_has_no_effect_is_refused() {
         for (settings, words) in [
-            (&[("connections", "0")][..], "`web.connections` cannot be `0`; it can be 1 to 10000"),
+            (&[("connections", "0")][..], "`web.connections` cannot be `0`; it can be 1 to 10000, or `auto`"),
+            (&[("busy", "2")], "`web.busy` has no effect with `web.job` `static-page`"),
+            (&[("job", "c10k"), ("connections", "9")], "`web.busy` cannot be `16`; it can be at most the number of"),
+            (&[("job", "c10k"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `c10k`"),
+            (&[("job", "c10k"), ("server", "apache"), ("mpm", "worker")], "at most 1000 with `web.mpm` `worker`"),
             (&[("threads", "x")], "`web.threads` cannot be `x`; it can be 1 to 256, or `auto`"),
             (&[("threads", "20")], "at most the number of connections"),
             (&[("rate", "-1")], "requests per second"),

@@ -11,7 +11,7 @@ use bigiron_service::guest_tree::TREE;
 use bigiron_service::httpd::{Kind, TlsVersion};
 use bigiron_service::kernel_cpu_ns;
 use bigiron_sys::load::files::file_system;
-use bigiron_workload::footprint::Footprint;
+use bigiron_workload::footprint::{Footprint, of_kernel};
 use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
 use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
@@ -20,7 +20,7 @@ use crate::driver::{self, Drive, DriveResult};
 use crate::encryption;
 use crate::metrics::{self, OtherCpu};
 use crate::server::TrialServer;
-use crate::settings::{KeepAlive, Settings, WebServer};
+use crate::settings::{Job, KeepAlive, Settings, WebServer};
 
 /// A trial with its server. Dropping it ends a private one.
 pub struct Trial<'a> {
@@ -34,6 +34,8 @@ struct Seen {
     other: OtherCpu,
     /// Growth of the whole machine's memory, except the page cache, from the first connection until the window closed.
     memory_bytes: u64,
+    /// Growth of the server's and the kernel's memory until the idle connections were there.
+    idle: [u64; 2],
 }
 
 impl<'a> Trial<'a> {
@@ -53,6 +55,9 @@ impl<'a> Trial<'a> {
     fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen)> {
         let server = &self.server;
         let memory = Footprint::now()?;
+        let has_idle = self.settings.job == Job::C10k;
+        let without = if has_idle { [server.memory_bytes(), of_kernel()?] } else { [0; 2] };
+        let mut with = Ok(without);
         let mut grown = Ok(Vec::new());
         let read = || (server.cpu_ns(), kernel_cpu_ns());
         let (mut before, mut after) = ((None, 0), (None, 0));
@@ -66,6 +71,7 @@ impl<'a> Trial<'a> {
                 span::after();
                 grown = memory.grown();
             }
+            RunMoment::Connecting if has_idle => with = of_kernel().map(|kernel| [server.memory_bytes(), kernel]),
             RunMoment::Connecting | RunMoment::Sample | RunMoment::Halfway => {}
         };
         let driven = driver::run(Drive {
@@ -80,7 +86,9 @@ impl<'a> Trial<'a> {
         })?;
         let used = |(before, after): (u64, u64)| after.saturating_sub(before);
         let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
-        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum() }))
+        let with = with?;
+        let idle = [0, 1].map(|n| with[n].saturating_sub(without[n]));
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle }))
     }
 
     fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
@@ -92,6 +100,9 @@ impl<'a> Trial<'a> {
         put("documents", self.server.documents.count().to_string());
         put("document-bytes", self.server.documents.bytes().to_string());
         put("connections", connections.to_string());
+        if self.settings.job == Job::C10k {
+            put("connections-idle", format!("{}, all held", connections - self.settings.driven()));
+        }
         put("threads", self.settings.threads_on(cx.cpus).to_string());
         let kept = match keep_alive {
             KeepAlive::Yes => "for the whole run",
@@ -110,7 +121,7 @@ impl<'a> Trial<'a> {
         put("errors", "0".to_owned());
         if let Some(rate) = self.settings.line_rate {
             put("line-rate", format!("{rate} bit/s"));
-            put("connections-conforming", format!("{} of {connections}", driven.conforming));
+            put("connections-conforming", format!("{} of {}", driven.conforming, self.settings.driven()));
         }
         if let Some(rate) = self.settings.rate {
             put("rate", format!("{rate} requests/s"));
@@ -170,7 +181,7 @@ impl Running for Trial<'_> {
             (driven, _) => driven?,
         };
         Ok(WorkloadResult {
-            values: metrics::values(self.settings, &driven, seen.other)?,
+            values: metrics::values(self.settings, &driven, seen.other, seen.idle)?,
             facts: self.facts(cx, &driven, seen),
             windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
             programs,

@@ -58,8 +58,13 @@ impl Configured for Settings {
             }
         };
         // The driver's part of a connection and the sockets' buffers at both ends.
-        let memory_bytes =
-            32 * MIB + self.document_bytes() + server + connections * (MIB / if self.is_encrypted() { 8 } else { 16 });
+        let each = match self.job {
+            // Little of an idle connection's buffers is in use.
+            Job::C10k => MIB / 32,
+            Job::Handshakes | Job::Bulk => MIB / 8,
+            Job::StaticPage | Job::Web99 => MIB / 16,
+        };
+        let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * each;
         let is_private = self.server.recipe().is_some();
         Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
     }

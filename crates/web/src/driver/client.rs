@@ -85,7 +85,7 @@ impl<'a> Client<'a> {
     /// # Errors
     /// No descriptor is free.
     pub(super) fn new(part: Share<'a>) -> Result<Self> {
-        let count = share(part.settings.connections, part.thread);
+        let count = share(part.settings.driven(), part.thread);
         let documents = part.documents.count();
         let (thread, threads) = part.thread;
         // Neighbours are at different documents, unless a connection is for a whole page.
