@@ -6,6 +6,7 @@ use bigiron::{cli, complete};
 
 fn main() -> ExitCode {
     bigiron_sql::pg::encryption::install();
+    bigiron_web::encryption::install();
     bigiron::agent::run();
     complete::answer();
     bigiron::commands::main(cli::parse())

@@ -146,6 +146,12 @@ pub fn vm_host(plan: &Plan, kernels: &[Kernel], environment: &Environment<'_>) -
     if plan.clock == Clock::ExactParallel {
         lockstep::try_parallel(&qemu).map_err(|why| anyhow::anyhow!(lockstep::refusal(&why)))?;
     }
-    let agent = agent::executable().context("Cannot read the agent in this executable")?;
+    // All arms alike, so that they differ in nothing else.
+    let mut encrypts = false;
+    for arm in &plan.arms {
+        encrypts |= WORKLOADS.of_arm(plan, arm).map_err(anyhow::Error::msg)?.iter().any(|w| w.encrypts());
+    }
+    let agent = if encrypts { agent::whole() } else { agent::executable() };
+    let agent = agent.context("Cannot read the agent in this executable")?;
     VmHost::new(WORKLOADS, plan, kernels, environment.cache(), qemu, accelerator, &agent)
 }

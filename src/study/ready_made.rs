@@ -32,6 +32,8 @@ pub const ALL: &[ReadyMade] = ready_made![
     "sql-phases",
     "dss-kernel",
     "web-static",
+    "web-tls",
+    "web-c10k",
     "mitigations",
     "preemption",
     "syscalls",

@@ -87,6 +87,32 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
 }
 
 #[test]
+fn an_encrypting_server_is_driven_in_a_guest_and_takes_the_same_time_twice() {
+    let args = [
+        "web",
+        "--set",
+        "web.job=tls",
+        "--set",
+        "web.connections=4",
+        "--set",
+        "web.length=20",
+        "--set",
+        "web.warmup=4",
+    ];
+    let test = test();
+    let [one, again] = ["study", "again"].map(|out| {
+        let record = first(&test, out, &args);
+        assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+        record
+    });
+    assert_eq!(fact(&one, "web.requests-checked"), "20");
+    assert_eq!(fact(&one, "web.tls-version"), "1.3");
+    assert!(one["metrics"]["web"]["handshakes"].as_f64() > Some(0.0), "{one}");
+    assert_eq!(one["metrics"], again["metrics"]);
+    assert_eq!(one["counters"], again["counters"]);
+}
+
+#[test]
 #[ignore = "four boots of half a minute"]
 fn statements_of_servers_take_the_same_time_twice() {
     let test = test();

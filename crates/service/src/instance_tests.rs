@@ -27,6 +27,7 @@ const RECIPE: Recipe = Recipe {
     required: &["sh"],
     version_argument: "--version",
     keeps: |_, _| false,
+    revision: 1,
     user: "nobody",
 };
 

@@ -7,6 +7,7 @@ pub mod elf;
 pub mod error;
 mod group_guard;
 pub mod guest_tree;
+pub mod httpd;
 pub mod image;
 pub mod instance;
 pub mod listen;

@@ -41,6 +41,7 @@ pub const RECIPE: Recipe = Recipe {
         ["usr", "share", "mysql", name] => BOOTSTRAP.contains(name),
         _ => false,
     },
+    revision: 1,
     user: "mysql",
 };
 

@@ -1,21 +1,12 @@
-//! nginx: its recipe, and how a private server runs.
-//!
-//! ```text
-//! FOLDER/data         the documents
-//! FOLDER/run          the number of the running process, the access log, temporary files
-//! FOLDER/nginx.conf   the whole configuration
-//! FOLDER/log          the server's output
-//! ```
+//! nginx: its recipe, and its configuration.
 
 use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bigiron_archive::SeriesPackage;
 
-use super::error::{ServerError, doing};
-use super::instance::{self, DATA, Server};
-use super::programs::Programs;
+use super::httpd::{CERTIFICATE, Httpd, KEY, PID_FILE};
+use super::instance::DATA;
 use super::recipe::Recipe;
 
 /// nginx in Debian's archive.
@@ -32,117 +23,74 @@ pub const RECIPE: Recipe = Recipe {
     required: &["nginx"],
     version_argument: "-v",
     keeps: |path, _| matches!(path, ["usr", "sbin", "nginx"]),
+    revision: 1,
     user: "www-data",
 };
 
-/// The folder of what the server writes, relative to its own.
-pub const RUN: &str = "run";
-/// The file with the number of the running process. It is written when the server listens.
-const PID_FILE: &str = "run/pid";
-const FATAL: [&str; 3] = ["[emerg]", "[alert]", "[crit]"];
+/// The file of the whole configuration.
+pub(crate) const FILE: &str = "nginx.conf";
+pub(crate) const FATAL: [&str; 3] = ["[emerg]", "[alert]", "[crit]"];
 
-/// How a server runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nginx {
-    /// The port of 127.0.0.1.
-    pub port: u16,
-    /// Worker processes.
-    pub workers: u32,
-    /// Most connections of all clients together.
-    pub connections: u32,
-    pub sendfile: bool,
-    pub access_log: bool,
-    /// Whether each worker has a listening socket of its own (`SO_REUSEPORT`).
-    pub reuseport: bool,
-}
-
-/// Creates the folders of a web server in `folder`, which exists: nginx and Apache have the same.
-///
-/// # Errors
-/// They cannot be made.
-pub fn init(programs: &Programs, folder: &Path) -> Result<(), ServerError> {
-    let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
-    [DATA, RUN].iter().try_for_each(|name| instance::make_folder(&folder.join(name), user))
-}
-
-/// Whether the file of the running process's number holds `pid`.
-pub(crate) fn has_number(folder: &Path, file: &str, pid: u32) -> bool {
-    fs::read_to_string(folder.join(file)).is_ok_and(|text| text.trim() == pid.to_string())
-}
-
-impl Nginx {
-    fn configuration(&self, inside: &Path) -> String {
-        let at = |name: &str| inside.join(name).display().to_string();
-        let switch = |on: bool| if on { "on" } else { "off" };
-        // A worker's share of the connections can be all of them. Its listening socket and the pipe of the master count too, and with less than a
-        // sixteenth free it closes idle ones.
-        let most = self.connections + self.connections / 8 + 64;
-        let access_log = if self.access_log { format!("{} combined", at("run/access.log")) } else { "off".to_owned() };
-        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .iter()
-            .map(|name| format!("    {name}_temp_path {};\n", at(&format!("run/{name}"))))
-            .collect();
-        // `tcp_nopush` goes with `sendfile` in Debian's configuration. A connection ends when its client ends it.
+pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, inside: &Path) -> String {
+    let at = |name: &str| inside.join(name).display().to_string();
+    let switch = |on: bool| if on { "on" } else { "off" };
+    // A worker's share of the connections can be all of them. Its listening socket and the pipe of the master count too, and with less than a
+    // sixteenth free it closes idle ones.
+    let most = httpd.connections + httpd.connections / 8 + 64;
+    let access_log = if httpd.access_log { format!("{} combined", at("run/access.log")) } else { "off".to_owned() };
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|name| format!("    {name}_temp_path {};\n", at(&format!("run/{name}"))))
+        .collect();
+    // Each connection has a handshake of its own: nothing is resumed.
+    let encryption = httpd.tls.as_ref().map_or_else(String::new, |tls| {
         format!(
-            "# Written by bigiron at every start.\n\
-             daemon off;\n\
-             worker_processes {workers};\n\
-             pid {pid};\n\
-             working_directory {data};\n\
-             error_log stderr notice;\n\
-             events {{\n    worker_connections {most};\n}}\n\
-             http {{\n    access_log {access_log};\n    sendfile {sendfile};\n    tcp_nopush {sendfile};\n    \
-             keepalive_timeout 86400;\n    keepalive_requests 1000000000;\n    default_type application/octet-stream;\n    \
-             types {{\n        text/html html;\n        image/png png;\n    }}\n{temporary}    \
-             server {{\n        listen 127.0.0.1:{port}{reuseport} backlog=4096;\n        root {data};\n    }}\n}}\n",
-            workers = self.workers,
-            pid = at(PID_FILE),
-            data = at(DATA),
-            sendfile = switch(self.sendfile),
-            port = self.port,
-            reuseport = if self.reuseport { " reuseport" } else { "" },
+            "        ssl_certificate {};\n        ssl_certificate_key {};\n        ssl_protocols TLSv{};\n        \
+             ssl_session_cache off;\n        ssl_session_tickets off;\n",
+            at(CERTIFICATE),
+            at(KEY),
+            tls.version.name(),
         )
-    }
+    });
+    // `tcp_nopush` goes with `sendfile` in Debian's configuration. A connection ends when its client ends it.
+    format!(
+        "# Written by bigiron at every start.\n\
+         daemon off;\n\
+         worker_processes {workers};\n\
+         pid {pid};\n\
+         working_directory {data};\n\
+         error_log stderr notice;\n\
+         events {{\n    worker_connections {most};\n}}\n\
+         http {{\n    access_log {access_log};\n    sendfile {sendfile};\n    tcp_nopush {sendfile};\n    \
+         keepalive_timeout 86400;\n    keepalive_requests 1000000000;\n    default_type application/octet-stream;\n    \
+         types {{\n        text/html html;\n        image/png png;\n    }}\n{temporary}    \
+         server {{\n        listen 127.0.0.1:{port}{tls}{reuseport} backlog=4096;\n{encryption}        root {data};\n    }}\n}}\n",
+        workers = httpd.workers,
+        pid = at(PID_FILE),
+        data = at(DATA),
+        tls = if httpd.tls.is_some() { " ssl" } else { "" },
+        sendfile = switch(httpd.sendfile),
+        port = httpd.port,
+        reuseport = if reuseport { " reuseport" } else { "" },
+    )
 }
 
-impl Server for Nginx {
-    /// The complete configuration; the server reads no other file.
-    fn configure(&self, programs: &Programs, folder: &Path) -> Result<(), ServerError> {
-        let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
-        let text = self.configuration(&programs.inside(folder));
-        instance::write(&folder.join("nginx.conf"), text, user)
-    }
-
-    fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>) {
-        let arguments = ["-e".into(), "stderr".into(), "-p".into(), inside.into(), "-c".into()];
-        ("nginx", arguments.into_iter().chain([inside.join("nginx.conf").into()]).collect())
-    }
-
-    fn is_ready(&self, folder: &Path, pid: u32) -> bool {
-        has_number(folder, PID_FILE, pid)
-    }
-
-    fn leaves_processes(&self) -> bool {
-        true
-    }
-
-    fn leftovers(&self, folder: &Path) -> Vec<PathBuf> {
-        vec![folder.join(PID_FILE)]
-    }
-
-    fn fatal_words(&self) -> &'static [&'static str] {
-        &FATAL
-    }
+pub(crate) fn start(inside: &Path) -> (&'static str, Vec<OsString>) {
+    let arguments = ["-e".into(), "stderr".into(), "-p".into(), inside.into(), "-c".into()];
+    ("nginx", arguments.into_iter().chain([inside.join(FILE).into()]).collect())
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::fs;
     use std::io::{Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::instance::Instance;
+    use crate::httpd::{Kind, init};
+    use crate::instance::{self, Instance};
     use crate::listen::free_port;
+    use crate::programs::Programs;
     use crate::root;
     use crate::server_folder::server_folder;
     use bigiron_archive::Store;
@@ -167,7 +115,16 @@ pub(crate) mod tests {
         let user = programs.user(folder).unwrap();
         instance::write(&folder.join("data/a.html"), "<p>hello", user).unwrap();
         let port = free_port(folder).unwrap();
-        let nginx = Nginx { port, workers: 2, connections: 8, sendfile: true, access_log: true, reuseport: true };
+        let nginx = Httpd {
+            kind: Kind::Nginx { reuseport: true },
+            port,
+            workers: 2,
+            threads: 1,
+            connections: 8,
+            sendfile: true,
+            access_log: true,
+            tls: None,
+        };
         let server = Instance::start(nginx.clone(), &programs, folder).unwrap();
         let said = get(port, "/a.html");
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\n<p>hello"), "{said}");
@@ -176,14 +133,16 @@ pub(crate) mod tests {
         server.kill();
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err(), "its workers are left");
 
-        let again = Instance::start(Nginx { sendfile: false, access_log: false, ..nginx }, &programs, folder);
+        let again = Instance::start(Httpd { sendfile: false, access_log: false, ..nginx.clone() }, &programs, folder);
         let again = again.unwrap();
         assert!(get(port, "/a.html").ends_with("<p>hello"));
         again.stop().unwrap();
 
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
-        let refused = Instance::start(Nginx { port, reuseport: false, ..nginx }, &programs, folder).unwrap_err();
+        let refused =
+            Instance::start(Httpd { port, kind: Kind::Nginx { reuseport: false }, ..nginx }, &programs, folder)
+                .unwrap_err();
         let refused = refused.to_string();
         assert!(refused.contains(&format!("127.0.0.1:{port} failed (98: Address already in use)")), "{refused}");
     }

@@ -42,6 +42,7 @@ pub const RECIPE: Recipe = Recipe {
         ["usr", "share", "postgresql", v, rest @ ..] => *v == series && rest.first() != Some(&"man"),
         _ => false,
     },
+    revision: 1,
     user: SUPERUSER,
 };
 

@@ -28,6 +28,8 @@ pub struct Recipe {
     pub version_argument: &'static str,
     /// Whether a file of a package is kept, given its path's parts in a usr-merged tree. Shared libraries are kept if they are needed.
     pub keeps: fn(&[&str], &str) -> bool,
+    /// From 1; increased when other files of the same packages are kept.
+    pub revision: u32,
     /// The user that an installed server runs as, and its name in a root of its own.
     pub user: &'static str,
 }

@@ -1,7 +1,7 @@
 //! A root tree with one server and nothing else, from Debian's archive by way of the machine's own apt.
 //!
 //! ```text
-//! CACHE/NAME/SERIES.json                 the tree that this version means now, and when the archive was last asked
+//! CACHE/NAME/SERIES[-REVISION].json      the tree that this version means now, and when the archive was last asked
 //! CACHE/NAME/trees/VERSION-KEY/          root.json, tree/
 //! ```
 //! Invariant: a tree appears whole (by a rename) or not at all, never changes afterwards, and holds all libraries that its programs need.
@@ -112,15 +112,20 @@ pub fn of(
 pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
     let title = recipe.title;
     let place = store.dir().join(recipe.name);
-    if let Some(root) = current(&place, series, DAY) {
+    let named = match recipe.revision {
+        1 => series.to_owned(),
+        n => format!("{series}-{n}"),
+    };
+    let kept = |max_age| current(&place, &named, max_age);
+    if let Some(root) = kept(DAY) {
         return Ok(root);
     }
     let guard = store.lock(note)?;
     // Another process may have completed it in the meantime.
-    if let Some(root) = current(&place, series, DAY) {
+    if let Some(root) = kept(DAY) {
         return Ok(root);
     }
-    let fall_back = |error: KernelError| match current(&place, series, u64::MAX) {
+    let fall_back = |error: KernelError| match kept(u64::MAX) {
         Some(root) => {
             note(&format!("Using {title} {} as last fetched: {error}", root.about.version));
             Ok(root)
@@ -139,7 +144,7 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
     let version = parts.first().map(|p| p.version.clone()).unwrap_or_default();
     let mut packages: Vec<String> = parts.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
     packages.sort();
-    let key = hash::of_bytes(format!("{VERSION} {}", packages.join(" ")).as_bytes());
+    let key = hash::of_bytes(format!("{} {}", VERSION + recipe.revision - 1, packages.join(" ")).as_bytes());
     let folder = format!("{version}-{}", &key[..12]);
     let target = place.join("trees").join(&folder);
     let root = match Root::read(&target) {
@@ -182,12 +187,12 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
         }
     };
     let current = Current { checked: now(), folder };
-    replace(&place.join(format!("{series}.json")), &serde_json::to_vec(&current).expect("plain data"))?;
+    replace(&place.join(format!("{named}.json")), &serde_json::to_vec(&current).expect("plain data"))?;
     Ok(root)
 }
 
-fn current(place: &Path, series: &str, max_age: u64) -> Option<Root> {
-    let current: Current = serde_json::from_slice(&fs::read(place.join(format!("{series}.json"))).ok()?).ok()?;
+fn current(place: &Path, named: &str, max_age: u64) -> Option<Root> {
+    let current: Current = serde_json::from_slice(&fs::read(place.join(format!("{named}.json"))).ok()?).ok()?;
     now().checked_sub(current.checked).filter(|age| *age <= max_age)?;
     Root::read(&place.join("trees").join(current.folder))
 }

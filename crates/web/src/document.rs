@@ -67,6 +67,12 @@ impl Documents {
         Self { bytes, all }
     }
 
+    /// One document of this many random bytes.
+    pub fn random(path: &str, bytes: usize) -> Self {
+        let mut rng = SplitMix64::stream(SEED, path);
+        Self::single(path, (0..bytes / 8).flat_map(|_| rng.next().to_le_bytes()).collect())
+    }
+
     /// One document with this body.
     pub fn single(path: &str, body: Vec<u8>) -> Self {
         let mut documents = Self { bytes: Vec::new(), all: Vec::new() };

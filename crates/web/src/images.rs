@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use bigiron_archive::Store;
 use bigiron_service::guest_tree;
-use bigiron_workload::{ImageContext, Images};
+use bigiron_workload::{ImageContext, Images, limits};
 
 use crate::settings::{Settings, WebServer};
 
@@ -14,6 +14,10 @@ use crate::settings::{Settings, WebServer};
 /// The server is not available, or a guest would need a network.
 pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
     let mut images = Images::default();
+    if cx.filesystem.is_none() {
+        // Refused here, before the first trial; in a guest, root may raise it.
+        limits::allow_files(settings.files())?;
+    }
     let Some(recipe) = settings.server.recipe() else {
         if cx.filesystem.is_some() {
             bail!("A guest has no network: use `--on local` with `web.url`");

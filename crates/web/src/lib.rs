@@ -5,6 +5,7 @@
 
 pub mod document;
 pub mod driver;
+pub mod encryption;
 pub mod http;
 pub mod images;
 pub mod metrics;
@@ -12,6 +13,8 @@ pub mod server;
 pub mod settings;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_tls;
 pub mod trial;
 pub mod url;
 pub mod web99;

@@ -7,18 +7,26 @@ use anyhow::{Context as _, Result, ensure};
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 
 use crate::driver::DriveResult;
-use crate::settings::{KeepAlive, Settings, WebServer};
+use crate::settings::{Job, KeepAlive, Settings, WebServer};
 
 /// The primary metric.
 pub const REQUESTS: &str = "requests";
 /// The primary metric of connections with limited lines.
 pub const CONFORMING: &str = "conforming-connections";
+/// The primary metric of new connections with TLS.
+const HANDSHAKES: &str = "handshakes";
+/// The primary metric of large documents.
 const THROUGHPUT: &str = "throughput";
 const FIRST_BYTE: &str = "first-byte-mean";
 const CONNECT: &str = "connect-mean";
 const CPU: &str = "cpu-per-request";
 const DRIVER_CPU: &str = "driver-cpu";
 const SERVER_CPU: &str = "server-cpu";
+/// Memory for each idle connection.
+const IDLE: [(&str, &str); 2] = [
+    ("server-memory", "Memory of the server's processes for each idle connection"),
+    ("kernel-memory", "Memory of the kernel itself for each idle connection, both ends"),
+];
 const PERCENTILES: [(&str, f64, Kind, &str); 3] = [
     ("latency-p50", 0.5, Kind::P50, "Median latency of a request"),
     ("latency-p99", 0.99, Kind::P99, "99th percentile of the latency of a request"),
@@ -36,7 +44,20 @@ pub struct OtherCpu {
 
 /// The name of the primary metric.
 pub fn primary(settings: &Settings) -> &'static str {
-    if settings.line_rate.is_some() { CONFORMING } else { REQUESTS }
+    match settings.job {
+        _ if settings.line_rate.is_some() => CONFORMING,
+        Job::Handshakes => HANDSHAKES,
+        Job::Bulk => THROUGHPUT,
+        _ => REQUESTS,
+    }
+}
+
+/// Each request of new connections with TLS is a handshake.
+fn requests(settings: &Settings) -> (&'static str, &'static str) {
+    match settings.job {
+        Job::Handshakes => (HANDSHAKES, "Connections made and requests answered on them per second"),
+        _ => (REQUESTS, "Requests answered per second"),
+    }
 }
 
 /// The metrics of a run with `settings`; the first one is primary.
@@ -55,16 +76,14 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
         let summary = "Connections that got at least 80 % of the bits per second of their lines";
         metrics.push(def(CONFORMING, Unit::Count, Better::Higher, Kind::Throughput, summary));
     }
-    metrics.extend([
-        def(REQUESTS, Unit::OperationsPerSecond, Better::Higher, Kind::Throughput, "Requests answered per second"),
-        def(
-            THROUGHPUT,
-            Unit::BytesPerSecond,
-            Better::Higher,
-            Kind::Throughput,
-            "Bytes of documents received per second",
-        ),
-    ]);
+    let (name, summary) = requests(settings);
+    metrics.push(def(name, Unit::OperationsPerSecond, Better::Higher, Kind::Throughput, summary));
+    let summary = "Bytes of documents received per second";
+    metrics.push(def(THROUGHPUT, Unit::BytesPerSecond, Better::Higher, Kind::Throughput, summary));
+    if settings.job == Job::C10k {
+        metrics.extend(IDLE.iter().map(|(name, summary)| def(name, Unit::Bytes, Better::Lower, Kind::Usage, summary)));
+    }
+    metrics.sort_by_key(|metric| !metric.primary);
     metrics.extend(PERCENTILES.iter().map(|(name, _, kind, summary)| time(name, *kind, summary)));
     metrics.push(time(FIRST_BYTE, Kind::Cost, "Mean time from a request to the first byte of its response"));
     if settings.keep_alive != KeepAlive::Yes {
@@ -86,20 +105,31 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
 ///
 /// # Errors
 /// Something was not measured.
-pub fn values(settings: &Settings, driven: &DriveResult, other: OtherCpu) -> Result<BTreeMap<String, f64>> {
+pub fn values(
+    settings: &Settings,
+    driven: &DriveResult,
+    other: OtherCpu,
+    idle: [u64; 2],
+) -> Result<BTreeMap<String, f64>> {
     let tally = &driven.tally;
     let mut values = BTreeMap::new();
     let mut put = |name: &str, value: f64| values.insert(name.to_owned(), value);
     let seconds = driven.window_ns as f64 / 1e9;
     let requests = tally.requests as f64;
-    put(REQUESTS, requests / seconds);
+    put(self::requests(settings).0, requests / seconds);
     if let Some(rate) = settings.line_rate {
-        let (all, least) = (settings.connections, 0.8 * rate);
+        let (all, least) = (settings.driven(), 0.8 * rate);
         ensure!(
             driven.conforming > 0,
             "None of {all} connections got {least} bits per second; the server takes fewer: lower `web.connections`"
         );
         put(CONFORMING, driven.conforming as f64);
+    }
+    if settings.job == Job::C10k {
+        let connections = f64::from(settings.connections - settings.driven()).max(1.0);
+        for ((name, _), bytes) in IDLE.iter().zip(idle) {
+            put(name, bytes as f64 / connections);
+        }
     }
     put(THROUGHPUT, tally.bytes as f64 / seconds);
     for (name, q, ..) in PERCENTILES {

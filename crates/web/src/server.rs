@@ -5,28 +5,31 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
-use bigiron_service::apache::{self, Apache};
+use bigiron_service::apache::THREADS;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
+use bigiron_service::httpd::{self, Httpd, Kind};
 use bigiron_service::instance::{DATA, Instance, Server};
 use bigiron_service::listen::free_port;
-use bigiron_service::nginx::{self, Nginx};
 use bigiron_service::programs::Programs;
 use bigiron_service::recipe::Recipe;
 use bigiron_workload::{Context, Progress, limits};
 
 use crate::document::Documents;
+use crate::encryption::{self, Encryptor, Terms, Trusted};
 use crate::http::fetch;
 use crate::settings::{Job, Settings, WebServer};
+use crate::url::Url;
 
 /// The port in a guest, which nobody else uses.
 const GUEST_PORT: u16 = 8080;
-/// Files that a server's process opens besides.
-const FILES: u64 = 256;
 /// How often a server that broke its connections is asked why.
 const PATIENCE: u32 = 40;
+/// Bytes of a small and a large document.
+const SMALL: usize = 1 << 10;
+const LARGE: usize = 1 << 20;
 /// The server's folder in a trial's own.
 const FOLDER: &str = "server";
 
@@ -34,8 +37,7 @@ impl WebServer {
     /// The recipe of a private server.
     pub fn recipe(&self) -> Option<&'static Recipe> {
         match self {
-            Self::Nginx { .. } => Some(&nginx::RECIPE),
-            Self::Apache { .. } => Some(&apache::RECIPE),
+            Self::Private { kind, .. } => Some(kind.recipe()),
             Self::Url(_) => None,
         }
     }
@@ -47,21 +49,19 @@ impl Job {
         match self {
             Self::StaticPage => Documents::static_page(),
             Self::Web99 => Documents::web99(directories),
+            Self::C10k | Self::Handshakes => Documents::random("/small", SMALL),
+            Self::Bulk => Documents::random("/large", LARGE),
         }
     }
 }
 
-enum Process {
-    Nginx(Instance<Nginx>),
-    Apache(Instance<Apache>),
-    /// The user's, which bigiron neither starts nor sees.
-    Existing,
-}
-
 /// A server that answers. Dropping it kills a private one.
 pub struct TrialServer {
-    process: Process,
+    /// `None` for the user's, which bigiron neither starts nor sees.
+    process: Option<Instance<Httpd>>,
     pub address: SocketAddrV4,
+    /// What begins its connections, if they are encrypted.
+    pub encryptor: Option<Box<dyn Encryptor>>,
     /// Its name in requests.
     pub host: String,
     pub documents: Documents,
@@ -75,17 +75,11 @@ impl TrialServer {
     /// # Errors
     /// A server that is not available or does not start; one that does not answer, or not always the same.
     pub fn open(cx: &Context<'_>, settings: &Settings) -> Result<Self> {
-        if let WebServer::Url(url) = &settings.server {
-            let (address, host) = (url.address()?, format!("{}:{}", url.host, url.port));
-            let body = fetch::body(address, &host, &url.path).with_context(|| format!("Cannot fetch {url}"))?;
-            let again = fetch::body(address, &host, &url.path).with_context(|| format!("Cannot fetch {url}"))?;
-            if body != again {
-                bail!("{url} does not always send the same bytes, so that its responses cannot be checked");
-            }
-            let documents = Documents::single(&url.path, body);
-            return Ok(Self { process: Process::Existing, address, host, documents, version: url.to_string() });
-        }
-        let recipe = settings.server.recipe().context("A private server has a recipe")?;
+        let (kind, workers) = match &settings.server {
+            WebServer::Private { kind, workers } => (*kind, *workers),
+            WebServer::Url(url) => return Self::existing(url, settings),
+        };
+        let recipe = kind.recipe();
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
         let (programs, port) = match cx.images.get(TREE) {
@@ -93,50 +87,80 @@ impl TrialServer {
             None => (programs_here(cx, recipe, &settings.series)?, free_port(&folder)?),
         };
         let user = programs.user(&folder).map_err(doing("Cannot find the user of", &folder))?;
-        // Both servers have the same folders.
-        nginx::init(&programs, &folder)?;
+        httpd::init(&programs, &folder)?;
         (cx.progress)(Progress { step: "documents", done: 0, of: 0 });
         let documents = settings.job.documents(settings.directories);
         documents.write(&folder.join(DATA), user)?;
         let Settings { connections, sendfile, access_log, .. } = *settings;
-        // Each of the server's processes, which inherit the limit, may have all connections, and documents open for some of them.
-        limits::allow_files(u64::from(connections) * 3 / 2 + FILES)?;
-        let process = match settings.server {
-            WebServer::Apache { mpm, workers } => {
-                let workers = workers.unwrap_or_else(|| mpm.workers_for(connections));
-                let apache = Apache { port, mpm, workers, connections, sendfile, access_log };
-                Process::Apache(Instance::start(apache, &programs, &folder)?)
-            }
-            WebServer::Nginx { reuseport, workers } => {
-                let workers = workers.unwrap_or(cx.cpus);
-                let nginx = Nginx { port, workers, connections, sendfile, access_log, reuseport };
-                Process::Nginx(Instance::start(nginx, &programs, &folder)?)
-            }
-            WebServer::Url(_) => Process::Existing,
+        // The server's processes inherit the limit.
+        limits::allow_files(settings.files())?;
+        let host = Ipv4Addr::LOCALHOST;
+        let version = settings.tls_version.unwrap_or_default();
+        let secret = settings.is_encrypted().then(|| encryption::of_server(version, &host.to_string()));
+        let tls = secret.transpose().map_err(Error::msg)?;
+        let encryptor = tls.as_ref().map(|tls| {
+            let trusted = Trusted::Own(tls.certificate.clone());
+            encryption::encryptor(Terms { version: Some(version), trusted, host: host.to_string() })
+        });
+        let encryptor = encryptor.transpose().map_err(Error::msg)?;
+        // A process of Apache closes idle connections when all of its threads are busy, and one may be for a while after its response has arrived.
+        let (threads, least) = match settings.job {
+            Job::C10k => (THREADS.max(4 * settings.busy), 8 * settings.busy),
+            _ => (THREADS, 1),
         };
-        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        let workers = workers.unwrap_or_else(|| match kind {
+            Kind::Nginx { .. } => cx.cpus,
+            Kind::Apache { mpm } => mpm.workers_for(connections).max(least),
+        });
+        let httpd = Httpd { kind, port, workers, threads, connections, sendfile, access_log, tls };
+        let process = Some(Instance::start(httpd, &programs, &folder)?);
+        let address = SocketAddrV4::new(host, port);
         let version = programs.version()?;
-        Ok(Self { process, address, host: format!("127.0.0.1:{port}"), documents, version })
+        Ok(Self { process, address, encryptor, host: format!("{host}:{port}"), documents, version })
+    }
+
+    /// The user's server, with the document that it sends.
+    fn existing(url: &Url, settings: &Settings) -> Result<Self> {
+        let (address, host) = (url.address()?, format!("{}:{}", url.host, url.port));
+        let encryptor = url.is_secure.then(|| {
+            let trusted = settings.authorities.clone().map_or(Trusted::System, Trusted::File);
+            encryption::encryptor(Terms { version: settings.tls_version, trusted, host: url.host.clone() })
+        });
+        let encryptor = encryptor.transpose().map_err(Error::msg)?;
+        let fetch = || {
+            let session = encryptor.as_deref().map(Encryptor::begin).transpose().map_err(Error::msg)?;
+            fetch::body(address, session, &host, &url.path)
+        };
+        let body = fetch().with_context(|| format!("Cannot fetch {url}"))?;
+        let again = fetch().with_context(|| format!("Cannot fetch {url}"))?;
+        if body != again {
+            bail!("{url} does not always send the same bytes, so that its responses cannot be checked");
+        }
+        let documents = Documents::single(&url.path, body);
+        Ok(Self { process: None, address, encryptor, host, documents, version: url.to_string() })
     }
 
     /// CPU time of a private server's processes so far, in nanoseconds.
     pub fn cpu_ns(&self) -> Option<u64> {
-        match &self.process {
-            Process::Nginx(instance) => Some(instance.cpu_ns()),
-            Process::Apache(instance) => Some(instance.cpu_ns()),
-            Process::Existing => None,
-        }
+        self.process.as_ref().map(Instance::cpu_ns)
+    }
+
+    /// Memory of a private server's processes, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.process.as_ref().map_or(0, |instance| instance.usage().memory_bytes)
+    }
+
+    /// Workers of a private server.
+    pub fn workers(&self) -> u32 {
+        self.process.as_ref().map_or(0, |instance| instance.server().workers)
     }
 
     /// Why a private server cannot go on: how it ended, or what its log says. If `broke`, its connections broke, and it may not have told yet.
     pub fn complaint(&mut self, broke: bool) -> Option<ServerError> {
         let mut tries = if broke { PATIENCE } else { 1 };
+        let instance = self.process.as_mut()?;
         loop {
-            let found = match &mut self.process {
-                Process::Nginx(instance) => complaint(instance, "nginx"),
-                Process::Apache(instance) => complaint(instance, "Apache"),
-                Process::Existing => None,
-            };
+            let found = complaint(instance);
             tries -= 1;
             if found.is_some() || tries == 0 {
                 return found;
@@ -150,25 +174,18 @@ impl TrialServer {
     /// # Errors
     /// It had ended before, or it does not stop as it should.
     pub fn close(self) -> Result<(), ServerError> {
-        match self.process {
-            Process::Nginx(instance) => instance.stop(),
-            Process::Apache(instance) => instance.stop(),
-            Process::Existing => Ok(()),
-        }
+        self.process.map_or(Ok(()), Instance::stop)
     }
 
     /// The number of a private server's first process.
     #[cfg(test)]
     pub(crate) fn pid(&self) -> Option<u32> {
-        match &self.process {
-            Process::Nginx(instance) => Some(instance.pid()),
-            Process::Apache(instance) => Some(instance.pid()),
-            Process::Existing => None,
-        }
+        self.process.as_ref().map(Instance::pid)
     }
 }
 
-fn complaint<S: Server>(instance: &mut Instance<S>, title: &str) -> Option<ServerError> {
+fn complaint(instance: &mut Instance<Httpd>) -> Option<ServerError> {
+    let title = instance.server().kind.recipe().title;
     if let Ok(Some(status)) = instance.end() {
         return Some(ServerError::Failed(format!("{title} ended in the run ({status})")));
     }

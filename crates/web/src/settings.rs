@@ -1,10 +1,12 @@
 //! The parsed options of `web`.
 
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
+use bigiron_service::httpd::{Kind, TlsVersion};
 use bigiron_workload::keys::form::{Word, words_of};
 use bigiron_workload::run_control::RunLength;
 use bigiron_workload::{ByClock, OptionDef, OptionReader, choice, option};
@@ -19,8 +21,12 @@ const WORKERS: RangeInclusive<u32> = 1..=10_000;
 const LINE_RATE: f64 = 400_000.0;
 /// A connection of these has a worker of its own, and each is a process or a thread of the server.
 const MOST_PREFORKED: u32 = 1_000;
-/// Ramp and window on the exact clock, in requests, and on the wall clock.
+/// Files that a process opens besides its connections.
+const FILES: u64 = 256;
+/// Ramp and window on the exact clock, in requests, and on the wall clock. A handshake takes as long as ten requests, a large document longer.
 const REQUESTS: (u64, u64) = (500, 3_000);
+const HANDSHAKES: (u64, u64) = (50, 300);
+const TRANSFERS: (u64, u64) = (10, 60);
 const TIMES: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
 const A_LENGTH: &str = "a number of requests such as `3000`, a time such as `30s`, or `auto`";
 
@@ -30,7 +36,16 @@ pub const OPTIONS: &[OptionDef] = &[
         &["nginx", "apache", "url"],
         "A private nginx or Apache from Debian's archive, or an existing server",
     ),
-    option("url", "", "Where an existing server's document is, `http://HOST:PORT/PATH`; needs the server `url`"),
+    option(
+        "url",
+        "",
+        "Where an existing server's document is, `http://HOST:PORT/PATH` or `https://HOST:PORT/PATH`; needs the server `url`",
+    ),
+    option(
+        "authorities",
+        "",
+        "File with the authorities whose signatures are trusted with an `https` URL; without it, the system's",
+    ),
     option(
         "version",
         "auto",
@@ -38,9 +53,16 @@ pub const OPTIONS: &[OptionDef] = &[
     ),
     choice(
         "job",
-        &["static-page", "web99"],
-        "What is requested: a page of 21.5 KB and its two images of 25 KB, or files of 0.1 to 900 KB as in SPECweb99",
+        &["static-page", "web99", "tls", "c10k"],
+        "What is requested: a page of 21.5 KB and its two images of 25 KB; files of 0.1 to 900 KB as in SPECweb99; one document with TLS; or one of \
+         1 KiB beside thousands of idle connections",
     ),
+    choice(
+        "tls-load",
+        &["handshakes", "bulk"],
+        "With `tls`: a new connection for each request for 1 KiB, or requests for 1 MiB on kept connections",
+    ),
+    choice("tls-version", &["auto", "1.3", "1.2"], "Version of TLS; `auto`: 1.3, or what an existing server takes"),
     option(
         "directories",
         "auto",
@@ -51,7 +73,8 @@ pub const OPTIONS: &[OptionDef] = &[
         "auto",
         "Bits per second of each connection, or `off`; `auto`: 400000 with `web99`, else `off`",
     ),
-    option("connections", "16", "Connections of all clients, 1 to 10000"),
+    option("connections", "auto", "Connections of all clients, 1 to 10000; `auto`: 16, and 10000 with `c10k`"),
+    option("busy", "16", "Connections of `c10k` that send requests in the window; the others are idle"),
     option("threads", "auto", "The driver's threads, which share the connections; `auto`: one per CPU"),
     choice(
         "keep-alive",
@@ -80,26 +103,21 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "warmup",
         "auto",
-        "Unmeasured part before: a number of requests, a time, or `auto`: 2 s on the wall clock, else 500 requests",
+        "Unmeasured part before: a number of requests, a time, or `auto`: 2 s on the wall clock, else 500 requests, fewer with `tls`",
     ),
     option(
         "length",
         "auto",
-        "Measured part: a number of requests, a time, or `auto`: 10 s on the wall clock, else 3000 requests",
+        "Measured part: a number of requests, a time, or `auto`: 10 s on the wall clock, else 3000 requests, fewer with `tls`",
     ),
 ];
 
 /// The server under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebServer {
-    Nginx {
-        reuseport: bool,
-        /// `None`: one per CPU.
-        workers: Option<u32>,
-    },
-    Apache {
-        mpm: Mpm,
-        /// `None`: enough for all connections.
+    Private {
+        kind: Kind,
+        /// `None`: nginx: one per CPU; Apache: enough for all connections.
         workers: Option<u32>,
     },
     Url(Url),
@@ -112,6 +130,29 @@ pub enum Job {
     StaticPage,
     /// SPECweb99's static files.
     Web99,
+    /// A small document on a few busy connections beside thousands of idle ones.
+    C10k,
+    /// With TLS: a small document on a new connection each time.
+    Handshakes,
+    /// With TLS: a large document on kept connections.
+    Bulk,
+}
+
+impl Job {
+    /// Whether a private server encrypts.
+    pub fn is_encrypted(self) -> bool {
+        matches!(self, Self::Handshakes | Self::Bulk)
+    }
+
+    /// Ramp and window on the exact clock.
+    fn lengths(self) -> (RunLength, RunLength) {
+        let (ramp, window) = match self {
+            Self::StaticPage | Self::Web99 | Self::C10k => REQUESTS,
+            Self::Handshakes => HANDSHAKES,
+            Self::Bulk => TRANSFERS,
+        };
+        (RunLength::Operations(ramp), RunLength::Operations(window))
+    }
 }
 
 /// How long a connection is kept.
@@ -130,7 +171,6 @@ pub enum KeepAlive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Switch(bool);
 
-words_of!(Job: "static-page" => StaticPage, "web99" => Web99);
 words_of!(KeepAlive: "yes" => Yes, "page" => Page, "no" => No);
 
 impl Word for Switch {
@@ -149,6 +189,8 @@ pub struct Settings {
     /// Bits per second to which each connection is limited.
     pub line_rate: Option<f64>,
     pub connections: u32,
+    /// Connections of `c10k` that are not idle.
+    pub busy: u32,
     /// `None`: one per CPU.
     pub threads: Option<u32>,
     pub keep_alive: KeepAlive,
@@ -157,6 +199,10 @@ pub struct Settings {
     pub rate: Option<f64>,
     pub sendfile: bool,
     pub access_log: bool,
+    /// `None`: 1.3, or what an existing server takes.
+    pub tls_version: Option<TlsVersion>,
+    /// File with the authorities that are trusted; `None`: the system's.
+    pub authorities: Option<PathBuf>,
     pub warm_up: RunLength,
     pub length: RunLength,
 }
@@ -168,7 +214,6 @@ impl Settings {
     /// The invalid option and its valid values.
     pub fn parse(options: &Options) -> Result<ByClock<Self>, String> {
         let read = OptionReader { workload: "web", definitions: OPTIONS, options };
-        let connections = number(&read, "connections", &CONNECTIONS)?;
         let auto = |name: &str, range: &RangeInclusive<u32>| match read.text(name) {
             "auto" => Ok(None),
             _ => number(&read, name, range).map(Some),
@@ -176,6 +221,15 @@ impl Settings {
         let threads = auto("threads", &(1..=256))?;
         let workers = auto("workers", &WORKERS)?;
         let server = server(&read, workers)?;
+        let job = match (read.text("job"), read.text("tls-load")) {
+            ("tls", "bulk") => Job::Bulk,
+            ("tls", _) => Job::Handshakes,
+            ("web99", _) => Job::Web99,
+            ("c10k", _) => Job::C10k,
+            _ => Job::StaticPage,
+        };
+        let usual = if job == Job::C10k { *CONNECTIONS.end() } else { 16 };
+        let connections = auto("connections", &CONNECTIONS)?.unwrap_or(usual);
         let is_on = |name: &str| read.word(name).unwrap_or(Switch(true)).0;
         let rate = match read.text("rate") {
             "off" => None,
@@ -183,7 +237,6 @@ impl Settings {
                 read.wrong("rate", "`off`, or requests per second, more than 0 and at most 10000000")
             })?),
         };
-        let job = read.word("job").unwrap_or_default();
         let directories = auto("directories", &(1..=10_000))?;
         let line_rate = match read.text("line-rate") {
             "auto" => (job == Job::Web99).then_some(LINE_RATE),
@@ -197,40 +250,51 @@ impl Settings {
         if let Some(RunLength::Operations(0) | RunLength::Time(Duration::ZERO)) = measured {
             return Err(read.wrong("length", "1 request or more, or a time"));
         }
-        let settings = Self {
+        let authorities = Some(read.text("authorities")).filter(|file| !file.is_empty()).map(PathBuf::from);
+        let lengths = |(ramp, window): (RunLength, RunLength)| (warm_up.unwrap_or(ramp), measured.unwrap_or(window));
+        let (ramp, window) = lengths(job.lengths());
+        let other = Self {
             series: series(&read, &server)?,
             server,
             job,
             directories: directories.map_or_else(|| web99::directories(connections), |n| n as usize),
             line_rate,
             connections,
+            busy: number(&read, "busy", &CONNECTIONS)?,
             threads,
-            keep_alive: read.word("keep-alive").unwrap_or_default(),
+            keep_alive: match job {
+                Job::Handshakes => KeepAlive::No,
+                _ => read.word("keep-alive").unwrap_or_default(),
+            },
             pipeline: number(&read, "pipeline", &PIPELINE)?,
             rate,
             sendfile: is_on("sendfile"),
             access_log: is_on("access-log"),
-            warm_up: RunLength::Operations(REQUESTS.0),
-            length: RunLength::Operations(REQUESTS.1),
+            tls_version: [TlsVersion::V12, TlsVersion::V13].into_iter().find(|v| v.name() == read.text("tls-version")),
+            authorities,
+            warm_up: ramp,
+            length: window,
         };
-        settings.check_effects(&read)?;
-        settings.check_workers(&read)?;
-        let of = |warm_up_auto, length_auto| Self {
-            warm_up: warm_up.unwrap_or(warm_up_auto),
-            length: measured.unwrap_or(length_auto),
-            ..settings.clone()
-        };
-        Ok(ByClock {
-            wall: of(RunLength::Time(TIMES.0), RunLength::Time(TIMES.1)),
-            other: of(RunLength::Operations(REQUESTS.0), RunLength::Operations(REQUESTS.1)),
-        })
+        other.check_effects(&read)?;
+        other.check_workers(&read)?;
+        let (warm_up, length) = lengths((RunLength::Time(TIMES.0), RunLength::Time(TIMES.1)));
+        Ok(ByClock { wall: Self { warm_up, length, ..other.clone() }, other })
+    }
+
+    /// Whether connections are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        match &self.server {
+            WebServer::Private { .. } => self.job.is_encrypted(),
+            WebServer::Url(url) => url.is_secure,
+        }
     }
 
     /// Refuses options that would have no effect.
     fn check_effects(&self, read: &OptionReader<'_>) -> Result<(), String> {
-        let nginx = matches!(self.server, WebServer::Nginx { .. });
-        let apache = matches!(self.server, WebServer::Apache { .. });
-        let private = nginx || apache;
+        let nginx = matches!(self.server, WebServer::Private { kind: Kind::Nginx { .. }, .. });
+        let private = matches!(self.server, WebServer::Private { .. });
+        let is_url = matches!(self.server, WebServer::Url(_));
+        let encrypted = self.is_encrypted();
         for (name, has_effect, with) in [
             ("version", private, "server"),
             ("job", private, "server"),
@@ -238,8 +302,14 @@ impl Settings {
             ("workers", private, "server"),
             ("sendfile", private, "server"),
             ("access-log", private, "server"),
-            ("mpm", apache, "server"),
+            ("mpm", private && !nginx, "server"),
             ("reuseport", nginx, "server"),
+            ("tls-load", self.job.is_encrypted(), "job"),
+            ("tls-version", encrypted, if is_url { "url" } else { "job" }),
+            ("authorities", encrypted && is_url, if is_url { "url" } else { "server" }),
+            ("keep-alive", !self.job.is_encrypted() && self.job != Job::C10k, "job"),
+            ("busy", self.job == Job::C10k, "job"),
+            ("pipeline", self.job != Job::Handshakes, "tls-load"),
             ("pipeline", self.keep_alive != KeepAlive::No, "keep-alive"),
         ] {
             if !has_effect {
@@ -260,15 +330,18 @@ impl Settings {
         if self.rate.is_some() && self.keep_alive == KeepAlive::Page {
             return Err("`web.keep-alive` cannot be `page` with `web.rate`, whose requests belong to no page; set it to `yes` or `no`".to_owned());
         }
-        if self.threads.is_some_and(|threads| threads > self.connections) {
-            return Err(read.wrong("threads", "at most the number of connections, or `auto`"));
+        if self.driven() > self.connections {
+            return Err(read.wrong("busy", "at most the number of connections"));
+        }
+        if self.threads.is_some_and(|threads| threads > self.driven()) {
+            return Err(read.wrong("threads", "at most the number of connections that are not idle, or `auto`"));
         }
         Ok(())
     }
 
     /// Refuses numbers of workers with which connections would wait for ever.
     fn check_workers(&self, read: &OptionReader<'_>) -> Result<(), String> {
-        let WebServer::Apache { mpm, workers } = &self.server else { return Ok(()) };
+        let WebServer::Private { kind: Kind::Apache { mpm }, workers } = &self.server else { return Ok(()) };
         if *mpm == Mpm::Event || self.keep_alive == KeepAlive::No {
             return Ok(());
         }
@@ -293,7 +366,17 @@ impl Settings {
 
     /// The driver's threads on a machine with this many CPUs.
     pub fn threads_on(&self, cpus: u32) -> u32 {
-        self.threads.unwrap_or(cpus).clamp(1, self.connections)
+        self.threads.unwrap_or(cpus).clamp(1, self.driven())
+    }
+
+    /// Connections that send requests in the window.
+    pub fn driven(&self) -> u32 {
+        if self.job == Job::C10k { self.busy } else { self.connections }
+    }
+
+    /// Most files that a process of the trial has open: each of the server's processes may have all connections, and documents open for some of them.
+    pub fn files(&self) -> u64 {
+        u64::from(self.connections) * 3 / 2 + FILES
     }
 
     /// The longest time without progress, as far as it is set.
@@ -323,9 +406,12 @@ fn server(read: &OptionReader<'_>, workers: Option<u32>) -> Result<WebServer, St
         "url" => WebServer::Url(url.parse().map_err(|right| read.wrong("url", right))?),
         "apache" => {
             let mpm = [Mpm::Event, Mpm::Worker, Mpm::Prefork].into_iter().find(|mpm| mpm.name() == read.text("mpm"));
-            WebServer::Apache { mpm: mpm.unwrap_or_default(), workers }
+            WebServer::Private { kind: Kind::Apache { mpm: mpm.unwrap_or_default() }, workers }
         }
-        _ => WebServer::Nginx { reuseport: read.word("reuseport") == Some(Switch(true)), workers },
+        _ => {
+            let reuseport = read.word("reuseport") == Some(Switch(true));
+            WebServer::Private { kind: Kind::Nginx { reuseport }, workers }
+        }
     })
 }
 
@@ -333,8 +419,8 @@ fn series(read: &OptionReader<'_>, server: &WebServer) -> Result<String, String>
     let text = read.text("version");
     if text == "auto" {
         return Ok(match server {
-            WebServer::Nginx { .. } => "1.22",
-            WebServer::Apache { .. } => "2.4",
+            WebServer::Private { kind: Kind::Nginx { .. }, .. } => "1.22",
+            WebServer::Private { kind: Kind::Apache { .. }, .. } => "2.4",
             WebServer::Url(_) => "",
         }
         .to_owned());
@@ -360,14 +446,24 @@ mod tests {
     #[test]
     fn defaults_are_a_private_server_on_kept_connections() {
         let settings = parse(&[]).unwrap();
-        assert_eq!(settings.server, WebServer::Nginx { reuseport: false, workers: None });
+        let kind = Kind::Nginx { reuseport: false };
+        assert_eq!(settings.server, WebServer::Private { kind, workers: None });
         assert_eq!((settings.series.as_str(), settings.keep_alive, settings.rate), ("1.22", KeepAlive::Yes, None));
         assert_eq!((settings.length, settings.threads_on(64)), (RunLength::Operations(3000), 16));
         let options = testing::options(&Web, [("length", "5s")]).unwrap();
         let wall = Settings::parse(&options).unwrap().wall;
         assert_eq!((wall.warm_up, wall.longest()), (RunLength::Time(TIMES.0), Duration::from_secs(7)));
         let apache = parse(&[("server", "apache"), ("mpm", "prefork"), ("workers", "20")]).unwrap();
-        assert_eq!(apache.server, WebServer::Apache { mpm: Mpm::Prefork, workers: Some(20) });
+        let kind = Kind::Apache { mpm: Mpm::Prefork };
+        assert_eq!(apache.server, WebServer::Private { kind, workers: Some(20) });
+        let c10k = parse(&[("job", "c10k")]).unwrap();
+        assert_eq!((c10k.connections, c10k.driven(), c10k.threads_on(64), c10k.files()), (10_000, 16, 16, 15_256));
+        let tls = parse(&[("job", "tls"), ("tls-version", "1.2")]).unwrap();
+        assert_eq!((tls.job, tls.keep_alive, tls.tls_version), (Job::Handshakes, KeepAlive::No, Some(TlsVersion::V12)));
+        assert!(tls.is_encrypted());
+        let tls = parse(&[("job", "tls"), ("tls-load", "bulk"), ("pipeline", "2")]).unwrap();
+        assert!(tls.job == Job::Bulk && tls.keep_alive == KeepAlive::Yes);
+        assert_eq!(tls.length, RunLength::Operations(TRANSFERS.1));
         let web99 = parse(&[("job", "web99"), ("connections", "1000")]).unwrap();
         assert_eq!((web99.line_rate, web99.directories), (Some(400_000.0), 680));
         assert_eq!(parse(&[("job", "web99"), ("line-rate", "off")]).unwrap().line_rate, None);
@@ -376,7 +472,11 @@ mod tests {
     #[test]
     fn what_cannot_be_or_has_no_effect_is_refused() {
         for (settings, words) in [
-            (&[("connections", "0")][..], "`web.connections` cannot be `0`; it can be 1 to 10000"),
+            (&[("connections", "0")][..], "`web.connections` cannot be `0`; it can be 1 to 10000, or `auto`"),
+            (&[("busy", "2")], "`web.busy` has no effect with `web.job` `static-page`"),
+            (&[("job", "c10k"), ("connections", "9")], "`web.busy` cannot be `16`; it can be at most the number of"),
+            (&[("job", "c10k"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `c10k`"),
+            (&[("job", "c10k"), ("server", "apache"), ("mpm", "worker")], "at most 1000 with `web.mpm` `worker`"),
             (&[("threads", "x")], "`web.threads` cannot be `x`; it can be 1 to 256, or `auto`"),
             (&[("threads", "20")], "at most the number of connections"),
             (&[("rate", "-1")], "requests per second"),
@@ -389,6 +489,15 @@ mod tests {
             (&[("url", "http://127.0.0.1/")], "`web.url` has no effect with `web.server` `nginx`"),
             (&[("server", "url"), ("url", "ftp://x")], "`web.url` cannot be `ftp://x`"),
             (&[("server", "url"), ("url", "http://127.0.0.1/"), ("sendfile", "no")], "`web.sendfile` has no effect"),
+            (&[("tls-version", "1.2")], "`web.tls-version` has no effect with `web.job` `static-page`"),
+            (&[("authorities", "/x")], "`web.authorities` has no effect with `web.server` `nginx`"),
+            (
+                &[("server", "url"), ("url", "http://127.0.0.1/"), ("authorities", "/x")],
+                "`web.authorities` has no effect with `web.url` `http://127.0.0.1/`",
+            ),
+            (&[("tls-load", "bulk")], "`web.tls-load` has no effect"),
+            (&[("job", "tls"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `tls`"),
+            (&[("job", "tls"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.tls-load` `handshakes`"),
             (&[("directories", "2")], "`web.directories` has no effect with `web.job` `static-page`"),
             (&[("line-rate", "9")], "bits per second from 1000"),
             (&[("job", "web99"), ("rate", "9")], "`web.rate` has no effect with `web.line-rate`"),

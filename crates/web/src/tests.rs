@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::trial::Trial;
 use crate::workload::Web;
 
-fn settings(words: &[(&str, &str)]) -> Settings {
+pub(crate) fn settings(words: &[(&str, &str)]) -> Settings {
     let small = [("connections", "6"), ("threads", "2"), ("warmup", "60"), ("length", "300")];
     let options = testing::options(&Web, small.into_iter().chain(words.iter().copied())).unwrap();
     let ByClock { other, .. } = Settings::parse(&options).unwrap();
@@ -23,7 +23,7 @@ fn settings(words: &[(&str, &str)]) -> Settings {
 }
 
 /// A trial; `meddle` is called between its preparation and its run.
-fn trial(settings: &Settings, meddle: impl FnOnce(&mut Trial<'_>)) -> Result<WorkloadResult> {
+pub(crate) fn trial(settings: &Settings, meddle: impl FnOnce(&mut Trial<'_>)) -> Result<WorkloadResult> {
     let dir = tempfile::tempdir().unwrap();
     let cx = testing::context(dir.path());
     let mut trial = Trial::prepare(&cx, settings)?;
@@ -43,6 +43,12 @@ fn real_servers_are_driven_in_every_way_and_deliver_what_is_declared() {
         &[("server", "apache")],
         &[("server", "apache"), ("mpm", "worker"), ("keep-alive", "page")],
         &[("server", "apache"), ("mpm", "prefork"), ("rate", "2000")],
+        &[("job", "c10k"), ("connections", "600"), ("busy", "5")],
+        &[("job", "c10k"), ("connections", "600"), ("server", "apache"), ("rate", "2000")],
+        &[("job", "tls")],
+        &[("job", "tls"), ("server", "apache"), ("tls-version", "1.2"), ("rate", "1000")],
+        &[("job", "tls"), ("tls-load", "bulk"), ("tls-version", "1.2"), ("length", "300")],
+        &[("job", "tls"), ("tls-load", "bulk"), ("server", "apache"), ("pipeline", "2")],
         &[("job", "web99"), ("directories", "2"), ("keep-alive", "page"), ("line-rate", "4e6")],
         &[("job", "web99"), ("directories", "1"), ("line-rate", "off"), ("rate", "1000")],
     ] {
@@ -90,6 +96,34 @@ fn a_server_that_is_killed_fails_the_trial_with_the_cause() {
         let said = format!("{:#}", error.unwrap_err());
         assert!(said.contains(" ended in the run (signal: 9 (SIGKILL))"), "{server}: {said}");
     }
+}
+
+#[test]
+fn more_connections_than_files_are_refused_before_the_first_trial() {
+    // In a process of its own, whose limit is lowered.
+    let status = std::process::Command::new("/bin/sh")
+        .args(["-c", "ulimit -n 300 && exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "tests::the_limit_is_low"])
+        .output()
+        .unwrap();
+    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stdout));
+}
+
+#[test]
+#[ignore = "the test above runs it"]
+fn the_limit_is_low() {
+    let settings = settings(&[("job", "c10k"), ("busy", "6"), ("connections", "10000")]);
+    let cx = bigiron_workload::ImageContext { filesystem: None, foundation: &Default::default(), note: &|_| {} };
+    // Root may raise the limit.
+    match crate::images::of(&settings, &cx) {
+        Ok(_) => assert!(rustix::process::geteuid().is_root()),
+        Err(error) => {
+            let said = error.to_string();
+            assert!(said.contains("opens up to 15256 files; `ulimit -Hn` is 300 and must be at least that"), "{said}");
+        }
+    }
+    assert!(rustix::process::getrlimit(rustix::process::Resource::Nofile).current >= Some(300));
 }
 
 /// Serves each connection with `answer`, which gets the number of the request on its connection, from 0, and the stream.

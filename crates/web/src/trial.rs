@@ -8,17 +8,19 @@ use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
 use bigiron_service::guest_tree::TREE;
+use bigiron_service::httpd::{Kind, TlsVersion};
 use bigiron_service::kernel_cpu_ns;
 use bigiron_sys::load::files::file_system;
-use bigiron_workload::footprint::Footprint;
+use bigiron_workload::footprint::{Footprint, of_kernel};
 use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
 use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
 
 use crate::driver::{self, Drive, DriveResult};
+use crate::encryption;
 use crate::metrics::{self, OtherCpu};
 use crate::server::TrialServer;
-use crate::settings::{KeepAlive, Settings, WebServer};
+use crate::settings::{Job, KeepAlive, Settings, WebServer};
 
 /// A trial with its server. Dropping it ends a private one.
 pub struct Trial<'a> {
@@ -32,6 +34,8 @@ struct Seen {
     other: OtherCpu,
     /// Growth of the whole machine's memory, except the page cache, from the first connection until the window closed.
     memory_bytes: u64,
+    /// Growth of the server's and the kernel's memory until the idle connections were there.
+    idle: [u64; 2],
 }
 
 impl<'a> Trial<'a> {
@@ -51,6 +55,9 @@ impl<'a> Trial<'a> {
     fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen)> {
         let server = &self.server;
         let memory = Footprint::now()?;
+        let has_idle = self.settings.job == Job::C10k;
+        let without = if has_idle { [server.memory_bytes(), of_kernel()?] } else { [0; 2] };
+        let mut with = Ok(without);
         let mut grown = Ok(Vec::new());
         let read = || (server.cpu_ns(), kernel_cpu_ns());
         let (mut before, mut after) = ((None, 0), (None, 0));
@@ -64,11 +71,13 @@ impl<'a> Trial<'a> {
                 span::after();
                 grown = memory.grown();
             }
+            RunMoment::Connecting if has_idle => with = of_kernel().map(|kernel| [server.memory_bytes(), kernel]),
             RunMoment::Connecting | RunMoment::Sample | RunMoment::Halfway => {}
         };
         let driven = driver::run(Drive {
             settings: self.settings,
             address: server.address,
+            encryptor: server.encryptor.as_deref(),
             host: &server.host,
             documents: &server.documents,
             threads: self.settings.threads_on(cx.cpus),
@@ -77,7 +86,9 @@ impl<'a> Trial<'a> {
         })?;
         let used = |(before, after): (u64, u64)| after.saturating_sub(before);
         let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
-        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum() }))
+        let with = with?;
+        let idle = [0, 1].map(|n| with[n].saturating_sub(without[n]));
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle }))
     }
 
     fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
@@ -89,6 +100,9 @@ impl<'a> Trial<'a> {
         put("documents", self.server.documents.count().to_string());
         put("document-bytes", self.server.documents.bytes().to_string());
         put("connections", connections.to_string());
+        if self.settings.job == Job::C10k {
+            put("connections-idle", format!("{}, all held", connections - self.settings.driven()));
+        }
         put("threads", self.settings.threads_on(cx.cpus).to_string());
         let kept = match keep_alive {
             KeepAlive::Yes => "for the whole run",
@@ -107,12 +121,19 @@ impl<'a> Trial<'a> {
         put("errors", "0".to_owned());
         if let Some(rate) = self.settings.line_rate {
             put("line-rate", format!("{rate} bit/s"));
-            put("connections-conforming", format!("{} of {connections}", driven.conforming));
+            put("connections-conforming", format!("{} of {}", driven.conforming, self.settings.driven()));
         }
         if let Some(rate) = self.settings.rate {
             put("rate", format!("{rate} requests/s"));
             put("backlog", driven.backlog.to_string());
             put("longest-queue", driven.longest_queue.to_string());
+        }
+        if self.server.encryptor.is_some() {
+            let version = match &self.settings.server {
+                WebServer::Private { .. } => Some(self.settings.tls_version.unwrap_or_default()),
+                WebServer::Url(_) => self.settings.tls_version,
+            };
+            put("tls-version", version.map_or("the newest of both sides", TlsVersion::name).to_owned());
         }
         if keep_alive != KeepAlive::Yes {
             put("connections-made", driven.tally.connect.count().to_string());
@@ -120,18 +141,16 @@ impl<'a> Trial<'a> {
         let tail = |q| driven.tally.first_byte.quantile(q).unwrap_or(0) as f64 / 1e6;
         put("first-byte", format!("median {:.3} ms, 99th percentile {:.3} ms", tail(0.5), tail(0.99)));
         match &self.settings.server {
-            WebServer::Nginx { reuseport, workers } => {
-                put("workers", workers.unwrap_or(cx.cpus).to_string());
-                put("reuseport", switch(*reuseport));
-            }
-            WebServer::Apache { mpm, workers } => {
-                put("workers", workers.unwrap_or_else(|| mpm.workers_for(connections)).to_string());
-                put("mpm", mpm.name().to_owned());
-            }
+            WebServer::Private { kind: Kind::Nginx { reuseport, .. }, .. } => put("reuseport", switch(*reuseport)),
+            WebServer::Private { kind: Kind::Apache { mpm }, .. } => put("mpm", mpm.name().to_owned()),
             WebServer::Url(_) => return facts,
-        }
+        };
+        put("workers", self.server.workers().to_string());
         put("sendfile", switch(sendfile));
         put("access-log", switch(access_log));
+        if self.settings.is_encrypted() {
+            put("tls-cipher", encryption::CIPHER.to_owned());
+        }
         put("file-system", file_system(&cx.dir));
         // Only in a guest, where nothing else grows.
         if cx.images.contains_key(TREE) {
@@ -162,7 +181,7 @@ impl Running for Trial<'_> {
             (driven, _) => driven?,
         };
         Ok(WorkloadResult {
-            values: metrics::values(self.settings, &driven, seen.other)?,
+            values: metrics::values(self.settings, &driven, seen.other, seen.idle)?,
             facts: self.facts(cx, &driven, seen),
             windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
             programs,

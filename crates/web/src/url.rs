@@ -9,11 +9,13 @@ use std::str::FromStr;
 use anyhow::{Context as _, Result};
 
 /// What it can be, for messages.
-const RIGHT: &str = "`http://HOST/PATH` or `http://HOST:PORT/PATH`, without user, fragment or TLS";
+const RIGHT: &str = "`http://HOST/PATH` or `http://HOST:PORT/PATH`, also with `https`, without user or fragment";
 
-/// `http://HOST:PORT/PATH`.
+/// `http://HOST:PORT/PATH` or `https://HOST:PORT/PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
+    /// Whether its connections are encrypted.
+    pub is_secure: bool,
     pub host: String,
     pub port: u16,
     /// Begins with `/`.
@@ -24,24 +26,30 @@ impl FromStr for Url {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let rest = text.strip_prefix("http://").ok_or(RIGHT)?;
+        let (scheme, rest) = text.split_once("://").ok_or(RIGHT)?;
+        let (is_secure, default) = match scheme {
+            "http" => (false, 80),
+            "https" => (true, 443),
+            _ => return Err(RIGHT),
+        };
         let (authority, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().map_err(|_| RIGHT)?),
-            None => (authority, 80),
+            None => (authority, default),
         };
         let of_host = |b: u8| b.is_ascii_alphanumeric() || b".-_".contains(&b);
         let of_path = |b: u8| b.is_ascii_graphic() && b != b'#';
         if host.is_empty() || port == 0 || !host.bytes().all(of_host) || !path.bytes().all(of_path) {
             return Err(RIGHT);
         }
-        Ok(Self { host: host.to_owned(), port, path: path.to_owned() })
+        Ok(Self { is_secure, host: host.to_owned(), port, path: path.to_owned() })
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http://{}:{}{}", self.host, self.port, self.path)
+        let scheme = if self.is_secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}:{}{}", self.host, self.port, self.path)
     }
 }
 
@@ -68,9 +76,10 @@ mod tests {
         assert_eq!((url.host.as_str(), url.port, url.path.as_str()), ("127.0.0.1", 8080, "/a?b=c"));
         assert_eq!(url.address().unwrap().to_string(), "127.0.0.1:8080");
         assert_eq!("http://a.test".parse::<Url>().unwrap().to_string(), "http://a.test:80/");
+        assert_eq!("https://a.test/b".parse::<Url>().unwrap().to_string(), "https://a.test:443/b");
         for wrong in [
             "",
-            "https://a/",
+            "ftp://a/",
             "http://",
             "http://:80/",
             "http://a:0/",

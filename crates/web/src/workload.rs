@@ -7,6 +7,7 @@ use anyhow::Result;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
+use bigiron_service::httpd::Kind;
 use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
 
 use crate::settings::{Job, OPTIONS, Settings, WebServer};
@@ -49,17 +50,27 @@ impl Configured for Settings {
         let connections = u64::from(self.connections);
         let server = match &self.server {
             WebServer::Url(_) => 0,
-            WebServer::Nginx { .. } => 32 * MIB,
-            WebServer::Apache { mpm, workers } => {
+            WebServer::Private { kind: Kind::Nginx { .. }, .. } => 32 * MIB,
+            WebServer::Private { kind: Kind::Apache { mpm }, workers } => {
                 let workers = u64::from(workers.unwrap_or_else(|| mpm.workers_for(self.connections)));
                 // A process, or the stack and the buffers of a thread.
                 16 * MIB + workers * if *mpm == Mpm::Prefork { 2 * MIB } else { MIB / 4 }
             }
         };
         // The driver's part of a connection and the sockets' buffers at both ends.
-        let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * (MIB / 16);
+        let each = match self.job {
+            // Little of an idle connection's buffers is in use.
+            Job::C10k => MIB / 32,
+            Job::Handshakes | Job::Bulk => MIB / 8,
+            Job::StaticPage | Job::Web99 => MIB / 16,
+        };
+        let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * each;
         let is_private = self.server.recipe().is_some();
         Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
+    }
+
+    fn encrypts(&self) -> bool {
+        self.is_encrypted()
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {

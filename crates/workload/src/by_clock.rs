@@ -56,6 +56,10 @@ impl<T: Configured> Configured for ByClock<T> {
         self.wall.silence()
     }
 
+    fn encrypts(&self) -> bool {
+        self.wall.encrypts()
+    }
+
     fn lays_out(&self) -> bool {
         self.wall.lays_out()
     }

@@ -38,6 +38,15 @@ impl Footprint {
     }
 }
 
+/// Bytes that the kernel itself uses now: for the whole machine, as [`Footprint`].
+///
+/// # Errors
+/// /proc/meminfo cannot be read.
+pub fn of_kernel() -> Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo").context("Cannot read /proc/meminfo")?;
+    Ok(["Slab", "KernelStack", "PageTables"].iter().map(|line| bytes(&text, line)).sum())
+}
+
 /// A line of /proc/meminfo; 0 on kernels that do not have it.
 fn bytes(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));

@@ -264,6 +264,10 @@ pub trait Configured {
     }
     /// The declared metrics, exactly one of them primary.
     fn metrics(&self) -> Vec<MetricDef>;
+    /// Whether its connections are encrypted: then a guest gets the whole executable as its agent, which lacks what encrypts.
+    fn encrypts(&self) -> bool {
+        false
+    }
     /// The option that gives it more room on its file system, if it has one.
     fn room_option(&self) -> Option<&'static str> {
         None

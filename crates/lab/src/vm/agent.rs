@@ -1,6 +1,6 @@
 //! The executable that guests get as their PID 1: the agent. `make build` appends it to bigiron's own, so that one file is all that users copy;
 //! after it stand its length (16 hexadecimal digits) and [`MAGIC`]. An executable that cargo alone has built has no agent appended and is its own:
-//! it can do all that the agent can, and is larger.
+//! it can do all that the agent can, and is larger. Guests whose workloads encrypt get the part before the agent, which can too.
 
 use std::fs::File;
 use std::io;
@@ -15,11 +15,39 @@ const TRAILER: usize = LENGTH_DIGITS + MAGIC.len();
 /// # Errors
 /// Those of reading the executable; `InvalidData` if it has lost a part of the agent.
 pub fn executable() -> io::Result<Vec<u8>> {
+    of(&own()?)
+}
+
+/// The running executable without its agent: it can do what the agent can, and encrypt.
+///
+/// # Errors
+/// As [`executable`].
+pub fn whole() -> io::Result<Vec<u8>> {
+    let program = own()?;
+    match find(&program)? {
+        (0, all) => part(&program, 0, all),
+        (start, _) => part(&program, 0, start),
+    }
+}
+
+fn own() -> io::Result<File> {
     // Not current_exe(): its file may have been replaced since.
-    of(&File::open("/proc/self/exe")?)
+    File::open("/proc/self/exe")
 }
 
 fn of(program: &File) -> io::Result<Vec<u8>> {
+    let (start, length) = find(program)?;
+    part(program, start, length)
+}
+
+fn part(program: &File, start: u64, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length as usize];
+    program.read_exact_at(&mut bytes, start)?;
+    Ok(bytes)
+}
+
+/// Where the agent begins, and its length.
+fn find(program: &File) -> io::Result<(u64, u64)> {
     let size = program.metadata()?.len();
     let mut trailer = [0; TRAILER];
     let end = size.saturating_sub(TRAILER as u64);
@@ -27,17 +55,14 @@ fn of(program: &File) -> io::Result<Vec<u8>> {
         program.read_exact_at(&mut trailer, end)?;
         trailer.ends_with(MAGIC)
     };
-    let (start, length) = if has_trailer {
+    if has_trailer {
         let length = std::str::from_utf8(&trailer[..LENGTH_DIGITS]).ok().and_then(|d| u64::from_str_radix(d, 16).ok());
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "the agent in it is damaged; build bigiron again");
         let length = length.ok_or_else(damaged)?;
-        (end.checked_sub(length).ok_or_else(damaged)?, length)
+        Ok((end.checked_sub(length).ok_or_else(damaged)?, length))
     } else {
-        (0, size)
-    };
-    let mut agent = vec![0; length as usize];
-    program.read_exact_at(&mut agent, start)?;
-    Ok(agent)
+        Ok((0, size))
+    }
 }
 
 #[cfg(test)]

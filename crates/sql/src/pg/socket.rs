@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::encryption::Encryption;
 use super::url::{Host, Url};
+use bigiron_tls::Encryption;
 
 pub(super) struct Socket {
     socket: OwnedFd,

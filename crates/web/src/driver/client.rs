@@ -20,6 +20,7 @@ use super::connection::{Connection, Fault, Request, Wants};
 use super::lane::{Lane, Line, Order};
 use super::{Tally, Texts, share};
 use crate::document::Documents;
+use crate::encryption::Encryptor;
 use crate::settings::{KeepAlive, Settings};
 use crate::web99::Zipf;
 
@@ -31,6 +32,7 @@ const BUFFER: usize = 256 << 10;
 pub(super) struct Share<'a> {
     pub settings: &'a Settings,
     pub address: SocketAddrV4,
+    pub encryptor: Option<&'a dyn Encryptor>,
     pub documents: &'a Documents,
     pub texts: &'a [Texts],
     pub directories: &'a Zipf,
@@ -83,7 +85,7 @@ impl<'a> Client<'a> {
     /// # Errors
     /// No descriptor is free.
     pub(super) fn new(part: Share<'a>) -> Result<Self> {
-        let count = share(part.settings.connections, part.thread);
+        let count = share(part.settings.driven(), part.thread);
         let documents = part.documents.count();
         let (thread, threads) = part.thread;
         // Neighbours are at different documents, unless a connection is for a whole page.
@@ -246,13 +248,14 @@ impl<'a> Client<'a> {
     }
 
     fn connect(&mut self, lane: usize) -> Result<(), Fault> {
-        let connection = Connection::begin(self.share.address)?;
+        let connection = Connection::begin(self.share.address, self.share.encryptor)?;
+        let wants = connection.wants();
         let added = self.poll.add(connection.fd(), lane);
         added.map_err(|e| Fault::Server(format!("Cannot wait for a connection: {e}")))?;
         let place = &mut self.lanes[lane];
         (place.connection, place.wants) = (Some(connection), Wants::Input);
         place.limit = place.order.requests(self.share.settings.keep_alive);
-        Ok(())
+        self.want(lane, wants)
     }
 
     fn send(&mut self, lane: usize, request: Request) -> Result<(), Fault> {
@@ -270,19 +273,25 @@ impl<'a> Client<'a> {
 
     /// After a request was written, wholly or in part.
     fn sent(&mut self, lane: usize, wants: Wants) -> Result<(), Fault> {
-        let place = &mut self.lanes[lane];
-        let Some(connection) = &mut place.connection else { return Ok(()) };
-        if place.wants != wants {
-            let changed = self.poll.output(connection.fd(), lane, wants == Wants::Output);
-            changed.map_err(|e| Fault::Server(format!("Cannot wait for a connection: {e}")))?;
-            place.wants = wants;
-        }
+        self.want(lane, wants)?;
+        let Some(connection) = &mut self.lanes[lane].connection else { return Ok(()) };
         let control = self.share.control;
         if let Some(ns) = connection.established(now_ns())
             && control.is_open()
             && !control.is_over()
         {
             self.tally.connect.record(ns);
+        }
+        Ok(())
+    }
+
+    /// Waits for output as well, or no longer.
+    fn want(&mut self, lane: usize, wants: Wants) -> Result<(), Fault> {
+        let place = &mut self.lanes[lane];
+        if let Some(connection) = place.connection.as_ref().filter(|_| place.wants != wants) {
+            let changed = self.poll.output(connection.fd(), lane, wants == Wants::Output);
+            changed.map_err(|e| Fault::Server(format!("Cannot wait for a connection: {e}")))?;
+            place.wants = wants;
         }
         Ok(())
     }
@@ -295,7 +304,7 @@ impl<'a> Client<'a> {
             self.sent(lane, wants)?;
         }
         let Self { share, lanes, buffer, tally, outstanding, timers, .. } = self;
-        let Lane { connection: Some(connection), limit, line, free_at, .. } = &mut lanes[lane] else { return Ok(()) };
+        let Lane { connection: Some(connection), line, free_at, .. } = &mut lanes[lane] else { return Ok(()) };
         let (before, rate) = (*outstanding, share.settings.line_rate);
         connection.receive(buffer, share.documents, &mut |answer| {
             *outstanding -= 1;
@@ -311,9 +320,15 @@ impl<'a> Client<'a> {
                 }
             }
         })?;
-        if *outstanding == before {
+        let wants = connection.wants();
+        if share.encryptor.is_some() {
+            // It may have sent a request that waited for the handshake.
+            self.sent(lane, wants)?;
+        }
+        if self.outstanding == before {
             return Ok(());
         }
+        let Lane { connection: Some(connection), limit, .. } = &self.lanes[lane] else { return Ok(()) };
         if connection.ends || (connection.outstanding() == 0 && connection.asked == *limit) {
             self.end(lane)?;
         }

@@ -3,6 +3,7 @@
 //! Invariant: responses belong to requests in the order in which these were sent, and every byte of a body is compared.
 
 use std::collections::VecDeque;
+use std::io::{self, Read, Write};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -12,8 +13,10 @@ use thiserror::Error;
 
 use bigiron_sys::load::compare::same;
 use bigiron_sys::load::now_ns;
+use bigiron_tls::Encryption;
 
 use crate::document::Documents;
+use crate::encryption::Encryptor;
 use crate::http::response::Head;
 use crate::http::{Malformed, Piece, ResponseReader};
 
@@ -52,6 +55,28 @@ impl Request {
     }
 }
 
+/// The socket as a session sees it: its input has been read already.
+struct Wire<'a, 'b> {
+    socket: &'a OwnedFd,
+    input: &'a mut &'b [u8],
+}
+
+impl Read for Wire<'_, '_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.input.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { self.input.read(bytes) }
+    }
+}
+
+impl Write for Wire<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(self.socket, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// A request that was answered with the right bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -73,6 +98,9 @@ pub enum Wants {
 /// An open connection.
 pub struct Connection {
     socket: OwnedFd,
+    session: Option<Box<dyn Encryption>>,
+    /// Whether the session holds encrypted bytes that the socket has not taken.
+    is_behind: bool,
     /// When it was begun, until its first request is accepted.
     began: Option<u64>,
     outstanding: VecDeque<Request>,
@@ -90,13 +118,13 @@ impl Connection {
     ///
     /// # Errors
     /// It is refused, or the machine has no socket or port left.
-    pub fn begin(address: SocketAddrV4) -> Result<Self, Fault> {
+    pub fn begin(address: SocketAddrV4, encryptor: Option<&dyn Encryptor>) -> Result<Self, Fault> {
         let began = now_ns();
         let cannot = |e: Errno| match e {
             Errno::ADDRNOTAVAIL => Fault::Server(format!(
                 "Cannot connect to {address}: all ports of this machine are in use; keep connections (`web.keep-alive`), or widen `net.ipv4.ip_local_port_range`"
             )),
-            e => Fault::Server(format!("Cannot connect to {address}: {}", std::io::Error::from(e))),
+            e => Fault::Server(format!("Cannot connect to {address}: {}", io::Error::from(e))),
         };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).map_err(cannot)?;
@@ -105,8 +133,12 @@ impl Connection {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(e) => return Err(cannot(e)),
         }
+        let session = encryptor.map(Encryptor::begin).transpose().map_err(Fault::Server)?;
         Ok(Self {
             socket,
+            // Its greeting is due as soon as the connection is there.
+            is_behind: session.is_some(),
+            session,
             began: Some(began),
             outstanding: VecDeque::new(),
             unsent: Vec::new(),
@@ -133,16 +165,14 @@ impl Connection {
         request.sent = now_ns();
         self.outstanding.push_back(request);
         self.asked += 1;
-        if self.unsent.is_empty() {
-            let taken = self.write(bytes)?;
-            if taken == bytes.len() {
-                return Ok(Wants::Input);
-            }
-            self.unsent.extend_from_slice(&bytes[taken..]);
-        } else {
-            self.unsent.extend_from_slice(bytes);
-        }
-        Ok(Wants::Output)
+        let taken = if self.unsent.is_empty() { self.write(bytes)? } else { 0 };
+        self.unsent.extend_from_slice(&bytes[taken..]);
+        Ok(self.wants())
+    }
+
+    /// What it waits for.
+    pub fn wants(&self) -> Wants {
+        if self.unsent.is_empty() && !self.is_behind { Wants::Input } else { Wants::Output }
     }
 
     /// Sends what is left when the socket takes output again.
@@ -153,24 +183,33 @@ impl Connection {
         let unsent = std::mem::take(&mut self.unsent);
         let taken = self.write(&unsent)?;
         self.unsent = unsent[taken..].to_vec();
-        Ok(if self.unsent.is_empty() { Wants::Input } else { Wants::Output })
+        Ok(self.wants())
     }
 
-    /// Bytes that the socket has taken.
+    /// Bytes that the socket, or the session on it, has taken.
     fn write(&mut self, bytes: &[u8]) -> Result<usize, Fault> {
-        match rustix::net::send(&self.socket, bytes, SendFlags::NOSIGNAL) {
-            Ok(taken) => Ok(taken),
-            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
-            Err(e) if self.began.is_some() => {
-                Err(Fault::Server(format!("Cannot connect: {}", std::io::Error::from(e))))
+        let mut wire = Wire { socket: &self.socket, input: &mut &[][..] };
+        let taken = match &mut self.session {
+            None => wire.write(bytes),
+            Some(session) => {
+                let taken = if bytes.is_empty() { Ok(0) } else { session.send(&mut wire, bytes) };
+                taken.and_then(|taken| {
+                    self.is_behind = !session.flush(&mut wire)?;
+                    Ok(taken)
+                })
             }
-            Err(e) => Err(Fault::Server(format!("Cannot send a request: {}", std::io::Error::from(e)))),
+        };
+        match taken {
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            Err(e) if self.began.is_some() => Err(Fault::Server(format!("Cannot connect: {e}"))),
+            taken => taken.map_err(|e| Fault::Server(format!("Cannot send a request: {e}"))),
         }
     }
 
-    /// The time that the connection took to be established, once, when its first request was accepted by the socket.
+    /// The time that the connection took to be established, once, when its first request was accepted by the socket, or by a session that both ends
+    /// have agreed on.
     pub fn established(&mut self, now: u64) -> Option<u64> {
-        if !self.unsent.is_empty() {
+        if !self.unsent.is_empty() || self.session.as_ref().is_some_and(|session| session.is_handshaking()) {
             return None;
         }
         self.began.take().map(|began| now.saturating_sub(began))
@@ -186,16 +225,58 @@ impl Connection {
         documents: &Documents,
         answered: &mut dyn FnMut(Answer),
     ) -> Result<(), Fault> {
-        let length = match rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
+        // The second half of the buffer is for what a session decrypts.
+        let half = if self.session.is_some() { buffer.len() / 2 } else { buffer.len() };
+        let (input, plain) = buffer.split_at_mut(half);
+        let length = match rustix::net::recv(&self.socket, &mut *input, RecvFlags::empty()) {
             Ok((_, 0)) => return Err(Fault::Server(self.closed("The server closed a connection"))),
             Ok((length, _)) => length,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
             Err(e) => {
-                return Err(Fault::Server(self.closed(&format!("A connection broke: {}", std::io::Error::from(e)))));
+                return Err(Fault::Server(self.closed(&format!("A connection broke: {}", io::Error::from(e)))));
             }
         };
         let now = now_ns();
-        let mut input = &buffer[..length];
+        let Some(mut session) = self.session.take() else {
+            return self.read(&input[..length], now, documents, answered);
+        };
+        let result = self.decrypt(&mut *session, (&input[..length], plain), now, documents, answered);
+        self.session = Some(session);
+        result
+    }
+
+    /// Decrypts what has arrived, and sends what the session has to say.
+    fn decrypt(
+        &mut self,
+        session: &mut dyn Encryption,
+        (mut input, plain): (&[u8], &mut [u8]),
+        now: u64,
+        documents: &Documents,
+        answered: &mut dyn FnMut(Answer),
+    ) -> Result<(), Fault> {
+        loop {
+            match session.receive(&mut Wire { socket: &self.socket, input: &mut input }, plain) {
+                Ok(0) if self.ends && self.outstanding.is_empty() => return Ok(()),
+                Ok(0) => return Err(Fault::Server(self.closed("The server closed a connection"))),
+                Ok(length) => self.read(&plain[..length], now, documents, answered)?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if self.began.is_some() => return Err(Fault::Server(format!("Cannot connect: {e}"))),
+                Err(e) => return Err(Fault::Server(self.closed(&format!("A connection broke: {e}")))),
+            }
+        }
+        let flushed = session.flush(&mut Wire { socket: &self.socket, input: &mut input });
+        self.is_behind = !flushed.map_err(|e| Fault::Server(format!("Cannot send a request: {e}")))?;
+        Ok(())
+    }
+
+    /// Reads decrypted bytes, or all that have arrived.
+    fn read(
+        &mut self,
+        mut input: &[u8],
+        now: u64,
+        documents: &Documents,
+        answered: &mut dyn FnMut(Answer),
+    ) -> Result<(), Fault> {
         if let Some(first) = self.outstanding.front_mut() {
             first.first_byte.get_or_insert(now);
         }

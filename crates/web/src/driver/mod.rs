@@ -5,6 +5,7 @@
 
 mod client;
 pub mod connection;
+mod idle;
 mod lane;
 mod tally;
 
@@ -22,21 +23,23 @@ use bigiron_workload::limits;
 use bigiron_workload::run_control::{RunControl, RunMoment, look_on};
 
 use crate::document::Documents;
+use crate::encryption::Encryptor;
 use crate::http;
 use crate::settings::Settings;
 use crate::web99::Zipf;
+
+use idle::Idle;
 
 use client::{Client, Share, ThreadResult};
 pub use connection::Fault;
 pub use tally::Tally;
 
-/// Files that the driver opens besides its connections.
-const FILES: u64 = 256;
-
 /// A run.
 pub struct Drive<'a> {
     pub settings: &'a Settings,
     pub address: SocketAddrV4,
+    /// `None`: in plain text.
+    pub encryptor: Option<&'a dyn Encryptor>,
     /// The server's name in requests.
     pub host: &'a str,
     pub documents: &'a Documents,
@@ -72,8 +75,16 @@ pub(crate) struct Texts {
 /// # Errors
 /// A [`WrongData`] if a response differs from its document; otherwise what the server did, or what this machine lacks.
 pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
-    let Drive { settings, address, host, documents, threads, seed, watch } = drive;
-    limits::allow_files(u64::from(settings.connections) + FILES)?;
+    drive_all(drive).map_err(|error| match error.downcast::<Fault>() {
+        Ok(Fault::Wrong(what)) => WrongData(what).into(),
+        Ok(fault) => fault.into(),
+        Err(error) => error,
+    })
+}
+
+fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
+    let Drive { settings, address, encryptor, host, documents, threads, seed, watch } = drive;
+    limits::allow_files(settings.files())?;
     let texts: Vec<Texts> = (0..documents.count())
         .map(|number| {
             let text = |close| http::request(host, documents.path(number), close);
@@ -83,13 +94,29 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     let directories = Zipf::new(settings.directories);
     let stop = Stop::new().context("Cannot make an event descriptor")?;
     let (tell, hear) = channel();
+    let idle = settings.connections - settings.driven();
+    let connected = (idle > 0).then(|| Idle::connect(idle as usize, address, documents, &texts[0].kept, &stop));
+    let connected = connected.transpose()?;
+    watch(RunMoment::Connecting);
     let start = now_ns();
     let control = RunControl::new(settings.warm_up, settings.length, start, start, tell);
     let results: Vec<Result<ThreadResult>> = thread::scope(|scope| {
         let (control, stop, texts, directories) = (&control, &stop, &texts, &directories);
         let work = move |thread: u32| {
             let thread = (thread, threads);
-            let share = Share { settings, address, documents, texts, directories, control, stop, seed, thread, start };
+            let share = Share {
+                settings,
+                address,
+                encryptor,
+                documents,
+                texts,
+                directories,
+                control,
+                stop,
+                seed,
+                thread,
+                start,
+            };
             match Client::new(share) {
                 Ok(client) => Ok(client.work()),
                 Err(error) => {
@@ -126,11 +153,8 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
             (old, new) => old.or(new),
         };
     }
-    match fault {
-        Some(Fault::Wrong(what)) => return Err(WrongData(what).into()),
-        Some(fault) => return Err(fault.into()),
-        None => {}
-    }
+    fault.map_or(Ok(()), Err)?;
+    connected.map_or(Ok(()), Idle::prove)?;
     ensure!(
         driven.tally.requests > 0 && window_ns > 0,
         "No request was answered in the window; `web.length` is too small"
@@ -138,7 +162,7 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
     Ok(driven)
 }
 
-/// The number of connections of one of the threads.
+/// The number of busy connections of one of the threads.
 fn share(connections: u32, (thread, threads): (u32, u32)) -> usize {
     (thread..connections).step_by(threads as usize).len()
 }

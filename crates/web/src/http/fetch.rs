@@ -1,10 +1,12 @@
 //! Fetches a document once, outside any measurement.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+
+use bigiron_tls::Encryption;
 
 use super::{Piece, ResponseReader, request};
 
@@ -13,15 +15,51 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Most bytes of a body.
 const LARGEST: usize = 256 << 20;
 
-/// The body of `path`.
+/// The body of `path`, through `session` if the server encrypts.
 ///
 /// # Errors
-/// The server is not there, does not send a response of status 200 with a body, or sends too much.
-pub fn body(address: SocketAddrV4, host: &str, path: &str) -> Result<Vec<u8>> {
+/// The server is not there, cannot be verified, does not send a response of status 200 with a body, or sends too much.
+pub fn body(address: SocketAddrV4, session: Option<Box<dyn Encryption>>, host: &str, path: &str) -> Result<Vec<u8>> {
     let mut stream =
         TcpStream::connect_timeout(&address.into(), LIMIT).with_context(|| format!("No server at {address}"))?;
     stream.set_read_timeout(Some(LIMIT))?;
+    match session {
+        None => ask(&mut stream, host, path),
+        Some(mut session) => {
+            while session.is_handshaking() {
+                session.flush(&mut stream)?;
+                session.pull(&mut stream)?;
+            }
+            ask(&mut Encrypted { session, stream }, host, path)
+        }
+    }
+}
+
+/// A stream that encrypts.
+struct Encrypted {
+    session: Box<dyn Encryption>,
+    stream: TcpStream,
+}
+
+impl Read for Encrypted {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.session.receive(&mut self.stream, bytes)
+    }
+}
+
+impl Write for Encrypted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.session.send(&mut self.stream, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.session.flush(&mut self.stream).map(drop)
+    }
+}
+
+fn ask(stream: &mut (impl Read + Write), host: &str, path: &str) -> Result<Vec<u8>> {
     stream.write_all(&request(host, path, true))?;
+    stream.flush()?;
     let (mut reader, mut body, mut buffer) = (ResponseReader::default(), Vec::new(), vec![0; 64 << 10]);
     loop {
         let length = stream.read(&mut buffer).context("The server does not answer")?;
