@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::arm::ArmText;
+use super::ready_made;
 use crate::registry;
 use bigiron_archive::spec::{self, KernelSpec, looks_like_kernel};
 use bigiron_lab::lever;
@@ -59,6 +60,8 @@ fn neither(word: &str, named: &[String]) -> Refusal {
         message.push_str("; name a version of Debian's kernel, such as `debian:6.12`");
     } else if bare.starts_with(|c: char| c.is_ascii_digit()) {
         message.push_str(&format!("; did you mean `debian:{bare}`?"));
+    } else if ready_made::ALL.iter().any(|study| study.name == word) {
+        message.push_str(&format!("; the ready-made study is run by `bigiron run {word}`"));
     } else if let Some(near) = suggest::nearest(word, known.iter().map(String::as_str)) {
         message.push_str(&format!("; did you mean `{near}`?"));
     } else if bigiron_image::find_tool(word).is_some() {
@@ -124,6 +127,7 @@ mod tests {
             ("micro,dbsim", "`micro,dbsim` begins with a workload"),
             ("boot.mitigations=off", "is a setting without a kernel"),
             ("", "An empty word"),
+            ("sql-phases", "the ready-made study is run by `bigiron run sql-phases`"),
             ("postgres", "neither a kernel nor a workload"),
         ] {
             let refusal = sorted(&["mine", word]).unwrap_err();

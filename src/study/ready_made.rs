@@ -4,6 +4,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::suggest;
 
 use super::file;
+use crate::registry;
 
 /// A ready-made study.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +67,11 @@ pub const ALL: &[ReadyMade] = ready_made![
 pub fn find(name: &str) -> Result<&'static ReadyMade, Refusal> {
     ALL.iter().find(|study| study.name == name).ok_or_else(|| {
         let near = suggest::nearest(name, ALL.iter().map(|study| study.name));
-        let right = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        let right = match near {
+            Some(near) => format!("; did you mean `{near}`?"),
+            None if registry::find(name).is_some() => format!("; `bigiron compare ARM ARM {name}` runs the workload"),
+            None => String::new(),
+        };
         Refusal::new(format!("There is no ready-made study `{name}`{right}")).hint("`bigiron studies` lists them")
     })
 }

@@ -49,7 +49,7 @@ pub enum LeverError {
     TooLong { bytes: usize },
     #[error("`{0}` is not a lever setting; write FAMILY.NAME or FAMILY.NAME=VALUE, such as `boot.mitigations=off`")]
     Form(String),
-    #[error("`{0}` ends after `=`; omit the `=` for a lever without a value")]
+    #[error("`{0}` ends after `=`; add a value, or omit the `=` for a lever that takes none")]
     EmptyValue(String),
     #[error("Unknown lever `{lever}`; {right}")]
     Unknown { lever: String, right: String },
