@@ -7,7 +7,7 @@ use std::path::Path;
 use bigiron_archive::SeriesPackage;
 
 use super::error::{ServerError, doing};
-use super::httpd::{CERTIFICATE, Httpd, KEY, PID_FILE, RUN};
+use super::httpd::{CERTIFICATE, Gateway, Httpd, KEY, PID_FILE, PROGRAMS, RUN, SOCKET};
 use super::instance::{self, DATA, LOG};
 use super::recipe::Recipe;
 
@@ -104,6 +104,19 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
             tls.version.name(),
         )
     });
+    let programs = httpd.gateway.map_or_else(String::new, |gateway| {
+        let (modules, handler): (&[&str], _) = match (gateway, mpm) {
+            (Gateway::FastCgi, _) => {
+                (&["proxy", "proxy_fcgi"], format!("\"proxy:unix:{}|fcgi://localhost/\"", at(SOCKET)))
+            }
+            (Gateway::Cgi, Mpm::Prefork) => (&["cgi"], "cgi-script".to_owned()),
+            // Threads have another process start the programs.
+            (Gateway::Cgi, _) => (&["cgid"], "cgi-script".to_owned()),
+        };
+        loads.extend(modules.iter().map(|name| module(name)));
+        let socket = if modules == ["cgid"] { format!("ScriptSock {}\n", at("run/cgid.sock")) } else { String::new() };
+        format!("{socket}<Directory {}>\n    Options +ExecCGI\n    SetHandler {handler}\n</Directory>\n", at(PROGRAMS))
+    });
     let all = httpd.workers;
     let processes = match mpm {
         Mpm::Prefork => format!(
@@ -139,7 +152,7 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
          Listen 127.0.0.1:{port}\nListenBacklog 4096\nAcceptFilter http none\n{loads}{processes}\
          Timeout 86400\nKeepAlive On\nKeepAliveTimeout 86400\nMaxKeepAliveRequests 0\nMaxConnectionsPerChild 0\n\
          EnableSendfile {sendfile}\nTypesConfig /dev/null\nAddType text/html .html\nAddType image/png .png\n{access_log}\
-         {encryption}DocumentRoot {data}\n<Directory />\n    AllowOverride None\n    Require all granted\n</Directory>\n",
+         {encryption}DocumentRoot {data}\n<Directory />\n    AllowOverride None\n    Require all granted\n</Directory>\n{programs}",
         root = inside.display(),
         run = at(RUN),
         pid = at(PID_FILE),
@@ -207,6 +220,7 @@ mod tests {
                 sendfile: true,
                 access_log: true,
                 tls: None,
+                gateway: None,
             };
             let server = Instance::start(apache, &programs, folder).unwrap();
             let said = get(port, "/a.html");
@@ -232,6 +246,7 @@ mod tests {
             sendfile: false,
             access_log: false,
             tls: None,
+            gateway: None,
         };
         let refused = Instance::start(apache, &programs, folder).unwrap_err().to_string();
         assert!(refused.contains(&format!("could not bind to address 127.0.0.1:{port}")), "{refused}");

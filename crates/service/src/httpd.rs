@@ -23,6 +23,9 @@ use super::recipe::Recipe;
 pub const RUN: &str = "run";
 /// The file with the number of the running process.
 pub(crate) const PID_FILE: &str = "run/pid";
+/// The folder of programs among the documents, and the socket of the application that answers for them with FastCGI.
+pub const PROGRAMS: &str = "data/cgi";
+pub const SOCKET: &str = "run/page.sock";
 /// The certificate and its key.
 pub(crate) const CERTIFICATE: &str = "certificate.pem";
 pub(crate) const KEY: &str = "key.pem";
@@ -57,6 +60,15 @@ impl TlsVersion {
     }
 }
 
+/// How a server runs programs for their pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gateway {
+    /// A process for each request; only Apache.
+    Cgi,
+    /// An application listens on [`SOCKET`].
+    FastCgi,
+}
+
 /// How a server encrypts; every connection does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
@@ -83,6 +95,8 @@ pub struct Httpd {
     pub sendfile: bool,
     pub access_log: bool,
     pub tls: Option<Tls>,
+    /// What is below [`PROGRAMS`].
+    pub gateway: Option<Gateway>,
 }
 
 impl Kind {

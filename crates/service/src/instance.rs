@@ -290,7 +290,10 @@ pub fn write(path: &Path, content: impl AsRef<[u8]>, user: u32) -> Result<(), Se
 }
 
 /// Gives a file that root made to the server's user; an ordinary user's file is right already.
-pub(crate) fn give(path: &Path, user: u32) -> io::Result<()> {
+///
+/// # Errors
+/// Its owner cannot be changed.
+pub fn give(path: &Path, user: u32) -> io::Result<()> {
     if rustix::process::geteuid().is_root() { chown(path, Some(user), Some(user)) } else { Ok(()) }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bigiron_archive::SeriesPackage;
 
-use super::httpd::{CERTIFICATE, Httpd, KEY, PID_FILE};
+use super::httpd::{CERTIFICATE, Httpd, KEY, PID_FILE, SOCKET};
 use super::instance::DATA;
 use super::recipe::Recipe;
 
@@ -52,6 +52,13 @@ pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, inside: &Path) -> St
             tls.version.name(),
         )
     });
+    let programs = httpd.gateway.map_or_else(String::new, |_| {
+        format!(
+            "        location /cgi/ {{\n            fastcgi_pass unix:{};\n            fastcgi_param QUERY_STRING $query_string;\n            \
+             fastcgi_param REQUEST_METHOD $request_method;\n        }}\n",
+            at(SOCKET)
+        )
+    });
     // `tcp_nopush` goes with `sendfile` in Debian's configuration. A connection ends when its client ends it.
     format!(
         "# Written by bigiron at every start.\n\
@@ -64,7 +71,7 @@ pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, inside: &Path) -> St
          http {{\n    access_log {access_log};\n    sendfile {sendfile};\n    tcp_nopush {sendfile};\n    \
          keepalive_timeout 86400;\n    keepalive_requests 1000000000;\n    default_type application/octet-stream;\n    \
          types {{\n        text/html html;\n        image/png png;\n    }}\n{temporary}    \
-         server {{\n        listen 127.0.0.1:{port}{tls}{reuseport} backlog=4096;\n{encryption}        root {data};\n    }}\n}}\n",
+         server {{\n        listen 127.0.0.1:{port}{tls}{reuseport} backlog=4096;\n{encryption}        root {data};\n{programs}    }}\n}}\n",
         workers = httpd.workers,
         pid = at(PID_FILE),
         data = at(DATA),
@@ -124,6 +131,7 @@ pub(crate) mod tests {
             sendfile: true,
             access_log: true,
             tls: None,
+            gateway: None,
         };
         let server = Instance::start(nginx.clone(), &programs, folder).unwrap();
         let said = get(port, "/a.html");

@@ -78,17 +78,18 @@ fn has_ended(stat: &str) -> bool {
 /// A clock tick of /proc, in nanoseconds: the kernel's `USER_HZ` is 100 on every architecture that bigiron knows.
 const TICK_NS: u64 = 10_000_000;
 
-/// CPU time of a process and its children in nanoseconds, those that have ended included (these in whole clock ticks).
+/// CPU time of a process and its children in nanoseconds, with their children that have ended (these in whole clock ticks).
 pub(crate) fn cpu_ns(parent: Pid) -> u64 {
     let mut pids = children(parent);
     pids.push(parent);
     let living: u64 = pids.iter().filter_map(|pid| cpu_time(*pid).ok()).map(|time| time.as_nanos() as u64).sum();
-    // Fields 16 and 17 of proc(5); the state, the first of `stat`, is field 3.
-    let ended = stat(parent.as_raw_nonzero().get()).and_then(|s| {
-        let mut fields = s.split(' ').skip(16 - 3);
+    // Fields 16 and 17 of proc(5); the state, the first of `stat`, is field 3. Children have some too: what ran programs for a web server.
+    let ended = pids.iter().filter_map(|pid| {
+        let stat = stat(pid.as_raw_nonzero().get())?;
+        let mut fields = stat.split(' ').skip(16 - 3);
         Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
     });
-    living + ended.unwrap_or(0) * TICK_NS
+    living + ended.sum::<u64>() * TICK_NS
 }
 
 /// The parent of the kernel's own threads.

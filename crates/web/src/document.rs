@@ -73,6 +73,13 @@ impl Documents {
         Self::single(path, (0..bytes / 8).flat_map(|_| rng.next().to_le_bytes()).collect())
     }
 
+    /// These documents.
+    pub fn of(all: impl Iterator<Item = (String, Vec<u8>)>) -> Self {
+        let mut documents = Self { bytes: Vec::new(), all: Vec::new() };
+        all.for_each(|(path, body)| documents.add(&path, body));
+        documents
+    }
+
     /// One document with this body.
     pub fn single(path: &str, body: Vec<u8>) -> Self {
         let mut documents = Self { bytes: Vec::new(), all: Vec::new() };

@@ -20,6 +20,7 @@ use bigiron_workload::{Context, Progress, limits};
 use crate::document::Documents;
 use crate::encryption::{self, Encryptor, Terms, Trusted};
 use crate::http::fetch;
+use crate::page::gateway::{self, PageServer};
 use crate::settings::{Job, Settings, WebServer};
 use crate::url::Url;
 
@@ -49,6 +50,7 @@ impl Job {
         match self {
             Self::StaticPage => Documents::static_page(),
             Self::Web99 => Documents::web99(directories),
+            Self::CgiDb => gateway::documents(),
             Self::C10k | Self::Handshakes => Documents::random("/small", SMALL),
             Self::Bulk => Documents::random("/large", LARGE),
         }
@@ -59,6 +61,8 @@ impl Job {
 pub struct TrialServer {
     /// `None` for the user's, which bigiron neither starts nor sees.
     process: Option<Instance<Httpd>>,
+    /// What is behind dynamic pages.
+    pages: Option<PageServer>,
     pub address: SocketAddrV4,
     /// What begins its connections, if they are encrypted.
     pub encryptor: Option<Box<dyn Encryptor>>,
@@ -90,7 +94,12 @@ impl TrialServer {
         httpd::init(&programs, &folder)?;
         (cx.progress)(Progress { step: "documents", done: 0, of: 0 });
         let documents = settings.job.documents(settings.directories);
-        documents.write(&folder.join(DATA), user)?;
+        let is_dynamic = settings.job == Job::CgiDb;
+        let pages =
+            is_dynamic.then(|| PageServer::start(cx, &programs, &folder, settings.gateway, user)).transpose()?;
+        if !is_dynamic {
+            documents.write(&folder.join(DATA), user)?;
+        }
         let Settings { connections, sendfile, access_log, .. } = *settings;
         // The server's processes inherit the limit.
         limits::allow_files(settings.files())?;
@@ -112,11 +121,12 @@ impl TrialServer {
             Kind::Nginx { .. } => cx.cpus,
             Kind::Apache { mpm } => mpm.workers_for(connections).max(least),
         });
-        let httpd = Httpd { kind, port, workers, threads, connections, sendfile, access_log, tls };
+        let gateway = is_dynamic.then_some(settings.gateway);
+        let httpd = Httpd { kind, port, workers, threads, connections, sendfile, access_log, tls, gateway };
         let process = Some(Instance::start(httpd, &programs, &folder)?);
         let address = SocketAddrV4::new(host, port);
         let version = programs.version()?;
-        Ok(Self { process, address, encryptor, host: format!("{host}:{port}"), documents, version })
+        Ok(Self { process, pages, address, encryptor, host: format!("{host}:{port}"), documents, version })
     }
 
     /// The user's server, with the document that it sends.
@@ -137,12 +147,13 @@ impl TrialServer {
             bail!("{url} does not always send the same bytes, so that its responses cannot be checked");
         }
         let documents = Documents::single(&url.path, body);
-        Ok(Self { process: None, address, encryptor, host, documents, version: url.to_string() })
+        Ok(Self { process: None, pages: None, address, encryptor, host, documents, version: url.to_string() })
     }
 
     /// CPU time of a private server's processes so far, in nanoseconds.
     pub fn cpu_ns(&self) -> Option<u64> {
-        self.process.as_ref().map(Instance::cpu_ns)
+        let pages = self.pages.as_ref().map_or(0, PageServer::cpu_ns);
+        self.process.as_ref().map(|instance| instance.cpu_ns() + pages)
     }
 
     /// Memory of a private server's processes, in bytes.
@@ -160,13 +171,22 @@ impl TrialServer {
         let mut tries = if broke { PATIENCE } else { 1 };
         let instance = self.process.as_mut()?;
         loop {
-            let found = complaint(instance);
+            let of_pages = self.pages.as_mut().and_then(PageServer::complaint).map(ServerError::Failed);
+            let found = of_pages.or_else(|| complaint(instance));
             tries -= 1;
             if found.is_some() || tries == 0 {
                 return found;
             }
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Checks what is behind dynamic pages, of which so many were received.
+    ///
+    /// # Errors
+    /// As [`PageServer::check`].
+    pub fn check(&self, answered: u64) -> Result<()> {
+        self.pages.as_ref().map_or(Ok(()), |pages| pages.check(answered))
     }
 
     /// Stops a private server in good order.

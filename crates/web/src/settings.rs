@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
-use bigiron_service::httpd::{Kind, TlsVersion};
+use bigiron_service::httpd::{Gateway, Kind, TlsVersion};
 use bigiron_workload::keys::form::{Word, words_of};
 use bigiron_workload::run_control::RunLength;
 use bigiron_workload::{ByClock, OptionDef, OptionReader, choice, option};
@@ -23,7 +23,8 @@ const LINE_RATE: f64 = 400_000.0;
 const MOST_PREFORKED: u32 = 1_000;
 /// Files that a process opens besides its connections.
 const FILES: u64 = 256;
-/// Ramp and window on the exact clock, in requests, and on the wall clock. A handshake takes as long as ten requests, a large document longer.
+/// Ramp and window on the exact clock, in requests, and on the wall clock. A handshake or a page from a database takes as long as ten requests,
+/// a large document longer.
 const REQUESTS: (u64, u64) = (500, 3_000);
 const HANDSHAKES: (u64, u64) = (50, 300);
 const TRANSFERS: (u64, u64) = (10, 60);
@@ -53,9 +54,9 @@ pub const OPTIONS: &[OptionDef] = &[
     ),
     choice(
         "job",
-        &["static-page", "web99", "tls", "c10k"],
-        "What is requested: a page of 21.5 KB and its two images of 25 KB; files of 0.1 to 900 KB as in SPECweb99; one document with TLS; or one of \
-         1 KiB beside thousands of idle connections",
+        &["static-page", "web99", "tls", "c10k", "cgi-db"],
+        "What is requested: a page of 21.5 KB and its two images of 25 KB; files of 0.1 to 900 KB as in SPECweb99; one document with TLS; one of 1 \
+         KiB beside thousands of idle connections; or a page from a database",
     ),
     choice(
         "tls-load",
@@ -63,6 +64,11 @@ pub const OPTIONS: &[OptionDef] = &[
         "With `tls`: a new connection for each request for 1 KiB, or requests for 1 MiB on kept connections",
     ),
     choice("tls-version", &["auto", "1.3", "1.2"], "Version of TLS; `auto`: 1.3, or what an existing server takes"),
+    choice(
+        "gateway",
+        &["fastcgi", "cgi"],
+        "What makes the pages of `cgi-db`: an application that stays, or with Apache a new process for each page",
+    ),
     option(
         "directories",
         "auto",
@@ -132,6 +138,8 @@ pub enum Job {
     Web99,
     /// A small document on a few busy connections beside thousands of idle ones.
     C10k,
+    /// A page that reads and writes a database.
+    CgiDb,
     /// With TLS: a small document on a new connection each time.
     Handshakes,
     /// With TLS: a large document on kept connections.
@@ -148,7 +156,7 @@ impl Job {
     fn lengths(self) -> (RunLength, RunLength) {
         let (ramp, window) = match self {
             Self::StaticPage | Self::Web99 | Self::C10k => REQUESTS,
-            Self::Handshakes => HANDSHAKES,
+            Self::Handshakes | Self::CgiDb => HANDSHAKES,
             Self::Bulk => TRANSFERS,
         };
         (RunLength::Operations(ramp), RunLength::Operations(window))
@@ -203,6 +211,8 @@ pub struct Settings {
     pub tls_version: Option<TlsVersion>,
     /// File with the authorities that are trusted; `None`: the system's.
     pub authorities: Option<PathBuf>,
+    /// Of `cgi-db`.
+    pub gateway: Gateway,
     pub warm_up: RunLength,
     pub length: RunLength,
 }
@@ -226,6 +236,7 @@ impl Settings {
             ("tls", _) => Job::Handshakes,
             ("web99", _) => Job::Web99,
             ("c10k", _) => Job::C10k,
+            ("cgi-db", _) => Job::CgiDb,
             _ => Job::StaticPage,
         };
         let usual = if job == Job::C10k { *CONNECTIONS.end() } else { 16 };
@@ -272,6 +283,7 @@ impl Settings {
             access_log: is_on("access-log"),
             tls_version: [TlsVersion::V12, TlsVersion::V13].into_iter().find(|v| v.name() == read.text("tls-version")),
             authorities,
+            gateway: if read.text("gateway") == "cgi" { Gateway::Cgi } else { Gateway::FastCgi },
             warm_up: ramp,
             length: window,
         };
@@ -301,6 +313,8 @@ impl Settings {
             ("directories", self.job == Job::Web99, "job"),
             ("workers", private, "server"),
             ("sendfile", private, "server"),
+            ("sendfile", self.job != Job::CgiDb, "job"),
+            ("gateway", self.job == Job::CgiDb, "job"),
             ("access-log", private, "server"),
             ("mpm", private && !nginx, "server"),
             ("reuseport", nginx, "server"),
@@ -329,6 +343,11 @@ impl Settings {
         }
         if self.rate.is_some() && self.keep_alive == KeepAlive::Page {
             return Err("`web.keep-alive` cannot be `page` with `web.rate`, whose requests belong to no page; set it to `yes` or `no`".to_owned());
+        }
+        if nginx && self.gateway == Gateway::Cgi {
+            return Err(
+                read.wrong("gateway", "`fastcgi` with nginx, which starts no programs; `web.server` `apache` does")
+            );
         }
         if self.driven() > self.connections {
             return Err(read.wrong("busy", "at most the number of connections"));
@@ -473,6 +492,9 @@ mod tests {
     fn what_cannot_be_or_has_no_effect_is_refused() {
         for (settings, words) in [
             (&[("connections", "0")][..], "`web.connections` cannot be `0`; it can be 1 to 10000, or `auto`"),
+            (&[("job", "cgi-db"), ("gateway", "cgi")], "it can be `fastcgi` with nginx"),
+            (&[("gateway", "cgi")], "`web.gateway` has no effect with `web.job` `static-page`"),
+            (&[("job", "cgi-db"), ("sendfile", "no")], "`web.sendfile` has no effect with `web.job` `cgi-db`"),
             (&[("busy", "2")], "`web.busy` has no effect with `web.job` `static-page`"),
             (&[("job", "c10k"), ("connections", "9")], "`web.busy` cannot be `16`; it can be at most the number of"),
             (&[("job", "c10k"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `c10k`"),

@@ -8,7 +8,7 @@ use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
 use bigiron_service::guest_tree::TREE;
-use bigiron_service::httpd::{Kind, TlsVersion};
+use bigiron_service::httpd::{Gateway, Kind, TlsVersion};
 use bigiron_service::kernel_cpu_ns;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::footprint::{Footprint, of_kernel};
@@ -148,6 +148,11 @@ impl<'a> Trial<'a> {
         put("workers", self.server.workers().to_string());
         put("sendfile", switch(sendfile));
         put("access-log", switch(access_log));
+        if self.settings.job == Job::CgiDb {
+            let gateway = if self.settings.gateway == Gateway::Cgi { "CGI" } else { "FastCGI" };
+            put("gateway", gateway.to_owned());
+            put("visits-counted", driven.tally.all.to_string());
+        }
         if self.settings.is_encrypted() {
             put("tls-cipher", encryption::CIPHER.to_owned());
         }
@@ -180,6 +185,7 @@ impl Running for Trial<'_> {
             (Err(error), Some(complaint)) if !is_wrong => return Err(error.context(complaint)),
             (driven, _) => driven?,
         };
+        self.server.check(driven.tally.all)?;
         Ok(WorkloadResult {
             values: metrics::values(self.settings, &driven, seen.other, seen.idle)?,
             facts: self.facts(cx, &driven, seen),

@@ -18,6 +18,8 @@ const MIB: u64 = 1 << 20;
 /// Bytes of a line in an access log, and of free space for files that a server makes.
 const LOG_LINE: u64 = 128;
 const ROOM: u64 = 32 * MIB;
+/// And for a copy of the executable that makes dynamic pages.
+const PROGRAM: u64 = 64 * MIB;
 
 /// The workload `web`.
 pub struct Web;
@@ -62,7 +64,7 @@ impl Configured for Settings {
             // Little of an idle connection's buffers is in use.
             Job::C10k => MIB / 32,
             Job::Handshakes | Job::Bulk => MIB / 8,
-            Job::StaticPage | Job::Web99 => MIB / 16,
+            Job::StaticPage | Job::Web99 | Job::CgiDb => MIB / 16,
         };
         let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * each;
         let is_private = self.server.recipe().is_some();
@@ -97,7 +99,7 @@ impl Settings {
         let requests = self.longest().as_secs_f64() * self.rate.unwrap_or(100_000.0);
         let log = if self.access_log { requests as u64 * LOG_LINE } else { 0 };
         // The documents of the page are part of the room.
-        ROOM + log + self.document_bytes()
+        ROOM + log + self.document_bytes() + if self.job == Job::CgiDb { PROGRAM } else { 0 }
     }
 
     /// Bytes of the files of `web99`, each rounded up to whole blocks.

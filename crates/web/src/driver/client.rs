@@ -308,6 +308,7 @@ impl<'a> Client<'a> {
         let (before, rate) = (*outstanding, share.settings.line_rate);
         connection.receive(buffer, share.documents, &mut |answer| {
             *outstanding -= 1;
+            tally.all += 1;
             let counts = share.control.ended(answer.ended);
             if counts {
                 tally.count(&answer);

@@ -21,7 +21,9 @@ impl Order {
     /// Of the client or thread `number`, which begins with the document `first`.
     pub(super) fn new(settings: &Settings, seed: u64, number: u32, (first, count): (usize, usize)) -> Self {
         match settings.job {
-            Job::StaticPage | Job::C10k | Job::Handshakes | Job::Bulk => Self::Cycle { next: first % count, count },
+            Job::StaticPage | Job::C10k | Job::CgiDb | Job::Handshakes | Job::Bulk => {
+                Self::Cycle { next: first % count, count }
+            }
             Job::Web99 => Self::Drawn(Draws::new(seed, number)),
         }
     }

@@ -1,6 +1,6 @@
 //! What was measured of requests.
 //!
-//! Invariant: only responses that ended in the window are counted, and connections that were made in it.
+//! Invariant: only responses that ended in the window are measured, and connections that were made in it.
 
 use bigiron_sys::load::Histogram;
 
@@ -11,6 +11,8 @@ use super::connection::Answer;
 pub struct Tally {
     /// Responses.
     pub requests: u64,
+    /// Responses outside the window too.
+    pub all: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
     /// From the request, or its intended start, to the last byte of the response.
@@ -33,6 +35,7 @@ impl Tally {
     /// Adds another thread's.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
+        self.all += other.all;
         self.bytes += other.bytes;
         self.latency.merge(&other.latency);
         self.first_byte.merge(&other.first_byte);
