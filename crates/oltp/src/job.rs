@@ -132,6 +132,15 @@ impl Job {
                 .get("engine")
                 .cannot_be("`postgres` or `mariadb` in this job: SQLite has no shared buffers to reduce"));
         }
+        let (without_effect, with): (&[&str], _) = match &self.engine {
+            Engine::Sqlite { .. } => (&["version", "transport", "mode"], "`oltp.engine` `sqlite`"),
+            Engine::MariaDb { .. } => (&["journal"], "`oltp.engine` `mariadb`"),
+            Engine::Postgres { .. } => (&["journal"], "`oltp.engine` `postgres`"),
+            Engine::Url(_) => (&["version", "transport", "journal"], "`oltp.url`"),
+        };
+        if let Some(value) = without_effect.iter().find_map(|key| draft.set(key)) {
+            return Err(value.refuse(format!("`{}` has no effect with {with}; omit it", value.key())));
+        }
         let catalogue = self.engine.settings();
         if let Engine::Url(_) = &self.engine {
             // A job's own settings are for a private server.

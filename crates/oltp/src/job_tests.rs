@@ -70,6 +70,9 @@ fn each_engine_has_its_own_version_and_settings() {
         ),
         (&[("mariadb.innodb_doublewrite", "off")], "its own are `oltp.postgres.NAME`"),
         (&[("engine", "sqlite"), ("postgres.fsync", "off")], "it has none of a server"),
+        (&[("journal", "rollback")], "`oltp.journal` has no effect with `oltp.engine` `postgres`; omit it"),
+        (&[("engine", "sqlite"), ("mode", "pipelined")], "`oltp.mode` has no effect with `oltp.engine` `sqlite`"),
+        (&[("url", "postgresql://a/b"), ("transport", "tcp")], "`oltp.transport` has no effect with `oltp.url`"),
     ] {
         let said = refusal(settings);
         assert!(said.contains(words), "{settings:?}: {said}");

@@ -101,6 +101,12 @@ impl Draft {
         said.expect("the job `default` says everything")
     }
 
+    /// The value of `key` if an option gives another one than the job `default` has.
+    pub fn set(&self, key: &str) -> Option<&Value> {
+        let of = |table: &Table| table.get(key).and_then(|value| value.scalar().ok());
+        self.said.get(key).filter(|_| of(&self.said) != of(&self.default))
+    }
+
     /// The job's claim about its run, if any.
     pub fn claim(&self) -> Option<&Value> {
         self.job.get("claim")
