@@ -65,6 +65,11 @@ impl Programs {
         Self { recipe, series: series.to_owned(), home: Home::Installed(bin.to_owned()) }
     }
 
+    /// The server's name and series, for a person.
+    pub fn title(&self) -> String {
+        format!("{} {}", self.recipe.title, self.series)
+    }
+
     /// The version that the server reports, in its own words.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ pub fn ensure(
     // The database, its WAL and the image at the same time.
     store.needs(wanted.data_bytes.saturating_mul(2).saturating_add(1 << 30))?;
     let place = server_folder(&home)?;
-    note(&format!("Loading {} into {}", wanted.name, server.version()?));
+    note(&format!("Loading {} into {}", wanted.name, server.title()));
     let cluster_folder = place.path().join("c");
     fs::create_dir(&cluster_folder)?;
     let (_way, short) = short_path(&cluster_folder, wanted.socket)?;
