@@ -1,9 +1,12 @@
-//! Links the agent without the index of its unwind tables: with `panic = "abort"` nothing unwinds, and every guest would carry it.
+//! Links the agent without unwind tables (`src/bin/bigiron-agent.ld`).
+
+use std::env;
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/bin/bigiron-agent.ld");
     // Tests unwind.
-    if std::env::var("PROFILE").is_ok_and(|profile| profile == "release") {
-        println!("cargo::rustc-link-arg-bin=bigiron-agent=-Wl,--no-eh-frame-hdr");
+    if env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        let root = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
+        println!("cargo::rustc-link-arg-bin=bigiron-agent=-Wl,-T,{root}/src/bin/bigiron-agent.ld");
     }
 }

@@ -35,6 +35,7 @@ pub const ALL: &[ReadyMade] = ready_made![
     "web-static",
     "web-tls",
     "web-c10k",
+    "web-cgi-db",
     "mitigations",
     "preemption",
     "syscalls",

@@ -37,6 +37,47 @@ fn compare<'a>(more: &[&'a str]) -> Vec<&'a str> {
     words
 }
 
+#[test]
+fn a_page_is_made_from_a_database_by_each_gateway() {
+    for (server, gateway) in [("nginx", "fastcgi"), ("apache", "fastcgi"), ("apache", "cgi")] {
+        let test = Test::new();
+        let set = [
+            "web.job=cgi-db".to_owned(),
+            format!("web.server={server}"),
+            format!("web.gateway={gateway}"),
+            "web.connections=2".to_owned(),
+            "web.warmup=4".to_owned(),
+            "web.length=20".to_owned(),
+        ];
+        let mut words = vec![
+            "compare",
+            "--on",
+            "local",
+            "running",
+            "running",
+            "web",
+            "--quick",
+            "--idle-gap",
+            "0",
+            "--out",
+            "study",
+        ];
+        words.extend(set.iter().flat_map(|option| ["--set", option]));
+        test.run(&words);
+        let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
+        assert!(records.lines().count() >= 8, "{records}");
+        for record in records.lines() {
+            let record: serde_json::Value = serde_json::from_str(record).unwrap();
+            let facts = &record["record"]["facts"];
+            assert_eq!(record["record"]["outcome"]["kind"], "completed", "{server} {gateway}: {record}");
+            assert_eq!(facts["web.requests-checked"], "20", "{record}");
+            // More than the window and the ramp: what was under way at the end.
+            let visits = facts["web.visits-counted"].as_str().and_then(|n| n.parse::<u32>().ok());
+            assert!(visits.is_some_and(|n| (24..30).contains(&n)), "{record}");
+        }
+    }
+}
+
 fn work_folders(test: &Test) -> usize {
     let find = Command::new("find").arg(test.dir()).args(["-name", "bigiron-work-*"]).output().unwrap();
     find.stdout.iter().filter(|b| **b == b'\n').count()

@@ -9,6 +9,7 @@ pub mod encryption;
 pub mod http;
 pub mod images;
 pub mod metrics;
+pub mod options;
 pub mod page;
 pub mod server;
 pub mod settings;

@@ -10,7 +10,8 @@ use bigiron_service::apache::Mpm;
 use bigiron_service::httpd::Kind;
 use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
 
-use crate::settings::{Job, OPTIONS, Settings, WebServer};
+use crate::options::OPTIONS;
+use crate::settings::{Job, Settings, WebServer};
 use crate::trial::Trial;
 use crate::{images, metrics};
 
