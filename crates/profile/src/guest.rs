@@ -87,6 +87,11 @@ impl Guest {
             },
         };
         *base = Some(core::ptr::with_exposed_provenance(start as usize));
+        // Page tables may be in any of them.
+        let n_nodes = self.memory_bytes.div_ceil(self.node_bytes) as usize;
+        if self.nodes.iter().take(n_nodes).any(Option::is_none) {
+            return false;
+        }
         let physical = node * self.node_bytes + (host as u64 - start);
         let state = self.state;
         let mut cr3 = core::mem::replace(&mut self.cr3, Cr3::At(0));
