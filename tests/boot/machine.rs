@@ -8,7 +8,7 @@ use bigiron::study::setting;
 use bigiron_archive::spec::KernelSpec;
 use bigiron_archive::store::Store;
 use bigiron_lab::host::vm::VmHost;
-use bigiron_lab::host::{Host, HostError, Trial, TrialResult};
+use bigiron_lab::host::{Host, HostError, Trial, TrialEvidence, TrialResult};
 use bigiron_lab::vm::qemu::{Accelerator, Qemu};
 use bigiron_model::clock::Clock;
 use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, Slot};
@@ -29,6 +29,7 @@ struct Machines {
     only: &'static str,
     cpus: u32,
     settings: &'static [&'static str],
+    purpose: Purpose,
 }
 
 const USUAL: Machines = Machines {
@@ -39,6 +40,7 @@ const USUAL: Machines = Machines {
     only: DISK,
     cpus: 1,
     settings: &[],
+    purpose: Purpose::Judge,
 };
 
 fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
@@ -88,7 +90,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         plan: &plan,
         slot: &slot,
         arm: &plan.arms[0],
-        purpose: Purpose::Judge,
+        purpose: machines.purpose,
         attempt: 0,
         artifacts: dir.path(),
         cancel: &cancel,
@@ -207,6 +209,22 @@ fn cpus_in_parallel_time_repeat_to_the_last_digit() {
     assert_eq!(first.guest.unwrap().cpus, 2);
     assert!(first.metrics.len() >= 3, "{:?}", first.metrics);
     assert_eq!(first.metrics, second.metrics);
+}
+
+#[test]
+fn the_model_finds_page_tables_in_the_memory_of_any_node() {
+    let machines = Machines {
+        clock: Clock::ExactParallel,
+        storage: "ram",
+        only: "fork-exit",
+        cpus: 2,
+        settings: &["vm.numa=2"],
+        purpose: Purpose::Profile,
+        ..USUAL
+    };
+    let Some(TrialEvidence::Executed(evidence)) = completes(&machines).evidence else { panic!("a profile") };
+    // What the processes of one node use of the other.
+    assert!(super::modelled(&serde_json::to_value(&evidence).unwrap(), "remote-memory turin-like") > 0);
 }
 
 #[test]
