@@ -35,7 +35,7 @@ const ENOUGH_PAIRS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Agreement {
-    /// They all name the same arm.
+    /// They all name the same arm, and none by less than its pairs vary.
     Robust,
     /// Some name the other arm, or neither.
     Depends,
@@ -47,9 +47,9 @@ impl Agreement {
     /// Of path length and the models, each with the largest change that may be chance.
     fn of(measures: &[Measure]) -> Self {
         let first = sign(measures[0].a, measures[0].b);
-        if first != 0 && measures.iter().all(|m| sign(m.a, m.b) == first) {
+        if first != 0 && measures.iter().all(|m| sign(m.a, m.b) == first && m.exceeds(m.spread.unwrap_or(0.0))) {
             Self::Robust
-        } else if measures.iter().all(|m| (m.b - m.a).abs() <= m.chance * m.a.abs()) {
+        } else if !measures.iter().any(|m| m.exceeds(m.chance())) {
             Self::TooSmall
         } else {
             Self::Depends
@@ -57,18 +57,33 @@ impl Agreement {
     }
 }
 
-/// What path length or a model says of both arms, and the largest relative change that may be chance.
+/// What path length or a model says of both arms.
 struct Measure {
     a: f64,
     b: f64,
-    chance: f64,
+    /// Half the 95 % interval of the pairs' relative changes, if there are enough pairs.
+    spread: Option<f64>,
+    /// The same for as many pairs as there are, by the spread that is assumed.
+    assumed: f64,
 }
 
-/// The largest relative change that may be chance: half the 95 % interval of the pairs' changes, or of as many with the spread `assumed`.
-fn chance(changes: &[f64], assumed: f64) -> f64 {
-    let pairs = changes.len() as f64;
-    let own = (changes.len() >= ENOUGH_PAIRS).then(|| Student::new(changes).interval(0.05)).flatten();
-    own.map_or(2.0 * assumed / pairs.sqrt(), |(low, high)| (high - low) / 2.0).max(SMALL)
+impl Measure {
+    /// Of the pairs' relative changes, whose standard deviation is assumed to be `sd` where they do not tell.
+    fn new(a: f64, b: f64, changes: &[f64], sd: f64) -> Self {
+        let own = (changes.len() >= ENOUGH_PAIRS).then(|| Student::new(changes).interval(0.05)).flatten();
+        let spread = own.map(|(low, high)| (high - low) / 2.0);
+        Self { a, b, spread, assumed: 2.0 * sd / (changes.len() as f64).sqrt() }
+    }
+
+    /// The largest relative change that may be chance.
+    fn chance(&self) -> f64 {
+        self.spread.unwrap_or(self.assumed).max(SMALL)
+    }
+
+    /// Whether the arms differ by more than this part.
+    fn exceeds(&self, part: f64) -> bool {
+        (self.b - self.a).abs() > part * self.a.abs()
+    }
 }
 
 /// Cycles per operation of both arms under one set of penalties, as means over the pairs.
@@ -240,8 +255,8 @@ pub(crate) fn of_pairs(pairs: &[[WindowEvidence<'_>; 2]]) -> Option<Modelled> {
         changes[0].push(one.ns[1] / one.ns[0] - 1.0);
         changes[1..].iter_mut().zip(one.cycles()).for_each(|(changes, cycles)| changes.push(cycles.change()));
     }
-    let path = Measure { a: all.ns[0], b: all.ns[1], chance: chance(&changes[0], 0.0) };
-    let model = |(c, changes): (&Cycles, &Vec<f64>)| Measure { a: c.a, b: c.b, chance: chance(changes, ASSUMED_SD) };
+    let path = Measure::new(all.ns[0], all.ns[1], &changes[0], 0.0);
+    let model = |(c, changes): (&Cycles, &Vec<f64>)| Measure::new(c.a, c.b, changes, ASSUMED_SD);
     let measures: Vec<_> = std::iter::once(path).chain(processors.iter().zip(&changes[1..]).map(model)).collect();
     Some(Modelled { functions: functions(&PROCESSORS[0], &all.costs), agreement: Agreement::of(&measures), processors })
 }
@@ -385,6 +400,15 @@ mod tests {
         let far = window(12_000, 10_000, &[(0, 0)]);
         let far = [pair(0, 1)[0], WindowEvidence { window: &far, evidence }];
         assert_eq!(agreement(&[far]), Agreement::Depends);
+        // Path length and all models agree on the mean of four pairs, which is only worth something if the pairs agree, too.
+        let of_pairs_with = |instructions: [u64; 4]| {
+            let base = window(10_000, 10_000, &[(0, 0)]);
+            let others = instructions.map(|n| window(n, n, &[(0, 0)]));
+            let each = |other| [&base, other].map(|window| WindowEvidence { window, evidence });
+            agreement(&others.each_ref().map(each))
+        };
+        assert_eq!(of_pairs_with([11_300, 11_200, 11_400, 11_300]), Agreement::Robust);
+        assert_eq!(of_pairs_with([13_000, 9_000, 14_000, 9_200]), Agreement::TooSmall);
     }
 
     #[test]
