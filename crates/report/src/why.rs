@@ -140,7 +140,8 @@ pub fn sum(causes: &Causes, shown: usize) -> String {
         let noise = causes.sampled.as_ref().map_or(String::new(), |sampled| noise(&sampled.not_told_apart));
         return format!("No function's difference exceeds sampling noise: {noise}.");
     }
-    let few = if explained < 0.5 { ", less than half" } else { "" };
+    // As it is written: "50 %, less than half" would contradict itself.
+    let few = if (100.0 * explained).round() < 50.0 { ", less than half" } else { "" };
     let more = match rest {
         0 => String::new(),
         rest => format!("; {rest} more, of either sign, explain the other {}", share(1.0 - explained)),
