@@ -20,6 +20,7 @@ pub mod scope;
 pub mod sentence;
 pub mod shared;
 pub mod site;
+pub mod structure;
 pub mod subsystem;
 pub mod summary;
 pub mod svg;

@@ -5,9 +5,11 @@
 use bigiron_judge::Comparison;
 use bigiron_judge::causes::Causes;
 use bigiron_judge::modelled::{Agreement, Cycles, FunctionCycles, Modelled, ModelledWindow};
+use bigiron_model::modelled::Component;
 
 use super::Report;
 use super::row::Row;
+use super::structure;
 use super::why::{ns, signed};
 
 /// Maximum number of functions named in a sentence.
@@ -48,7 +50,7 @@ fn robustness(causes: &Causes, of: &Modelled) -> String {
         Agreement::TooSmall => {
             return format!(
                 "Too small for the models: neither path length nor any of {n} processor models changes by more than boots of one kernel \
-                 may differ, and they do not agree on the sign."
+                 may differ."
             );
         }
         Agreement::Depends => {}
@@ -66,7 +68,11 @@ fn functions(of: &[FunctionCycles]) -> Option<String> {
     let named: Vec<String> = of
         .iter()
         .take(FUNCTIONS)
-        .map(|f| format!("{} {} (mostly {})", f.function, signed(f.b - f.a), f.mostly))
+        .map(|f| {
+            let structure = (f.mostly == Component::Data.name()).then(|| structure::of(&f.function)).flatten();
+            let of = structure.map_or(String::new(), |structure| format!(": {structure}"));
+            format!("{} {} (mostly {}{of})", f.function, signed(f.b - f.a), f.mostly)
+        })
         .collect();
     (!named.is_empty()).then(|| format!("Modelled cycles changed most in: {}.", named.join("; ")))
 }
@@ -183,7 +189,8 @@ mod tests {
                 ComponentCycles { component: "TLB", a: 50.0, b: 50.1 },
             ],
         };
-        let functions = vec![FunctionCycles { function: "f".to_owned(), a: 3.0, b: 44.0, mostly: "data" }];
+        let of = |function: &str, b| FunctionCycles { function: function.to_owned(), a: 3.0, b, mostly: "data" };
+        let functions = vec![of("f", 44.0), of("xas_load", 13.0)];
         let processors = vec![cycles("rome-like", changes[0]), cycles("pessimistic", changes[1])];
         let modelled = Some(Modelled { processors, functions, agreement });
         Causes {
@@ -208,7 +215,8 @@ mod tests {
         assert_eq!(
             told(&of([0.041, 0.2], Agreement::Robust)).unwrap(),
             "Robust: path length and all 2 processor models agree on the sign of the difference. Modelled cycles per operation (rome-like): \
-             1,000 → 1,041, +4.1 %: data +41.0. Modelled cycles changed most in: f +41.0 (mostly data)."
+             1,000 → 1,041, +4.1 %: data +41.0. Modelled cycles changed most in: f +41.0 (mostly data); xas_load +10.0 \
+             (mostly data: xarray nodes)."
         );
         let depends = told(&of([0.0, -0.031], Agreement::Depends)).unwrap();
         assert!(depends.starts_with(

@@ -97,7 +97,7 @@ const CAME: &[(&[&str], &str, (u32, u32))] = &[
     (&["futex_private_hash"], "futexes have a hash table for each process since", (6, 16)),
 ];
 
-fn fits(pattern: &str, name: &str) -> bool {
+pub(crate) fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((prefix, "")) => name.starts_with(prefix),
