@@ -29,7 +29,10 @@ const STRUCTURES: &[(&str, &[&str])] = &[
     ),
     ("maple tree nodes", &["mas_*", "mtree_*", "mt_find*"]),
     ("xarray nodes", &["xas_*", "xa_*", "__xa_*", "filemap_get_entry"]),
-    ("radix tree nodes", &["radix_tree_*", "__radix_tree_*"]),
+    (
+        "radix tree nodes",
+        &["radix_tree_*", "__radix_tree_*", "null_insert_page", "null_lookup_page", "__null_lookup_page"],
+    ),
     ("red-black tree nodes", &["rb_*", "__rb_*", "timerqueue_*"]),
     ("B-tree nodes", &["btrfs_search_slot*", "xfs_btree_*", "btrfs_bin_search*"]),
     (
@@ -80,9 +83,6 @@ const STRUCTURES: &[(&str, &[&str])] = &[
             "lru_*",
             "page_add_*",
             "page_remove_rmap*",
-            "null_insert_page",
-            "null_lookup_page",
-            "__null_lookup_page",
         ],
     ),
     ("memory areas", &["find_vma*", "vma_*", "lock_vma_under_rcu", "anon_vma_*", "unlink_anon_vmas", "__anon_vma_*"]),
