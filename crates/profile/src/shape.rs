@@ -105,7 +105,8 @@ impl Shape {
         seen.event
     }
 
-    /// Executions of the last instruction are counted there: of the first vCPU, and so many bytes from there those of each further one.
+    /// Sets where executions of the last instruction are counted: the address of the first vCPU's counter, and the distance in bytes from each vCPU's
+    /// counter to the next one's.
     ///
     /// # Safety
     /// There must be such numbers for ever, and nothing else may write them while a block begins.
@@ -121,10 +122,12 @@ impl Shape {
         if first.is_null() { 0 } else { unsafe { first.byte_add(vcpu * step).read() } }
     }
 
-    /// Whether this is `whole`, or the beginning of it.
+    /// Whether this is `whole`, or the beginning of it. A beginning has no branch: that would end the whole, too, so the code has been patched.
     pub(crate) fn begins(&self, whole: &Self) -> bool {
         let known = (self.next - self.start).min(BYTES as u64) as usize;
-        self.start == whole.start && self.next <= whole.next && self.bytes[..known] == whole.bytes[..known]
+        let same = |of: &Self| (of.end, of.at, of.next, of.instructions, of.words);
+        let fits = if self.next < whole.next { self.end == End::Other } else { same(self) == same(whole) };
+        self.start == whole.start && fits && self.bytes[..known] == whole.bytes[..known]
     }
 
     /// Whether the instruction at that address is one of its.
@@ -169,6 +172,14 @@ mod tests {
         assert_eq!((whole.counter, whole.last_counter, whole.counted_there), (3, 3, 20));
         assert!([1, 10, 15, 20].iter().all(|n| block(0x89, *n).begins(&whole)));
         assert!(!block(0x89, 21).begins(&whole), "longer");
+        // Patched beyond the bytes that are kept: a jump, and a load in place of a store.
+        let patched = |n: u64, last: &[u8]| {
+            let mut shape = block(0x89, n);
+            shape.add(0x40_1000 + 3 * n, last, 3);
+            shape
+        };
+        assert!(patched(15, &[0x48, 0x89, 0x07]).begins(&whole) && patched(19, &[0x48, 0x89, 0x07]).begins(&whole));
+        assert!(!patched(15, &[0xe9, 0, 0, 0, 0]).begins(&whole) && !patched(19, &[0x48, 0x8b, 0x07]).begins(&whole));
         assert!(!block(0x8b, 10).begins(&whole), "another program's");
         assert!(whole.contains(0x40_1000) && whole.contains(0x40_1000 + 57) && !whole.contains(0x40_1000 + 60));
     }
