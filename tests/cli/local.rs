@@ -8,22 +8,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::builder::{Test, processes_in};
 
+/// The running kernel against itself, without pauses.
+const HERE: [&str; 7] = ["compare", "--on", "local", "running", "running", "--idle-gap", "0"];
+
 /// dbsim in moments, on a file system of any kind; `more` follows.
 fn compare<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    let mut words = vec![
-        "compare",
-        "--on",
-        "local",
-        "running",
-        "running",
-        "dbsim",
-        "--pairs",
-        "8",
-        "--idle-gap",
-        "0",
-        "--seed",
-        "5",
-    ];
+    let mut words = [&HERE[..], &["dbsim", "--pairs", "8", "--seed", "5"]].concat();
     const SMALL: [&str; 6] = [
         "dbsim.data.size=10M",
         "dbsim.cache.size=2M",
@@ -49,19 +39,7 @@ fn a_page_is_made_from_a_database_by_each_gateway() {
             "web.warmup=4".to_owned(),
             "web.length=20".to_owned(),
         ];
-        let mut words = vec![
-            "compare",
-            "--on",
-            "local",
-            "running",
-            "running",
-            "web",
-            "--quick",
-            "--idle-gap",
-            "0",
-            "--out",
-            "study",
-        ];
+        let mut words = [&HERE[..], &["web", "--quick", "--out", "study"]].concat();
         words.extend(set.iter().flat_map(|option| ["--set", option]));
         test.run(&words);
         let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();

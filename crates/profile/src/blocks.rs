@@ -10,6 +10,7 @@ use core::mem::MaybeUninit;
 
 use crate::kernel::zeroed;
 use crate::shape::Shape;
+use crate::table;
 
 /// Most blocks.
 const SHAPES: usize = 4 << 20;
@@ -47,8 +48,7 @@ impl Blocks {
     /// The shape of a block that was translated: its own, or that of the block of which it is the beginning. `None` if there is no room for it.
     pub(crate) fn translated(&mut self, shape: Shape) -> Option<&'static Shape> {
         let mask = self.index.len() - 1;
-        // Fibonacci hashing, as in the table of counters.
-        let mut place = (shape.start.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let mut place = table::place(shape.start, mask);
         while self.at(self.index[place]).is_some_and(|known| known.shape.start != shape.start) {
             place = (place + 1) & mask;
         }

@@ -410,7 +410,7 @@ unsafe fn search(model: &mut Model, access: u32, address: u64) {
     }
 }
 
-/// A repeated move was charged so many cycles.
+/// Adds the cycles that the clock has charged for a repeated move.
 ///
 /// # Safety
 /// No reference to the model may live.

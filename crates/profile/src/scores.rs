@@ -37,7 +37,7 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// No scoreboards yet, for so many vCPUs; `None` if this QEMU does not support them.
+    /// Creates the list, without a scoreboard yet, for a machine with `vcpus` vCPUs; `None` if this QEMU has no scoreboards.
     pub(crate) fn new(vcpus: u32) -> Option<Self> {
         let [new, find, add] = [
             c"qemu_plugin_scoreboard_new",

@@ -24,7 +24,7 @@ pub(crate) enum Part {
 pub(crate) struct Straight {
     /// The block that began last, and what the counter of its last instruction was then.
     block: Option<(&'static Shape, u64)>,
-    /// Whether that block is known to have executed its last instruction, if it is.
+    /// Whether that block executed its last instruction; `None` until it is asked.
     reached: Option<bool>,
     /// The last block that was no [`Part::Rest`].
     whole: Option<&'static Shape>,
@@ -48,8 +48,8 @@ impl Straight {
         }
     }
 
-    /// A block begins on this core's vCPU; tells what it is, the block before, if its last instruction was executed, and what of the code before was unrolled,
-    /// if that ends here. Code that an exception or an interrupt ends has nothing unrolled.
+    /// A block begins on this core's vCPU. Tells what it is; the block before, if its last instruction was executed and this is no [`Part::Rest`]; and what
+    /// of the code before was unrolled, if that ends here. Code that an exception or an interrupt ends has nothing unrolled.
     #[inline]
     pub(crate) fn block(&mut self, shape: &'static Shape, vcpu: usize) -> (Part, Option<&'static Shape>, Unrolled) {
         self.pause(vcpu);
@@ -61,7 +61,7 @@ impl Straight {
             None => self.whole.is_some_and(|whole| whole.contains(shape.start)),
         };
         if is_rest {
-            return (Part::Rest, before, Unrolled::NONE);
+            return (Part::Rest, None, Unrolled::NONE);
         }
         self.whole = Some(shape);
         if before.is_some_and(|before| before.end == End::Other && before.next == shape.start) {

@@ -26,6 +26,12 @@ impl Counter {
 /// Adds executions to a counter, given its index in its group.
 pub(crate) type Add<'a> = dyn FnMut(usize, u64) + 'a;
 
+/// The place of an address in an index whose length is a power of two, `mask` + 1: Fibonacci hashing, because neighbouring instructions differ in their
+/// lowest bits.
+pub(crate) fn place(address: u64, mask: usize) -> usize {
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask
+}
+
 /// A table of fixed size.
 pub(crate) struct Table {
     counters: &'static mut [Counter],
@@ -45,8 +51,7 @@ impl Table {
     /// The number of the counter for `address`, from 0, created if necessary; `None` if there is no room for another.
     pub(crate) fn counter(&mut self, address: u64) -> Option<usize> {
         let mask = self.index.len() - 1;
-        // Fibonacci hashing, because neighbouring instructions differ in their lowest bits.
-        let mut at = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let mut at = place(address, mask);
         loop {
             match self.index[at] {
                 0 => break,

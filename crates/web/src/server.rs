@@ -181,7 +181,7 @@ impl TrialServer {
         }
     }
 
-    /// Checks what is behind dynamic pages, of which so many were received.
+    /// Checks the database behind dynamic pages after clients have received `answered` of them.
     ///
     /// # Errors
     /// As [`PageServer::check`].

@@ -24,7 +24,7 @@ pub(super) struct Idle<'a> {
 }
 
 impl<'a> Idle<'a> {
-    /// Makes so many connections, each of which is answered once.
+    /// Opens `count` connections and sends one request on each.
     ///
     /// # Errors
     /// The server refuses or loses one, or answers wrongly.

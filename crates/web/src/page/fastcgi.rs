@@ -24,7 +24,7 @@ const KEEP: u8 = 1;
 /// Bytes of output in a record, of 65,535.
 const PIECE: usize = 32 << 10;
 
-/// Answers the requests on the socket that is the standard input, with so many threads.
+/// Answers requests from the listening socket on standard input with `threads` threads.
 pub(super) fn serve(database: &Path, threads: u32) -> Result<()> {
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().context("There is no socket")?);
     thread::scope(|scope| {

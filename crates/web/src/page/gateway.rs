@@ -86,7 +86,7 @@ impl PageServer {
         Some(format!("The FastCGI application ended in the run ({status})"))
     }
 
-    /// Checks that each of so many pages has been counted.
+    /// Checks that the database has counted `answered` visits.
     ///
     /// # Errors
     /// A [`WrongData`] if one was not, or twice.
