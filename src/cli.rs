@@ -3,6 +3,7 @@
 mod bisect;
 mod dbsim;
 mod display;
+mod dss;
 pub mod help;
 mod kernel;
 mod lever;
@@ -28,6 +29,7 @@ use crate::complete;
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
 pub use dbsim::{Dbsim, DbsimAction, DbsimFormat, DbsimJob, DbsimRun};
 pub use display::{Color, Display};
+pub use dss::{Dss, DssAction, DssRun};
 pub use kernel::{Kernel, KernelAction};
 pub use lever::{Lever, LeverAction};
 pub use nightly::{History, HistoryFormat, Nightly};
@@ -86,6 +88,7 @@ pub enum Command {
     Doc(Doc),
     Dbsim(Dbsim),
     Oltp(Oltp),
+    Dss(Dss),
 }
 
 /// Compare kernels or settings; the first arm is the baseline

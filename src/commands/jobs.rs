@@ -1,4 +1,4 @@
-//! Code shared by the commands of workloads with jobs: settings of a job, and the jobs that come with bigiron.
+//! Code shared by the commands of single workloads: `--set`, and the jobs that come with bigiron.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,18 @@ pub(super) fn options(
     right: &str,
     more: &[(&str, &str)],
 ) -> Result<Options, Refusal> {
-    let mut settings = vec![("job", job)];
+    complete(workload, &[("job", job)], set, right, more)
+}
+
+/// As [`options`], for a workload that may have no jobs; the settings of `named` come from arguments.
+pub(super) fn complete(
+    workload: &dyn Workload,
+    named: &[(&str, &str)],
+    set: &[String],
+    right: &str,
+    more: &[(&str, &str)],
+) -> Result<Options, Refusal> {
+    let mut settings = named.to_vec();
     for text in set {
         let refuse = |message: String| Refusal::new(message).at(Some("--set".to_owned()));
         let Some((name, value)) = text.split_once('=').filter(|(_, value)| !value.is_empty()) else {
@@ -26,7 +37,7 @@ pub(super) fn options(
         };
         // The name may carry the workload's prefix, as in levers.
         let name = name.strip_prefix(workload.name()).and_then(|name| name.strip_prefix('.')).unwrap_or(name);
-        if name == "job" {
+        if name == "job" && named.iter().any(|(other, _)| *other == name) {
             return Err(refuse("The first argument names the job".to_owned()));
         }
         if settings.iter().any(|(other, _)| *other == name) {

@@ -5,6 +5,7 @@ mod compare;
 mod dbsim;
 mod doc;
 mod doctor;
+mod dss;
 mod history;
 mod jobs;
 mod kernel;
@@ -12,6 +13,7 @@ mod lever;
 mod nightly;
 mod noise;
 mod oltp;
+mod once;
 mod output;
 mod report;
 mod run;
@@ -71,6 +73,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Doc(args) => doc::run(&args),
         Command::Dbsim(args) => dbsim::run(args.action),
         Command::Oltp(args) => oltp::run(args.action),
+        Command::Dss(args) => dss::run(args.action),
     };
     match done {
         Ok(code) => ExitCode::from(code),

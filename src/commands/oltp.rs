@@ -4,17 +4,12 @@ mod crash;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
-use serde::Serialize;
-
-use super::{FAILED, output};
-use crate::cli::{DbsimFormat, OltpAction, OltpRun};
-use crate::conduct::signals;
+use super::{FAILED, once, output};
+use crate::cli::{OltpAction, OltpRun};
 use crate::study::schedule;
-use bigiron_lab::host::{HostError, Phase, local};
-use bigiron_model::metric::{MetricDef, Unit};
+use bigiron_model::metric::Unit;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::workload::Options;
 use bigiron_oltp::check::CheckReport;
@@ -26,7 +21,7 @@ use bigiron_workload::Workload as _;
 
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
     match action {
-        OltpAction::Run(args) => once(&args),
+        OltpAction::Run(args) => run_once(&args),
         OltpAction::CrashTest(args) => crash::run(&args),
         OltpAction::Load { url, warehouses } => load(&url, warehouses),
         OltpAction::Check { url, fresh } => check(&url, fresh),
@@ -47,75 +42,17 @@ fn options(args: &OltpRun) -> Result<Options, Refusal> {
     Ok(options)
 }
 
-/// The result of one run.
-#[derive(Serialize)]
-struct RunResult<'a> {
-    bigiron: &'static str,
-    seed: u64,
-    metrics: &'a BTreeMap<String, f64>,
-    facts: &'a BTreeMap<String, String>,
-    /// Why the run is invalid.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failed: Option<String>,
-}
-
-fn once(args: &OltpRun) -> anyhow::Result<u8> {
+fn run_once(args: &OltpRun) -> anyhow::Result<u8> {
     let options = options(args)?;
     let metrics = Oltp.parse(&options).map_err(Refusal::new)?.metrics();
     let seed = args.seed.map_or_else(schedule::draw_seed, Ok)?;
-    let cancel = signals::cancelled_by_signals()?;
-    let once = local::once(&Oltp, &options, seed, &args.dir, &cancel, &show).map_err(|e| match e {
-        HostError::Cancelled => anyhow::anyhow!("Interrupted; all processes are stopped and all files removed"),
-        other => other.into(),
-    })?;
-    let failed = once.failure.map(|(failure, why)| format!("{}: {why}", failure.verb()));
-    let result = RunResult {
-        bigiron: env!("CARGO_PKG_VERSION"),
-        seed,
-        metrics: &once.values,
-        facts: &once.facts,
-        failed: failed.clone(),
-    };
-    output::data(&match args.format {
-        DbsimFormat::Json => serde_json::to_string_pretty(&result)? + "\n",
-        DbsimFormat::Text => text(&result, &metrics),
-    })?;
-    Ok(if failed.is_some() { FAILED } else { 0 })
+    let run = once::Run { workload: &Oltp, options: &options, metrics, seed: Some(seed), dir: &args.dir };
+    run.print(BTreeMap::new(), args.format, "every consistency condition holds", &steps)
 }
 
-/// Shows the current step on a terminal.
-fn show(phase: Phase) {
-    if let Phase::Step { step, done, of, .. } = phase
-        && std::io::stderr().is_terminal()
-    {
-        let far = match of {
-            0 | 1 => String::new(),
-            // A ramp has few steps, all of the same length.
-            2..100 => format!(" (step {} of {of})", done + 1),
-            _ => format!(" {} %", u64::from(done) * 100 / u64::from(of)),
-        };
-        let _ = write!(std::io::stderr(), "\r\x1b[K{step}{far}");
-        if step == "verify" {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-fn text(result: &RunResult<'_>, metrics: &[MetricDef]) -> String {
-    let mut out = String::new();
-    // A failed run's measurements are not shown.
-    if let Some(why) = &result.failed {
-        let _ = writeln!(out, "FAILED: the workload {why}");
-        let _ = writeln!(out, "Seed {}", result.seed);
-        return out;
-    }
-    let _ = writeln!(out, "Seed {}; every consistency condition holds", result.seed);
-    let rows = metrics.iter().filter_map(|m| {
-        let value = result.metrics.get(&m.name)?;
-        Some(vec![m.name.clone(), Quantity::metric(*value, m.unit, 0.0).to_string(), m.summary.clone()])
-    });
-    output::table(&mut out, &["Metric", "value", ""], rows);
-    let steps = ramp::steps_of(result.facts);
+/// The steps of a ramp as a table; returns the other facts.
+fn steps(facts: &BTreeMap<String, String>, out: &mut String) -> BTreeMap<String, String> {
+    let steps = ramp::steps_of(facts);
     if !steps.is_empty() {
         let bytes =
             |n: Option<u64>| n.map_or_else(String::new, |n| Quantity::metric(n as f64, Unit::Bytes, 0.0).to_string());
@@ -123,11 +60,13 @@ fn text(result: &RunResult<'_>, metrics: &[MetricDef]) -> String {
             let [memory, page_tables, session] = [step.memory, step.page_tables, step.session].map(bytes);
             vec![step.users.to_string(), memory, page_tables, session, step.result.clone()]
         });
-        output::table(&mut out, &["Users", "memory", "page tables", "a session", "result"], rows);
+        output::table(out, &["Users", "memory", "page tables", "a session", "result"], rows);
     }
-    let facts = result.facts.iter().filter(|(name, _)| !ramp::is_of_step(name));
-    output::table(&mut out, &["Fact", ""], facts.map(|(name, value)| vec![name.clone(), value.clone()]));
-    out
+    facts
+        .iter()
+        .filter(|(name, _)| !ramp::is_of_step(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn url(text: &str) -> Result<Url, Refusal> {

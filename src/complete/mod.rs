@@ -107,6 +107,11 @@ pub fn dbsim_key() -> ArgValueCompleter {
     completer(|typed| levers::option_of("dbsim", typed))
 }
 
+/// An option of dss.
+pub fn dss_option() -> ArgValueCompleter {
+    completer(|typed| levers::option_of("dss", typed))
+}
+
 /// A setting of an oltp job.
 pub fn oltp_option() -> ArgValueCompleter {
     completer(|typed| levers::option_of("oltp", typed))

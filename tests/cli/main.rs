@@ -12,6 +12,7 @@ mod command;
 mod completions;
 mod dbsim;
 mod docs;
+mod dss;
 mod exit_status;
 mod kernels;
 mod kills;

@@ -373,13 +373,14 @@ pub struct SingleRun {
     pub facts: BTreeMap<String, String>,
 }
 
-/// Runs a workload once in its own folder below `dir`.
+/// Runs a workload once in its own folder below `dir`, with the foundation that its images have.
 ///
 /// # Errors
 /// As [`Host::run`].
 pub fn once(
     workload: &dyn Workload,
     options: &Options,
+    foundation: BTreeMap<String, String>,
     seed: u64,
     dir: &Path,
     cancel: &AtomicBool,
@@ -394,7 +395,7 @@ pub fn once(
         storage: None,
         trees: Vec::new(),
         loaded: None,
-        foundation: BTreeMap::new(),
+        foundation,
     };
     let memory = rustix::system::sysinfo();
     let task = Task {
