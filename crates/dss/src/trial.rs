@@ -50,15 +50,23 @@ impl<'a> Trial<'a> {
     fn power(&self, cx: &Context<'_>, outcome: &mut WorkloadResult) -> Result<()> {
         let mut client = self.database.connect()?;
         let pieces = self.settings.queries.len() as u32 + if self.settings.refresh { 2 } else { 0 };
-        let mut timing =
-            Windows { database: &self.database, cx, outcome, done: 0, of: pieces, primary: RATE, server_ns: 0 };
-        let (before, driver_before) = (stream::cpu_ns(&client), thread_cpu_time().as_nanos() as u64);
+        let mut timing = Windows {
+            database: &self.database,
+            cx,
+            outcome,
+            done: 0,
+            of: pieces,
+            primary: RATE,
+            server_ns: 0,
+            driver_ns: 0,
+        };
+        let before = client.process_cpu_ns();
         let mut all = stream::queries(self.settings, 0, &mut client, &mut timing)?;
         if self.settings.refresh {
             all.extend(stream::refresh(self.settings, 0, &mut client, &mut timing)?);
         }
-        let driver_ns = thread_cpu_time().as_nanos() as u64 - driver_before;
-        let cpu_ns = timing.server_ns + stream::cpu_ns(&client) - before;
+        let driver_ns = timing.driver_ns;
+        let cpu_ns = timing.server_ns + driver_ns + client.process_cpu_ns() - before;
         let mean = all.iter().map(|done| (done.ns as f64).ln()).sum::<f64>() / all.len() as f64;
         outcome.values.insert(RATE.to_owned(), HOUR / mean.exp());
         outcome.values.extend(all.iter().map(|done| (done.name.clone(), done.ns as f64)));
@@ -123,14 +131,23 @@ impl<'a> Trial<'a> {
 
     fn scan(&self, cx: &Context<'_>, outcome: &mut WorkloadResult) -> Result<()> {
         let mut client = self.database.connect()?;
-        let mut timing = Windows { database: &self.database, cx, outcome, done: 0, of: 1, primary: SCAN, server_ns: 0 };
-        let before = stream::cpu_ns(&client);
+        let mut timing = Windows {
+            database: &self.database,
+            cx,
+            outcome,
+            done: 0,
+            of: 1,
+            primary: SCAN,
+            server_ns: 0,
+            driver_ns: 0,
+        };
+        let before = client.process_cpu_ns();
         let mut answer = None;
         let ns = timing.time(SCAN, &mut || {
             answer = Some(client.query(statements::SCAN)?);
             Ok(())
         })?;
-        let cpu_ns = timing.server_ns + stream::cpu_ns(&client) - before;
+        let cpu_ns = timing.server_ns + timing.driver_ns + client.process_cpu_ns() - before;
         self.check_rows("the scan", first_number(answer.as_ref())?)?;
         // Only now, because this query reads data that the scan must find cold.
         let bytes = self.table_bytes(&mut client)?;
@@ -155,9 +172,17 @@ impl<'a> Trial<'a> {
     fn spill(&self, cx: &Context<'_>, outcome: &mut WorkloadResult) -> Result<()> {
         let mut client = self.database.connect()?;
         let temporary = client.temporary_bytes()?;
-        let mut timing =
-            Windows { database: &self.database, cx, outcome, done: 0, of: 2, primary: TOTAL, server_ns: 0 };
-        let before = stream::cpu_ns(&client);
+        let mut timing = Windows {
+            database: &self.database,
+            cx,
+            outcome,
+            done: 0,
+            of: 2,
+            primary: TOTAL,
+            server_ns: 0,
+            driver_ns: 0,
+        };
+        let before = client.process_cpu_ns();
         let mut all = Vec::new();
         for (name, sql) in SPILLS.into_iter().zip(statements::SPILLS) {
             let mut answer = None;
@@ -167,7 +192,7 @@ impl<'a> Trial<'a> {
             });
             all.push((name, ns.with_context(|| format!("In the {name}"))?, first_number(answer.as_ref())?));
         }
-        let cpu_ns = timing.server_ns + stream::cpu_ns(&client) - before;
+        let cpu_ns = timing.server_ns + timing.driver_ns + client.process_cpu_ns() - before;
         let written = client.temporary_bytes()?.saturating_sub(temporary);
         ensure!(
             written > 0,
@@ -266,6 +291,8 @@ struct Windows<'a> {
     primary: &'static str,
     /// CPU time of a private server's processes in all windows.
     server_ns: u64,
+    /// CPU time of this thread in all windows: not that of reading counters between them.
+    driver_ns: u64,
 }
 
 impl Timing for Windows<'_> {
@@ -273,7 +300,9 @@ impl Timing for Windows<'_> {
         (self.cx.progress)(Progress { step: name, done: self.done, of: self.of });
         let server_before = self.database.server_cpu_ns();
         let begun = span::open(now_ns);
+        let driver_before = thread_cpu_time();
         let worked = work();
+        self.driver_ns += (thread_cpu_time() - driver_before).as_nanos() as u64;
         let ended = span::close(now_ns);
         span::cut();
         self.server_ns += self.database.server_cpu_ns().saturating_sub(server_before);
