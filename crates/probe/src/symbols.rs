@@ -138,20 +138,25 @@ impl Symbols {
         self.calls.get(&address).map(String::as_str)
     }
 
-    /// The function at `address`; in user space the file alone.
+    /// The function at `address`; in user space the name of the file alone.
     pub fn name(&self, address: u64) -> String {
         if address >= KERNEL {
             let before = self.functions.range(..=address).next_back();
             return before.map_or(UNKNOWN_FUNCTION, |(_, name)| name).to_owned();
         }
         let mut files: Vec<&str> =
-            self.programs.iter().filter(|p| (p.start..p.end).contains(&address)).map(|p| p.file.as_str()).collect();
+            self.programs.iter().filter(|p| (p.start..p.end).contains(&address)).map(|p| file_name(&p.file)).collect();
         files.dedup();
         match files[..] {
             [] => UNKNOWN_PROGRAM.to_owned(),
             _ => format!("user: {}", files.join(" or ")),
         }
     }
+}
+
+/// The last part of a path.
+pub fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
 /// A function's name without the suffixes that the compiler and the build add from one kernel to the next: clones (`.constprop.0`, `.isra.0`,
@@ -186,15 +191,15 @@ mod tests {
             (0xffff_ffff_8100_0200, "__kmalloc"),
             (0xffff_ffff_c000_0010, "null_transfer"),
             (0xffff_ffff_80ff_ffff, UNKNOWN_FUNCTION),
-            (0x7f0_1000, "user: /init"),
+            (0x7f0_1000, "user: init"),
             (0x7ff_e000, "user: [vdso]"),
-            (0x7ff_e900, "user: /lib/x.so or [vdso]"),
+            (0x7ff_e900, "user: x.so or [vdso]"),
             (0x7f0_2000, UNKNOWN_PROGRAM),
         ] {
             let mut got = s.name(address);
             if got.contains(" or ") {
                 // The order is that of the addresses where they begin.
-                got = got.replace("[vdso] or /lib/x.so", "/lib/x.so or [vdso]");
+                got = got.replace("[vdso] or x.so", "x.so or [vdso]");
             }
             assert_eq!(got, name, "{address:x}");
         }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::elf::Functions;
 use super::record::Mapping;
-use crate::symbols::UNKNOWN_PROGRAM;
+use crate::symbols::{UNKNOWN_PROGRAM, file_name};
 
 /// For whom a process works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,11 +147,6 @@ fn mapping(line: &str) -> Option<Mapping> {
     let offset = number(words.next()?)?;
     let file = words.nth(2)?.to_owned();
     Some(Mapping { start: number(start)?, end: number(end)?, offset, file })
-}
-
-/// The last part of a path.
-pub fn file_name(path: &str) -> &str {
-    path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
 /// `kworker` of `kworker/0:1H-kblockd`, `jbd2` of `jbd2/vda1-8`, `ksoftirqd` of `ksoftirqd/1`: the part that does not vary between trials.

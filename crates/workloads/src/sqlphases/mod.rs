@@ -22,6 +22,7 @@ use self::session::Session;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::counters::span;
+use bigiron_probe::symbols;
 use bigiron_sql::catalogue;
 use bigiron_sql::engine::{Engine, PrivateDatabase};
 use bigiron_sql::server::Sizing;
@@ -164,6 +165,8 @@ impl Running for Trial<'_> {
         outcome.values.insert(PRIMARY.to_owned(), total as f64);
         outcome.values.insert(CPU.to_owned(), cpu as f64 / statements as f64);
         outcome.facts.extend(self.facts(cx));
+        // While the server is still visible.
+        outcome.programs = symbols::running();
         Ok(outcome)
     }
 
