@@ -7,7 +7,7 @@ use std::path::Path;
 use bigiron_archive::SeriesPackage;
 
 use super::error::{ServerError, doing};
-use super::httpd::{CERTIFICATE, Gateway, Httpd, KEY, PID_FILE, PROGRAMS, RUN, SOCKET};
+use super::httpd::{APPLICATION, CERTIFICATE, Gateway, Httpd, KEY, PID_FILE, PROGRAMS, RUN, SOCKET};
 use super::instance::{self, DATA, LOG};
 use super::recipe::Recipe;
 
@@ -105,17 +105,24 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
         )
     });
     let programs = httpd.gateway.map_or_else(String::new, |gateway| {
-        let (modules, handler): (&[&str], _) = match (gateway, mpm) {
-            (Gateway::FastCgi, _) => {
-                (&["proxy", "proxy_fcgi"], format!("\"proxy:unix:{}|fcgi://localhost/\"", at(SOCKET)))
-            }
-            (Gateway::Cgi, Mpm::Prefork) => (&["cgi"], "cgi-script".to_owned()),
+        let application = format!("\"proxy:unix:{}|fcgi://localhost/\"", at(SOCKET));
+        if gateway != Gateway::Cgi {
+            loads.extend(["proxy", "proxy_fcgi"].map(module));
+        }
+        let (mut text, mut handler) = (String::new(), "cgi-script");
+        match (gateway, mpm) {
+            (Gateway::FastCgi, _) => handler = &application,
+            (_, Mpm::Prefork) => loads += &module("cgi"),
             // Threads have another process start the programs.
-            (Gateway::Cgi, _) => (&["cgid"], "cgi-script".to_owned()),
-        };
-        loads.extend(modules.iter().map(|name| module(name)));
-        let socket = if modules == ["cgid"] { format!("ScriptSock {}\n", at("run/cgid.sock")) } else { String::new() };
-        format!("{socket}<Directory {}>\n    Options +ExecCGI\n    SetHandler {handler}\n</Directory>\n", at(PROGRAMS))
+            _ => {
+                loads += &module("cgid");
+                text = format!("ScriptSock {}\n", at("run/cgid.sock"));
+            }
+        }
+        if gateway == Gateway::Both {
+            text += &format!("<Location {APPLICATION}>\n    SetHandler {application}\n</Location>\n");
+        }
+        format!("{text}<Directory {}>\n    Options +ExecCGI\n    SetHandler {handler}\n</Directory>\n", at(PROGRAMS))
     });
     let all = httpd.workers;
     let processes = match mpm {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bigiron_archive::SeriesPackage;
 
-use super::httpd::{CERTIFICATE, Httpd, KEY, PID_FILE, SOCKET};
+use super::httpd::{APPLICATION, CERTIFICATE, Gateway, Httpd, KEY, PID_FILE, SOCKET};
 use super::instance::DATA;
 use super::recipe::Recipe;
 
@@ -52,12 +52,19 @@ pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, inside: &Path) -> St
             tls.version.name(),
         )
     });
-    let programs = httpd.gateway.map_or_else(String::new, |_| {
-        format!(
-            "        location /cgi/ {{\n            fastcgi_pass unix:{};\n            fastcgi_param QUERY_STRING $query_string;\n            \
-             fastcgi_param REQUEST_METHOD $request_method;\n        }}\n",
-            at(SOCKET)
-        )
+    let programs = httpd.gateway.map_or_else(String::new, |gateway| {
+        let location = |path: &str, more: &str| {
+            format!(
+                "        location {path} {{\n            fastcgi_pass unix:{};\n            fastcgi_param QUERY_STRING $query_string;\n            \
+                 fastcgi_param REQUEST_METHOD $request_method;\n{more}        }}\n",
+                at(SOCKET)
+            )
+        };
+        if gateway != Gateway::Both {
+            return location("/cgi/", "");
+        }
+        let more = "            fastcgi_param REMOTE_ADDR $remote_addr;\n            fastcgi_param SCRIPT_NAME $fastcgi_script_name;\n";
+        location(&format!("= {APPLICATION}"), more) + &location("/cgi/", more)
     });
     // `tcp_nopush` goes with `sendfile` in Debian's configuration. A connection ends when its client ends it.
     format!(

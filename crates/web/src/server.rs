@@ -18,6 +18,7 @@ use bigiron_service::recipe::Recipe;
 use bigiron_workload::{Context, Progress, limits};
 
 use crate::document::Documents;
+use crate::driver::Tally;
 use crate::encryption::{self, Encryptor, Terms, Trusted};
 use crate::http::fetch;
 use crate::page::gateway::{self, PageServer};
@@ -94,12 +95,12 @@ impl TrialServer {
         httpd::init(&programs, &folder)?;
         (cx.progress)(Progress { step: "documents", done: 0, of: 0 });
         let documents = settings.job.documents(settings.directories);
-        let is_dynamic = settings.job == Job::CgiDb;
-        let pages =
-            is_dynamic.then(|| PageServer::start(cx, &programs, &folder, settings.gateway, user)).transpose()?;
-        if !is_dynamic {
+        // Those of `cgi-db` are made from a database.
+        if settings.job != Job::CgiDb {
             documents.write(&folder.join(DATA), user)?;
         }
+        let gateway = settings.gateway();
+        let pages = gateway.map(|gateway| PageServer::start(cx, &programs, &folder, gateway, user)).transpose()?;
         let Settings { connections, sendfile, access_log, .. } = *settings;
         // The server's processes inherit the limit.
         limits::allow_files(settings.files())?;
@@ -121,7 +122,6 @@ impl TrialServer {
             Kind::Nginx { .. } => cx.cpus,
             Kind::Apache { mpm } => mpm.workers_for(connections).max(least),
         });
-        let gateway = is_dynamic.then_some(settings.gateway);
         let httpd = Httpd { kind, port, workers, threads, connections, sendfile, access_log, tls, gateway };
         let process = Some(Instance::start(httpd, &programs, &folder)?);
         let address = SocketAddrV4::new(host, port);
@@ -181,12 +181,12 @@ impl TrialServer {
         }
     }
 
-    /// Checks the database behind dynamic pages after clients have received `answered` of them.
+    /// Checks what dynamic pages have left behind after clients have received those of `tally`.
     ///
     /// # Errors
     /// As [`PageServer::check`].
-    pub fn check(&self, answered: u64) -> Result<()> {
-        self.pages.as_ref().map_or(Ok(()), |pages| pages.check(answered))
+    pub fn check(&self, tally: &Tally) -> Result<()> {
+        self.pages.as_ref().map_or(Ok(()), |pages| pages.check(tally))
     }
 
     /// Stops a private server in good order.

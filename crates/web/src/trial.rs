@@ -153,6 +153,9 @@ impl<'a> Trial<'a> {
             put("gateway", gateway.to_owned());
             put("visits-counted", driven.tally.all.to_string());
         }
+        if self.settings.dynamic {
+            put("posts-recorded", driven.tally.posts.count.to_string());
+        }
         if self.settings.is_encrypted() {
             put("tls-cipher", encryption::CIPHER.to_owned());
         }
@@ -185,7 +188,7 @@ impl Running for Trial<'_> {
             (Err(error), Some(complaint)) if !is_wrong => return Err(error.context(complaint)),
             (driven, _) => driven?,
         };
-        self.server.check(driven.tally.all)?;
+        self.server.check(&driven.tally)?;
         Ok(WorkloadResult {
             values: metrics::values(self.settings, &driven, seen.other, seen.idle)?,
             facts: self.facts(cx, &driven, seen),

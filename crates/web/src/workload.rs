@@ -19,6 +19,8 @@ const MIB: u64 = 1 << 20;
 /// Bytes of a line in an access log, and of free space for files that a server makes.
 const LOG_LINE: u64 = 128;
 const ROOM: u64 = 32 * MIB;
+/// A record of a POST, of which there is one in twenty requests.
+const POST: u64 = 100;
 /// And for a copy of the executable that makes dynamic pages.
 const PROGRAM: u64 = 64 * MIB;
 
@@ -99,8 +101,9 @@ impl Settings {
         // As many requests as a fast machine answers in the time.
         let requests = self.longest().as_secs_f64() * self.rate.unwrap_or(100_000.0);
         let log = if self.access_log { requests as u64 * LOG_LINE } else { 0 };
+        let posts = if self.dynamic { requests as u64 / 20 * POST } else { 0 };
         // The documents of the page are part of the room.
-        ROOM + log + self.document_bytes() + if self.job == Job::CgiDb { PROGRAM } else { 0 }
+        ROOM + log + self.document_bytes() + posts + if self.gateway().is_some() { PROGRAM } else { 0 }
     }
 
     /// Bytes of the files of `web99`, each rounded up to whole blocks.

@@ -18,7 +18,9 @@ use bigiron_tls::Encryption;
 use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::http::response::Head;
-use crate::http::{Malformed, Piece, ResponseReader};
+use crate::http::{Malformed, Piece, ResponseReader, response};
+use crate::web99::post_log::Posted;
+use crate::web99::request::Page;
 
 /// Why the run cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -41,6 +43,8 @@ impl From<Malformed> for Fault {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub document: usize,
+    /// `None`: the document as it is.
+    page: Option<Box<Page>>,
     /// When it should have been sent, in nanoseconds of [`now_ns`].
     pub intended: u64,
     pub sent: u64,
@@ -51,7 +55,13 @@ pub struct Request {
 
 impl Request {
     pub fn new(document: usize, intended: u64) -> Self {
-        Self { document, intended, sent: intended, first_byte: None, compared: 0 }
+        Self { document, page: None, intended, sent: intended, first_byte: None, compared: 0 }
+    }
+
+    /// One that is answered with this page of the document.
+    #[must_use]
+    pub fn with(self, page: Page) -> Self {
+        Self { page: Some(Box::new(page)), ..self }
     }
 }
 
@@ -85,6 +95,8 @@ pub struct Answer {
     pub sent: u64,
     pub first_byte: u64,
     pub ended: u64,
+    /// What the server has recorded.
+    pub posted: Option<Posted>,
 }
 
 /// What a connection waits for after it was read or written.
@@ -288,23 +300,33 @@ impl Connection {
             let Some(request) = self.outstanding.front_mut() else {
                 return Err(Fault::Server("The server sent a response without a request".to_owned()));
             };
-            let body = documents.body(request.document);
-            let path = documents.path(request.document);
+            let Request { document, page, first_byte, compared, .. } = request;
+            let page = page.as_deref();
+            let (body, path) = match page {
+                Some(page) => (&page.body[..], page.target.as_str()),
+                None => (documents.body(*document), documents.path(*document)),
+            };
             match piece {
                 Piece::Head(head) => {
-                    request.first_byte.get_or_insert(now);
+                    first_byte.get_or_insert(now);
                     check_head(head, body.len(), path)?;
+                    if let Some(right) = page.and_then(|page| page.cookie.as_deref())
+                        && head.cookie != Some(response::digest(right))
+                    {
+                        return Err(Fault::Wrong(format!("The server was to set the cookie `{right}` for `{path}`")));
+                    }
                     self.ends |= head.close;
                 }
-                Piece::Body(part) => compare(body, &mut request.compared, part, path)?,
+                Piece::Body(part) => compare(body, compared, part, path)?,
                 Piece::End => {
-                    let bytes = request.compared;
+                    let bytes = *compared;
                     if bytes != body.len() {
                         return Err(wrong_length(path, bytes as u64, body.len()));
                     }
-                    let Request { intended, sent, first_byte, .. } = *request;
+                    let posted = page.and_then(|page| page.posted);
+                    let (intended, sent, first_byte) = (request.intended, request.sent, first_byte.unwrap_or(now));
                     self.outstanding.pop_front();
-                    answered(Answer { bytes, intended, sent, first_byte: first_byte.unwrap_or(now), ended: now });
+                    answered(Answer { bytes, intended, sent, first_byte, ended: now, posted });
                 }
                 Piece::More => {}
             }

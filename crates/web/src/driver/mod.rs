@@ -26,7 +26,7 @@ use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::http;
 use crate::settings::Settings;
-use crate::web99::Zipf;
+use crate::web99::Mix;
 
 use idle::Idle;
 
@@ -91,7 +91,8 @@ fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
             Texts { kept: text(false), last: text(true) }
         })
         .collect();
-    let directories = Zipf::new(settings.directories);
+    let mix = Mix::new(settings.directories, settings.dynamic);
+    let client = address.ip().to_string();
     let stop = Stop::new().context("Cannot make an event descriptor")?;
     let (tell, hear) = channel();
     let idle = settings.connections - settings.driven();
@@ -101,7 +102,7 @@ fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
     let start = now_ns();
     let control = RunControl::new(settings.warm_up, settings.length, start, start, tell);
     let results: Vec<Result<ThreadResult>> = thread::scope(|scope| {
-        let (control, stop, texts, directories) = (&control, &stop, &texts, &directories);
+        let (control, stop, texts, mix, client) = (&control, &stop, &texts, &mix, client.as_str());
         let work = move |thread: u32| {
             let thread = (thread, threads);
             let share = Share {
@@ -110,7 +111,9 @@ fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
                 encryptor,
                 documents,
                 texts,
-                directories,
+                host,
+                client,
+                mix,
                 control,
                 stop,
                 seed,
