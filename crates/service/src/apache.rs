@@ -156,7 +156,7 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
     format!(
         "# Written by bigiron at every start.\n\
          ServerRoot {root}\nServerName 127.0.0.1\nDefaultRuntimeDir {run}\nPidFile {pid}\nErrorLog {log}\nLogLevel notice\n\
-         Listen 127.0.0.1:{port}\nListenBacklog 4096\nAcceptFilter http none\n{loads}{processes}\
+         Listen {address}\nListenBacklog 4096\nAcceptFilter http none\n{loads}{processes}\
          Timeout 86400\nKeepAlive On\nKeepAliveTimeout 86400\nMaxKeepAliveRequests 0\nMaxConnectionsPerChild 0\n\
          EnableSendfile {sendfile}\nTypesConfig /dev/null\nAddType text/html .html\nAddType image/png .png\n{access_log}\
          {encryption}DocumentRoot {data}\n<Directory />\n    AllowOverride None\n    Require all granted\n</Directory>\n{programs}",
@@ -164,7 +164,7 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
         run = at(RUN),
         pid = at(PID_FILE),
         log = at(LOG),
-        port = httpd.port,
+        address = httpd.address,
         sendfile = if httpd.sendfile { "On" } else { "Off" },
         data = at(DATA),
     )
@@ -190,7 +190,7 @@ pub(crate) fn says_ready(folder: &Path, pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 
     use super::*;
     use crate::httpd::{Kind, init};
@@ -220,7 +220,7 @@ mod tests {
             let kind = Kind::Apache { mpm };
             let apache = Httpd {
                 kind,
-                port,
+                address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
                 workers,
                 threads: THREADS,
                 connections: 8,
@@ -246,7 +246,7 @@ mod tests {
         let kind = Kind::Apache { mpm: Mpm::Event };
         let apache = Httpd {
             kind,
-            port,
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
             workers: 50,
             threads: THREADS,
             connections: 8,

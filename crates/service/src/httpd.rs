@@ -10,6 +10,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use super::apache::{self, Mpm};
@@ -89,8 +90,8 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Httpd {
     pub kind: Kind,
-    /// The port of 127.0.0.1.
-    pub port: u16,
+    /// Where it listens.
+    pub address: SocketAddrV4,
     /// nginx: processes. Apache: threads of all processes together, or processes without threads; all are started at once, and their number does not
     /// change.
     pub workers: u32,

@@ -1,5 +1,6 @@
 //! The options of `web` as users see them.
 
+use bigiron_workload::network::NETWORK;
 use bigiron_workload::{OptionDef, choice, option};
 
 pub const OPTIONS: &[OptionDef] = &[
@@ -82,6 +83,7 @@ pub const OPTIONS: &[OptionDef] = &[
         &["no", "yes"],
         "Whether each of nginx's processes has a listening socket of its own (SO_REUSEPORT)",
     ),
+    NETWORK,
     option(
         "warmup",
         "auto",

@@ -8,6 +8,7 @@ use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
 use bigiron_service::httpd::{Gateway, Kind, TlsVersion};
 use bigiron_workload::keys::form::{Word, words_of};
+use bigiron_workload::network::over_devices;
 use bigiron_workload::run_control::RunLength;
 use bigiron_workload::{ByClock, OptionReader};
 
@@ -119,6 +120,8 @@ pub struct Settings {
     pub threads: Option<u32>,
     pub keep_alive: KeepAlive,
     pub pipeline: u32,
+    /// Whether server and driver are behind network devices.
+    pub over_devices: bool,
     /// Requests per second of an open loop.
     pub rate: Option<f64>,
     pub sendfile: bool,
@@ -195,6 +198,7 @@ impl Settings {
                 _ => read.word("keep-alive").unwrap_or_default(),
             },
             pipeline: number(&read, "pipeline", &PIPELINE)?,
+            over_devices: over_devices(options),
             rate,
             sendfile: is_on("sendfile"),
             access_log: is_on("access-log"),
@@ -238,6 +242,7 @@ impl Settings {
             ("job", private, "server"),
             ("directories", self.job == Job::Web99, "job"),
             ("dynamic", self.job == Job::Web99, "job"),
+            ("network", private, "server"),
             ("workers", private, "server"),
             ("sendfile", private, "server"),
             ("sendfile", self.job != Job::CgiDb, "job"),
@@ -425,6 +430,10 @@ mod tests {
             (&[("gateway", "cgi")], "`web.gateway` has no effect with `web.job` `static-page`"),
             (&[("job", "cgi-db"), ("sendfile", "no")], "`web.sendfile` has no effect with `web.job` `cgi-db`"),
             (&[("dynamic", "no")], "`web.dynamic` has no effect with `web.job` `static-page`"),
+            (
+                &[("server", "url"), ("url", "http://127.0.0.1/"), ("network", "veth")],
+                "`web.network` has no effect with",
+            ),
             (&[("busy", "2")], "`web.busy` has no effect with `web.job` `static-page`"),
             (&[("job", "c10k"), ("connections", "9")], "`web.busy` cannot be `16`; it can be at most the number of"),
             (&[("job", "c10k"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `c10k`"),

@@ -52,7 +52,7 @@ impl<'a> Trial<'a> {
         &mut self.server
     }
 
-    fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen)> {
+    fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen, Vec<(String, String)>)> {
         let server = &self.server;
         let memory = Footprint::now()?;
         let has_idle = self.settings.job == Job::C10k;
@@ -61,8 +61,10 @@ impl<'a> Trial<'a> {
         let mut grown = Ok(Vec::new());
         let read = || (server.cpu_ns(), kernel_cpu_ns());
         let (mut before, mut after) = ((None, 0), (None, 0));
+        let mut traffic = Ok(Default::default());
         let mut watch = |moment: RunMoment| match moment {
             RunMoment::Opened => {
+                traffic = server.wiring.traffic();
                 before = read();
                 span::before();
             }
@@ -79,6 +81,7 @@ impl<'a> Trial<'a> {
             address: server.address,
             encryptor: server.encryptor.as_deref(),
             host: &server.host,
+            wiring: &server.wiring,
             documents: &server.documents,
             threads: self.settings.threads_on(cx.cpus),
             seed: cx.seed,
@@ -88,7 +91,8 @@ impl<'a> Trial<'a> {
         let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
         let with = with?;
         let idle = [0, 1].map(|n| with[n].saturating_sub(without[n]));
-        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle }))
+        let network = server.wiring.facts(traffic?)?;
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle }, network))
     }
 
     fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
@@ -183,7 +187,7 @@ impl Running for Trial<'_> {
         // The connection reports only that it broke, and the processes of a server that lost its first one go on; the server may report why.
         let broke = driven.is_err();
         let is_wrong = driven.as_ref().is_err_and(|error| error.is::<WrongData>());
-        let (driven, seen) = match (driven, self.server.complaint(broke)) {
+        let (driven, seen, network) = match (driven, self.server.complaint(broke)) {
             (Ok(_), Some(complaint)) => return Err(complaint.into()),
             (Err(error), Some(complaint)) if !is_wrong => return Err(error.context(complaint)),
             (driven, _) => driven?,
@@ -191,7 +195,7 @@ impl Running for Trial<'_> {
         self.server.check(&driven.tally)?;
         Ok(WorkloadResult {
             values: metrics::values(self.settings, &driven, seen.other, seen.idle)?,
-            facts: self.facts(cx, &driven, seen),
+            facts: self.facts(cx, &driven, seen).into_iter().chain(network).collect(),
             windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
             programs,
         })

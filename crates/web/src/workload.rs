@@ -8,6 +8,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
 use bigiron_service::httpd::Kind;
+use bigiron_workload::network::modules;
 use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
 
 use crate::options::OPTIONS;
@@ -71,7 +72,7 @@ impl Configured for Settings {
         };
         let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * each;
         let is_private = self.server.recipe().is_some();
-        Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
+        Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: modules(self.over_devices) }
     }
 
     fn encrypts(&self) -> bool {

@@ -147,7 +147,7 @@ mod tests {
         let (text, page) = write(Ask::file(3), Dynamic::Post(posted), &documents, "h", "c", false);
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("POST /ads HTTP/1.1\r\n") && text.ends_with("\r\n\r\ndocument=3&client=5"), "{text}");
-        assert!(text.contains("Cookie: user=1&ad=2\r\nContent-Length: 21\r\n"), "{text}");
+        assert!(text.contains("Cookie: user=1&ad=2\r\nContent-Length: 19\r\n"), "{text}");
         assert_eq!((page.posted, page.target.as_str()), (Some(posted), "/ads"));
         let (text, page) = write(Ask::file(0), Dynamic::Cgi, &documents, "h", "c", false);
         assert!(text.starts_with(b"GET /cgi/page?worker+web-page+cgi+/dir00000/class0_1 HTTP/1.1\r\n"));
