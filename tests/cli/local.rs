@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use bigiron_workload::testing::SmallDisk;
+
 use crate::builder::{Test, processes_in};
 
 /// The running kernel against itself, without pauses.
@@ -53,6 +55,64 @@ fn a_page_is_made_from_a_database_by_each_gateway() {
             let visits = facts["web.visits-counted"].as_str().and_then(|n| n.parse::<u32>().ok());
             assert!(visits.is_some_and(|n| (24..30).contains(&n)), "{record}");
         }
+    }
+}
+
+#[test]
+fn pages_of_web99_are_made_and_forms_recorded_by_each_server() {
+    for (server, mpm) in [("nginx", None), ("apache", None), ("apache", Some("web.mpm=prefork"))] {
+        let test = Test::new();
+        let server = format!("web.server={server}");
+        let set = [server.as_str(), "web.job=web99", "web.directories=2", "web.line-rate=off", "web.keep-alive=page"];
+        let more = ["web.connections=4", "web.warmup=20", "web.length=2000"];
+        let mut words = [&HERE[..], &["web", "--quick", "--out", "study"]].concat();
+        words.extend(set.iter().chain(&more).copied().chain(mpm).flat_map(|option| ["--set", option]));
+        test.run(&words);
+        let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
+        assert!(records.lines().count() >= 8, "{records}");
+        for record in records.lines() {
+            let record: serde_json::Value = serde_json::from_str(record).unwrap();
+            let facts = &record["record"]["facts"];
+            assert_eq!(record["record"]["outcome"]["kind"], "completed", "{server}: {record}");
+            assert_eq!(facts["web.requests-checked"], "2000", "{record}");
+            let posts = facts["web.posts-recorded"].as_str().and_then(|n| n.parse::<u32>().ok());
+            assert!(posts.is_some_and(|n| (60..140).contains(&n)), "{record}");
+            let pages = facts["web.pages"].as_str().unwrap();
+            assert!(pages.ends_with(" by CGI programs") && !pages.ends_with(", 0 by CGI programs"), "{pages}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_runs_full_under_recorded_forms_is_named_and_nothing_is_left_on_it() {
+    for server in ["nginx", "apache"] {
+        let test = Test::new();
+        let Some(disk) = SmallDisk::mount(test.dir(), "300m") else { return };
+        let server = format!("web.server={server}");
+        let set = [server.as_str(), "web.job=web99", "web.directories=1", "web.line-rate=off", "web.access-log=no"];
+        let more = ["web.connections=4", "web.length=600s", "web.rate=200"];
+        let mut words = [&HERE[..], &["web", "--quick", "--out", "study", "--dir", "disk"]].concat();
+        words.extend(set.iter().chain(&more).flat_map(|option| ["--set", option]));
+        let mut child = test.start(&words);
+        let began = Instant::now();
+        let recorded = || {
+            let work = fs::read_dir(&disk.0).unwrap().flatten().next()?.path().join("web/server/run/posts");
+            fs::metadata(work).ok().filter(|log| log.len() > 0)
+        };
+        while recorded().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(120) && child.try_wait().unwrap().is_none(), "{server}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        disk.fill(0);
+        let output = child.wait_with_output().unwrap();
+        let all = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{all}");
+        for words in ["The FastCGI application reported: Cannot write the log of POSTs", "No space left on device"] {
+            assert!(all.contains(words), "{server}: no `{words}` in {all}");
+        }
+        let left: Vec<_> = fs::read_dir(&disk.0).unwrap().flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left, ["filler"], "{server}");
+        assert_eq!(processes_in(test.dir()), 0);
     }
 }
 

@@ -158,7 +158,8 @@ impl<'a> Trial<'a> {
             put("visits-counted", driven.tally.all.to_string());
         }
         if self.settings.dynamic {
-            put("posts-recorded", driven.tally.posts.count.to_string());
+            put("pages", driven.tally.pages.to_string());
+            put("posts-recorded", driven.tally.pages.posts.count.to_string());
         }
         if self.settings.is_encrypted() {
             put("tls-cipher", encryption::CIPHER.to_owned());

@@ -42,7 +42,13 @@ impl Workload for Web {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("length", "1000"), ("warmup", "200")])];
+        const QUICK: &[(&str, &str)] = &[("length", "1000"), ("warmup", "200")];
+        const WEB99: &[(&str, &str)] =
+            &[("job", "web99"), ("directories", "5"), ("line-rate", "off"), ("keep-alive", "page")];
+        const ROWS: &[NightlyRow] = &[
+            NightlyRow::PLAIN.quick(QUICK),
+            NightlyRow { label: "web99", options: WEB99, ..NightlyRow::PLAIN }.quick(QUICK),
+        ];
         ROWS
     }
 

@@ -324,7 +324,7 @@ impl<'a> Client<'a> {
         connection.receive(buffer, share.documents, &mut |answer| {
             *outstanding -= 1;
             tally.all += 1;
-            answer.posted.iter().for_each(|posted| tally.posts.add(posted));
+            answer.dynamic.iter().for_each(|dynamic| tally.pages.add(dynamic));
             let counts = share.control.ended(answer.ended);
             if counts {
                 tally.count(&answer);

@@ -19,8 +19,7 @@ use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::http::response::Head;
 use crate::http::{Malformed, Piece, ResponseReader, response};
-use crate::web99::post_log::Posted;
-use crate::web99::request::Page;
+use crate::web99::request::{Dynamic, Page};
 
 /// Why the run cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -95,8 +94,8 @@ pub struct Answer {
     pub sent: u64,
     pub first_byte: u64,
     pub ended: u64,
-    /// What the server has recorded.
-    pub posted: Option<Posted>,
+    /// `None`: it is the document as it is.
+    pub dynamic: Option<Dynamic>,
 }
 
 /// What a connection waits for after it was read or written.
@@ -323,10 +322,10 @@ impl Connection {
                     if bytes != body.len() {
                         return Err(wrong_length(path, bytes as u64, body.len()));
                     }
-                    let posted = page.and_then(|page| page.posted);
+                    let dynamic = page.map(|page| page.dynamic);
                     let (intended, sent, first_byte) = (request.intended, request.sent, first_byte.unwrap_or(now));
                     self.outstanding.pop_front();
-                    answered(Answer { bytes, intended, sent, first_byte, ended: now, posted });
+                    answered(Answer { bytes, intended, sent, first_byte, ended: now, dynamic });
                 }
                 Piece::More => {}
             }
@@ -376,7 +375,53 @@ fn compare(body: &[u8], compared: &mut usize, part: &[u8], path: &str) -> Result
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
     use super::*;
+
+    /// What a driver says of a page that is `hello` and sets the cookie `a=1`, if the server sends this.
+    fn said_of(answer: &'static str) -> Result<usize, Fault> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
+        let mut connection = Connection::begin(address, None).unwrap();
+        let (body, cookie) = (b"hello".to_vec(), Some("a=1".to_owned()));
+        let page = Page { body, cookie, target: "/ads?/x".to_owned(), dynamic: Dynamic::Ad };
+        let server = thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            stream.read_exact(&mut [0]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            stream
+        });
+        connection.send(Request::new(0, now_ns()).with(page), b"?").unwrap();
+        let _open = server.join().unwrap();
+        let (mut buffer, mut bytes) = (vec![0; 4096], 0);
+        let documents = Documents::single("/x", b"other".to_vec());
+        while bytes == 0 {
+            connection.receive(&mut buffer, &documents, &mut |answer| {
+                assert_eq!(answer.dynamic, Some(Dynamic::Ad));
+                bytes = answer.bytes;
+            })?;
+        }
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_page_is_compared_with_what_was_asked_for_and_its_cookie_too() {
+        let cookie = || Err(Fault::Wrong("The server was to set the cookie `a=1` for `/ads?/x`".to_owned()));
+        for (answer, right) in [
+            ("HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nContent-Length: 5\r\n\r\nhello", Ok(5)),
+            ("HTTP/1.1 200 OK\r\nset-cookie:a=1\r\nContent-Length: 5\r\n\r\nhello", Ok(5)),
+            ("HTTP/1.1 200 OK\r\nSet-Cookie: a=2\r\nContent-Length: 5\r\n\r\nhello", cookie()),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", cookie()),
+            (
+                "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nContent-Length: 5\r\n\r\nother",
+                Err(Fault::Wrong("Byte 0 of `/ads?/x` is 0x68, but the server sent 0x6f".to_owned())),
+            ),
+        ] {
+            assert_eq!(said_of(answer), right, "{answer}");
+        }
+    }
 
     #[test]
     fn a_wrong_byte_is_named() {

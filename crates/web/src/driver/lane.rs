@@ -103,7 +103,7 @@ mod tests {
             sent: 8,
             first_byte: 9,
             ended: 7 + ms * 1_000_000,
-            posted: None,
+            dynamic: None,
         };
         assert_eq!(Line::free_at(&answer(1), 400_000.0), 7 + 100_000_000);
         assert_eq!(Line::free_at(&answer(130), 400_000.0), 7 + 130_000_000);

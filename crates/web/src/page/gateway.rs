@@ -128,7 +128,7 @@ impl PageServer {
                 );
                 Ok(())
             }
-            Behind::Log(log) => post_log::check(log, tally.posts).map_err(|e| WrongData(format!("{e:#}")).into()),
+            Behind::Log(log) => post_log::check(log, tally.pages.posts).map_err(|e| WrongData(format!("{e:#}")).into()),
         }
     }
 }

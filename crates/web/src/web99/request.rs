@@ -2,10 +2,12 @@
 //!
 //! Invariant: driver and server make a page with the same function, from the same files.
 
+use std::fmt;
+
 use bigiron_service::httpd::APPLICATION;
 
 use super::ads::{ADS, Shown};
-use super::post_log::Posted;
+use super::post_log::{Posted, Posts};
 use super::{CLASSES, FILES, path};
 use crate::document::Documents;
 use crate::http;
@@ -36,6 +38,41 @@ pub enum Dynamic {
     Cgi,
 }
 
+/// Pages that were received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    ads: u64,
+    custom: u64,
+    pub posts: Posts,
+    programs: u64,
+}
+
+impl Pages {
+    pub fn add(&mut self, dynamic: &Dynamic) {
+        match dynamic {
+            Dynamic::Ad => self.ads += 1,
+            Dynamic::Custom { .. } => self.custom += 1,
+            Dynamic::Post(posted) => self.posts.add(posted),
+            Dynamic::Cgi => self.programs += 1,
+        }
+    }
+
+    pub fn join(&mut self, other: Self) {
+        self.ads += other.ads;
+        self.custom += other.custom;
+        self.posts.join(other.posts);
+        self.programs += other.programs;
+    }
+}
+
+impl fmt::Display for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { ads, custom, posts, programs } = self;
+        let posts = posts.count;
+        write!(f, "{ads} with an advertisement, {custom} with a custom one, {posts} POSTs, {programs} by CGI programs")
+    }
+}
+
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
@@ -59,7 +96,7 @@ pub struct Page {
     pub cookie: Option<String>,
     /// What it is about, for messages.
     pub target: String,
-    pub posted: Option<Posted>,
+    pub dynamic: Dynamic,
 }
 
 /// The bytes of a request for a page, and the response; `client` is the driver's address as the server sees it.
@@ -78,15 +115,12 @@ pub fn write(
         Dynamic::Post(_) => (APPLICATION, String::new()),
     };
     let target = if query.is_empty() { program.to_owned() } else { format!("{program}?{query}") };
-    let (mut cookie, mut posted) = (None, None);
+    let mut cookie = None;
     let text = match dynamic {
         Dynamic::Custom { user, last, .. } => {
             http::request_with(host, &target, &format!("Cookie: user={user}&ad={last}\r\n"), close)
         }
-        Dynamic::Post(post) => {
-            posted = Some(post);
-            http::post(host, &target, &post.cookie(), &post.form(), close)
-        }
+        Dynamic::Post(posted) => http::post(host, &target, &posted.cookie(), &posted.form(), close),
         Dynamic::Ad | Dynamic::Cgi => http::request(host, &target, close),
     };
     let mut body = page(client, program, &query, documents.body(ask.document));
@@ -94,7 +128,7 @@ pub fn write(
         cookie = Some(shown.cookie());
         replace(&mut body, ask.document, shown, documents.count());
     }
-    (text, Page { body, cookie, target, posted })
+    (text, Page { body, cookie, target, dynamic })
 }
 
 /// The page of a file.
@@ -148,7 +182,7 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("POST /ads HTTP/1.1\r\n") && text.ends_with("\r\n\r\ndocument=3&client=5"), "{text}");
         assert!(text.contains("Cookie: user=1&ad=2\r\nContent-Length: 19\r\n"), "{text}");
-        assert_eq!((page.posted, page.target.as_str()), (Some(posted), "/ads"));
+        assert_eq!((page.dynamic, page.target.as_str()), (Dynamic::Post(posted), "/ads"));
         let (text, page) = write(Ask::file(0), Dynamic::Cgi, &documents, "h", "c", false);
         assert!(text.starts_with(b"GET /cgi/page?worker+web-page+cgi+/dir00000/class0_1 HTTP/1.1\r\n"));
         assert!(page.body.ends_with(b"</pre>\n</body>\n</html>\n"));
