@@ -29,13 +29,14 @@ pub struct Trial<'a> {
 }
 
 /// What was seen from outside the driver.
-#[derive(Clone, Copy)]
 struct Seen {
     other: OtherCpu,
     /// Growth of the whole machine's memory, except the page cache, from the first connection until the window closed.
     memory_bytes: u64,
     /// Growth of the server's and the kernel's memory until the idle connections were there.
     idle: [u64; 2],
+    /// The facts of the devices between server and driver.
+    network: Vec<(String, String)>,
 }
 
 impl<'a> Trial<'a> {
@@ -52,7 +53,7 @@ impl<'a> Trial<'a> {
         &mut self.server
     }
 
-    fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen, Vec<(String, String)>)> {
+    fn drive(&self, cx: &Context<'_>) -> Result<(DriveResult, Seen)> {
         let server = &self.server;
         let memory = Footprint::now()?;
         let has_idle = self.settings.job == Job::C10k;
@@ -92,12 +93,12 @@ impl<'a> Trial<'a> {
         let with = with?;
         let idle = [0, 1].map(|n| with[n].saturating_sub(without[n]));
         let network = server.wiring.facts(traffic?)?;
-        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle }, network))
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle, network }))
     }
 
-    fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
+    fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: &Seen) -> BTreeMap<String, String> {
         let Settings { connections, keep_alive, pipeline, sendfile, access_log, .. } = *self.settings;
-        let mut facts = BTreeMap::new();
+        let mut facts = BTreeMap::from_iter(seen.network.iter().cloned());
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
         put("server-version", self.server.version.clone());
@@ -188,7 +189,7 @@ impl Running for Trial<'_> {
         // The connection reports only that it broke, and the processes of a server that lost its first one go on; the server may report why.
         let broke = driven.is_err();
         let is_wrong = driven.as_ref().is_err_and(|error| error.is::<WrongData>());
-        let (driven, seen, network) = match (driven, self.server.complaint(broke)) {
+        let (driven, seen) = match (driven, self.server.complaint(broke)) {
             (Ok(_), Some(complaint)) => return Err(complaint.into()),
             (Err(error), Some(complaint)) if !is_wrong => return Err(error.context(complaint)),
             (driven, _) => driven?,
@@ -196,7 +197,7 @@ impl Running for Trial<'_> {
         self.server.check(&driven.tally)?;
         Ok(WorkloadResult {
             values: metrics::values(self.settings, &driven, seen.other, seen.idle)?,
-            facts: self.facts(cx, &driven, seen).into_iter().chain(network).collect(),
+            facts: self.facts(cx, &driven, &seen),
             windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
             programs,
         })

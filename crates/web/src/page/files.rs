@@ -32,7 +32,7 @@ struct Site {
 /// The FastCGI application of the server in `folder`.
 pub(super) fn serve(folder: &Path, threads: u32) -> Result<()> {
     let directories = (0..).take_while(|n| data(folder, n * CLASSES * FILES).exists()).count();
-    let site = Site { folder: folder.to_owned(), ads: Ads::new(), count: directories * CLASSES * FILES };
+    let site = Site { folder: folder.to_owned(), ads: Ads::generate(), count: directories * CLASSES * FILES };
     fastcgi::serve(threads, || Ok(|call: &Call| site.answer(call)))
 }
 

@@ -104,7 +104,7 @@ impl PageServer {
         let child = self.application.as_mut()?;
         // What is in the pipe, and no more: it has an end only with the application.
         let mut said = vec![0; SAID];
-        let length = child.stderr.as_mut().filter(|pipe| has_input(pipe)).and_then(|pipe| pipe.read(&mut said).ok());
+        let length = child.stderr.as_mut().filter(has_input).and_then(|pipe| pipe.read(&mut said).ok());
         if let Some(first) = String::from_utf8_lossy(&said[..length.unwrap_or(0)]).lines().next() {
             return Some(format!("The FastCGI application reported: {first}"));
         }

@@ -58,7 +58,7 @@ fn masks() -> [u32; TRAITS.len()] {
 }
 
 impl Ads {
-    pub fn new() -> Self {
+    pub fn generate() -> Self {
         let mut rng = SplitMix64::stream(SEED, "users");
         let mut user = || {
             let mut below = 0;
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn users_rotate_through_the_advertisements_that_fit_them() {
-        let ads = Ads::new();
+        let ads = Ads::generate();
         let rounds = |user| {
             let (mut last, mut seen) = (0, Vec::new());
             for _ in 0..ADS {

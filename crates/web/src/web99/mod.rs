@@ -63,7 +63,7 @@ pub struct Mix {
 
 impl Mix {
     pub fn new(directories: usize, dynamic: bool) -> Self {
-        Self { directories: Zipf::new(directories), ads: dynamic.then(Ads::new) }
+        Self { directories: Zipf::new(directories), ads: dynamic.then(Ads::generate) }
     }
 }
 

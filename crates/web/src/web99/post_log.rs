@@ -154,7 +154,9 @@ mod tests {
             for thread in 0..4 {
                 let log = &log;
                 scope.spawn(move || {
-                    (0..50).for_each(|n| append(log, &posted(thread * 50 + n), "/dir00000/class0_1").unwrap())
+                    for n in 0..50 {
+                        append(log, &posted(thread * 50 + n), "/dir00000/class0_1").unwrap();
+                    }
                 });
             }
         });

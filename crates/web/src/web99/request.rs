@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn pages_have_the_file_and_the_address_of_the_advertisement() {
         let documents = Documents::web99(11);
-        let shown = Ads::new().choose(1, 2);
+        let shown = Ads::generate().choose(1, 2);
         let dynamic = Dynamic::Custom { user: 1, last: 2, shown };
         for (document, replaced) in [(0, false), (9, true), (26, true), (27, false), (36 + 9, true)] {
             let (text, page) = write(Ask::file(document), dynamic, &documents, "h", "127.0.0.1", true);
