@@ -33,6 +33,7 @@ pub const ALL: &[ReadyMade] = ready_made![
     "sql-phases",
     "dss-kernel",
     "web-static",
+    "web99",
     "web-tls",
     "web-c10k",
     "web-cgi-db",

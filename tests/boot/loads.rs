@@ -93,6 +93,7 @@ fn web_servers_encrypt_and_make_pages_in_a_guest_and_take_the_same_time_twice() 
     for (job, more, name, want) in [
         ("web.job=tls", &[][..], "web.tls-version", "1.3"),
         // Three more than the window and the ramp: each connection ends what it has begun.
+        ("web.job=web99", &["--set", "web.directories=1", "--set", "web.line-rate=off"], "web.documents", "36"),
         ("web.job=cgi-db", &["--set", "web.server=apache", "--set", "web.gateway=cgi"], "web.visits-counted", "27"),
     ] {
         let args = [&small[..], &["--set", job], more].concat();

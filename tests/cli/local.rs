@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use bigiron_workload::testing::SmallDisk;
+
 use crate::builder::{Test, processes_in};
 
 /// The running kernel against itself, without pauses.
@@ -53,6 +55,66 @@ fn a_page_is_made_from_a_database_by_each_gateway() {
             let visits = facts["web.visits-counted"].as_str().and_then(|n| n.parse::<u32>().ok());
             assert!(visits.is_some_and(|n| (24..30).contains(&n)), "{record}");
         }
+    }
+}
+
+#[test]
+fn pages_of_web99_are_made_and_forms_recorded_by_each_server() {
+    for (server, mpm) in [("nginx", None), ("apache", None), ("apache", Some("web.mpm=prefork"))] {
+        let test = Test::new();
+        let server = format!("web.server={server}");
+        let set = [server.as_str(), "web.job=web99", "web.directories=2", "web.line-rate=off", "web.keep-alive=page"];
+        let more = ["web.connections=4", "web.warmup=20", "web.length=2000"];
+        let mut words = [&HERE[..], &["web", "--quick", "--out", "study"]].concat();
+        words.extend(set.iter().chain(&more).copied().chain(mpm).flat_map(|option| ["--set", option]));
+        test.run(&words);
+        let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
+        assert!(records.lines().count() >= 8, "{records}");
+        for record in records.lines() {
+            let record: serde_json::Value = serde_json::from_str(record).unwrap();
+            let facts = &record["record"]["facts"];
+            assert_eq!(record["record"]["outcome"]["kind"], "completed", "{server}: {record}");
+            assert_eq!(facts["web.requests-checked"], "2000", "{record}");
+            let posts = facts["web.posts-recorded"].as_str().and_then(|n| n.parse::<u32>().ok());
+            assert!(posts.is_some_and(|n| (60..140).contains(&n)), "{record}");
+            let pages = facts["web.pages"].as_str().unwrap();
+            assert!(pages.ends_with(" by CGI programs") && !pages.ends_with(", 0 by CGI programs"), "{pages}");
+        }
+    }
+}
+
+#[test]
+fn a_disk_that_runs_full_under_recorded_forms_fails_the_trial_with_the_cause() {
+    for server in ["web.server=nginx", "web.server=apache"] {
+        let test = Test::new();
+        let Some(disk) = SmallDisk::mount(test.dir(), "400m") else { return };
+        let set = [server, "web.job=web99", "web.directories=1", "web.line-rate=off", "web.access-log=no"];
+        let more = ["web.connections=4", "web.length=60s", "web.rate=200"];
+        let mut words = [&HERE[..], &["web", "--quick", "--out", "disk/study"]].concat();
+        words.extend(set.iter().chain(&more).flat_map(|option| ["--set", option]));
+        let mut child = test.start(&words);
+        let began = Instant::now();
+        let records_posts = || {
+            let found = Command::new("find").arg(&disk.0).args(["-name", "posts", "-size", "+0"]).output().unwrap();
+            !found.stdout.is_empty()
+        };
+        while !records_posts() {
+            assert!(began.elapsed() < Duration::from_secs(300) && child.try_wait().unwrap().is_none(), "{server}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        disk.fill(0);
+        let output = child.wait_with_output().unwrap();
+        let records = fs::read_to_string(disk.0.join("study/records.jsonl")).unwrap();
+        let first: serde_json::Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
+        let outcome = &first["record"]["outcome"];
+        assert_eq!((&outcome["kind"], &outcome["failure"]), (&"failed".into(), &"no-space".into()), "{first}");
+        let message = outcome["message"].as_str().unwrap();
+        for words in ["The FastCGI application reported: Cannot write the log of POSTs", "No space left on device"] {
+            assert!(message.contains(words), "{server}: no `{words}` in {message}");
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("ran out of disk space") && !said.contains(": same"), "{said}");
+        assert_eq!((work_folders(&test), processes_in(test.dir())), (0, 0), "{server}");
     }
 }
 

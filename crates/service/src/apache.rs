@@ -7,7 +7,7 @@ use std::path::Path;
 use bigiron_archive::SeriesPackage;
 
 use super::error::{ServerError, doing};
-use super::httpd::{CERTIFICATE, Gateway, Httpd, KEY, PID_FILE, PROGRAMS, RUN, SOCKET};
+use super::httpd::{APPLICATION, CERTIFICATE, Gateway, Httpd, KEY, PID_FILE, PROGRAMS, RUN, SOCKET};
 use super::instance::{self, DATA, LOG};
 use super::recipe::Recipe;
 
@@ -105,17 +105,24 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
         )
     });
     let programs = httpd.gateway.map_or_else(String::new, |gateway| {
-        let (modules, handler): (&[&str], _) = match (gateway, mpm) {
-            (Gateway::FastCgi, _) => {
-                (&["proxy", "proxy_fcgi"], format!("\"proxy:unix:{}|fcgi://localhost/\"", at(SOCKET)))
-            }
-            (Gateway::Cgi, Mpm::Prefork) => (&["cgi"], "cgi-script".to_owned()),
+        let application = format!("\"proxy:unix:{}|fcgi://localhost/\"", at(SOCKET));
+        if gateway != Gateway::Cgi {
+            loads.extend(["proxy", "proxy_fcgi"].map(module));
+        }
+        let (mut text, mut handler) = (String::new(), "cgi-script");
+        match (gateway, mpm) {
+            (Gateway::FastCgi, _) => handler = &application,
+            (_, Mpm::Prefork) => loads += &module("cgi"),
             // Threads have another process start the programs.
-            (Gateway::Cgi, _) => (&["cgid"], "cgi-script".to_owned()),
-        };
-        loads.extend(modules.iter().map(|name| module(name)));
-        let socket = if modules == ["cgid"] { format!("ScriptSock {}\n", at("run/cgid.sock")) } else { String::new() };
-        format!("{socket}<Directory {}>\n    Options +ExecCGI\n    SetHandler {handler}\n</Directory>\n", at(PROGRAMS))
+            _ => {
+                loads += &module("cgid");
+                text = format!("ScriptSock {}\n", at("run/cgid.sock"));
+            }
+        }
+        if gateway == Gateway::Both {
+            text += &format!("<Location {APPLICATION}>\n    SetHandler {application}\n</Location>\n");
+        }
+        format!("{text}<Directory {}>\n    Options +ExecCGI\n    SetHandler {handler}\n</Directory>\n", at(PROGRAMS))
     });
     let all = httpd.workers;
     let processes = match mpm {
@@ -149,7 +156,7 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
     format!(
         "# Written by bigiron at every start.\n\
          ServerRoot {root}\nServerName 127.0.0.1\nDefaultRuntimeDir {run}\nPidFile {pid}\nErrorLog {log}\nLogLevel notice\n\
-         Listen 127.0.0.1:{port}\nListenBacklog 4096\nAcceptFilter http none\n{loads}{processes}\
+         Listen {address}\nListenBacklog 4096\nAcceptFilter http none\n{loads}{processes}\
          Timeout 86400\nKeepAlive On\nKeepAliveTimeout 86400\nMaxKeepAliveRequests 0\nMaxConnectionsPerChild 0\n\
          EnableSendfile {sendfile}\nTypesConfig /dev/null\nAddType text/html .html\nAddType image/png .png\n{access_log}\
          {encryption}DocumentRoot {data}\n<Directory />\n    AllowOverride None\n    Require all granted\n</Directory>\n{programs}",
@@ -157,7 +164,7 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
         run = at(RUN),
         pid = at(PID_FILE),
         log = at(LOG),
-        port = httpd.port,
+        address = httpd.address,
         sendfile = if httpd.sendfile { "On" } else { "Off" },
         data = at(DATA),
     )
@@ -183,7 +190,7 @@ pub(crate) fn says_ready(folder: &Path, pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 
     use super::*;
     use crate::httpd::{Kind, init};
@@ -213,7 +220,7 @@ mod tests {
             let kind = Kind::Apache { mpm };
             let apache = Httpd {
                 kind,
-                port,
+                address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
                 workers,
                 threads: THREADS,
                 connections: 8,
@@ -239,7 +246,7 @@ mod tests {
         let kind = Kind::Apache { mpm: Mpm::Event };
         let apache = Httpd {
             kind,
-            port,
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
             workers: 50,
             threads: THREADS,
             connections: 8,

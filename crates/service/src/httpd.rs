@@ -10,6 +10,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 
 use super::apache::{self, Mpm};
@@ -23,7 +24,7 @@ use super::recipe::Recipe;
 pub const RUN: &str = "run";
 /// The file with the number of the running process.
 pub(crate) const PID_FILE: &str = "run/pid";
-/// The folder of programs among the documents, and the socket of the application that answers for them with FastCGI.
+/// The folder of programs among the documents, and the socket of the application that answers with FastCGI.
 pub const PROGRAMS: &str = "data/cgi";
 pub const SOCKET: &str = "run/page.sock";
 /// The certificate and its key.
@@ -65,9 +66,15 @@ impl TlsVersion {
 pub enum Gateway {
     /// A process for each request; only Apache.
     Cgi,
-    /// An application listens on [`SOCKET`].
+    /// An application listens on [`SOCKET`] and answers for what is below [`PROGRAMS`].
     FastCgi,
+    /// The application answers for [`APPLICATION`], and a process for what is below [`PROGRAMS`]; nginx, which starts none, leaves both to the
+    /// application.
+    Both,
 }
+
+/// The path of the application's own pages.
+pub const APPLICATION: &str = "/ads";
 
 /// How a server encrypts; every connection does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,8 +90,8 @@ pub struct Tls {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Httpd {
     pub kind: Kind,
-    /// The port of 127.0.0.1.
-    pub port: u16,
+    /// Where it listens.
+    pub address: SocketAddrV4,
     /// nginx: processes. Apache: threads of all processes together, or processes without threads; all are started at once, and their number does not
     /// change.
     pub workers: u32,
@@ -95,7 +102,7 @@ pub struct Httpd {
     pub sendfile: bool,
     pub access_log: bool,
     pub tls: Option<Tls>,
-    /// What is below [`PROGRAMS`].
+    /// How programs are run, if there are any.
     pub gateway: Option<Gateway>,
 }
 

@@ -24,4 +24,4 @@ pub mod server_folder;
 pub mod testing;
 pub mod tree;
 
-pub use processes::{Usage, kernel_cpu_ns};
+pub use processes::{Usage, cpu_ns, kernel_cpu_ns};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bigiron_archive::SeriesPackage;
 
-use super::httpd::{CERTIFICATE, Httpd, KEY, PID_FILE, SOCKET};
+use super::httpd::{APPLICATION, CERTIFICATE, Gateway, Httpd, KEY, PID_FILE, SOCKET};
 use super::instance::DATA;
 use super::recipe::Recipe;
 
@@ -52,12 +52,19 @@ pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, inside: &Path) -> St
             tls.version.name(),
         )
     });
-    let programs = httpd.gateway.map_or_else(String::new, |_| {
-        format!(
-            "        location /cgi/ {{\n            fastcgi_pass unix:{};\n            fastcgi_param QUERY_STRING $query_string;\n            \
-             fastcgi_param REQUEST_METHOD $request_method;\n        }}\n",
-            at(SOCKET)
-        )
+    let programs = httpd.gateway.map_or_else(String::new, |gateway| {
+        let location = |path: &str, more: &str| {
+            format!(
+                "        location {path} {{\n            fastcgi_pass unix:{};\n            fastcgi_param QUERY_STRING $query_string;\n            \
+                 fastcgi_param REQUEST_METHOD $request_method;\n{more}        }}\n",
+                at(SOCKET)
+            )
+        };
+        if gateway != Gateway::Both {
+            return location("/cgi/", "");
+        }
+        let more = "            fastcgi_param REMOTE_ADDR $remote_addr;\n            fastcgi_param SCRIPT_NAME $fastcgi_script_name;\n";
+        location(&format!("= {APPLICATION}"), more) + &location("/cgi/", more)
     });
     // `tcp_nopush` goes with `sendfile` in Debian's configuration. A connection ends when its client ends it.
     format!(
@@ -71,13 +78,13 @@ pub(crate) fn configuration(httpd: &Httpd, reuseport: bool, inside: &Path) -> St
          http {{\n    access_log {access_log};\n    sendfile {sendfile};\n    tcp_nopush {sendfile};\n    \
          keepalive_timeout 86400;\n    keepalive_requests 1000000000;\n    default_type application/octet-stream;\n    \
          types {{\n        text/html html;\n        image/png png;\n    }}\n{temporary}    \
-         server {{\n        listen 127.0.0.1:{port}{tls}{reuseport} backlog=4096;\n{encryption}        root {data};\n{programs}    }}\n}}\n",
+         server {{\n        listen {address}{tls}{reuseport} backlog=4096;\n{encryption}        root {data};\n{programs}    }}\n}}\n",
         workers = httpd.workers,
         pid = at(PID_FILE),
         data = at(DATA),
         tls = if httpd.tls.is_some() { " ssl" } else { "" },
         sendfile = switch(httpd.sendfile),
-        port = httpd.port,
+        address = httpd.address,
         reuseport = if reuseport { " reuseport" } else { "" },
     )
 }
@@ -91,7 +98,7 @@ pub(crate) fn start(inside: &Path) -> (&'static str, Vec<OsString>) {
 pub(crate) mod tests {
     use std::fs;
     use std::io::{Read as _, Write as _};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 
     use super::*;
     use crate::httpd::{Kind, init};
@@ -124,7 +131,7 @@ pub(crate) mod tests {
         let port = free_port(folder).unwrap();
         let nginx = Httpd {
             kind: Kind::Nginx { reuseport: true },
-            port,
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
             workers: 2,
             threads: 1,
             connections: 8,
@@ -148,8 +155,9 @@ pub(crate) mod tests {
 
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
         let refused =
-            Instance::start(Httpd { port, kind: Kind::Nginx { reuseport: false }, ..nginx }, &programs, folder)
+            Instance::start(Httpd { address, kind: Kind::Nginx { reuseport: false }, ..nginx }, &programs, folder)
                 .unwrap_err();
         let refused = refused.to_string();
         assert!(refused.contains(&format!("127.0.0.1:{port} failed (98: Address already in use)")), "{refused}");

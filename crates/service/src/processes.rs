@@ -79,7 +79,7 @@ fn has_ended(stat: &str) -> bool {
 const TICK_NS: u64 = 10_000_000;
 
 /// CPU time of a process and its children in nanoseconds, with their children that have ended (these in whole clock ticks).
-pub(crate) fn cpu_ns(parent: Pid) -> u64 {
+pub fn cpu_ns(parent: Pid) -> u64 {
     let mut pids = children(parent);
     pids.push(parent);
     let living: u64 = pids.iter().filter_map(|pid| cpu_time(*pid).ok()).map(|time| time.as_nanos() as u64).sum();

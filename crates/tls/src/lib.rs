@@ -6,6 +6,7 @@
 pub mod authorities;
 pub mod certificate;
 mod session;
+pub mod verified_once;
 
 use std::io::{self, Read, Write};
 

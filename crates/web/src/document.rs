@@ -12,6 +12,7 @@ use bigiron_service::instance;
 use bigiron_sys::load::rng::SplitMix64;
 
 use crate::web99;
+use crate::web99::request::{TAG, TAG_EVERY};
 
 /// The seed of every document.
 const SEED: u64 = 0x0077_6562_7061_6765;
@@ -53,7 +54,9 @@ impl Documents {
     /// The files of `web99`. They share their bytes, so that the driver need not hold all of them.
     pub fn web99(directories: usize) -> Self {
         let mut rng = SplitMix64::stream(SEED, "web99");
-        let bytes: Vec<u8> = (0..SHARED / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        let mut bytes: Vec<u8> = (0..SHARED / 8).flat_map(|_| rng.next().to_le_bytes()).collect();
+        // Each file of a class whose pages show advertisements has a place for one.
+        bytes.chunks_exact_mut(TAG_EVERY).for_each(|part| part[..TAG.len()].copy_from_slice(TAG));
         let mut all = Vec::with_capacity(directories * web99::CLASSES * web99::FILES);
         for directory in 0..directories {
             for class in 0..web99::CLASSES {

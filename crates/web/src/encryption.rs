@@ -14,6 +14,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use bigiron_service::httpd::{Tls, TlsVersion};
 use bigiron_tls::certificate::{Certificate, self_signed};
+use bigiron_tls::verified_once::VerifiedOnce;
 use bigiron_tls::{Advice, Encryption, Session, authorities};
 
 const ADVICE: Advice = Advice {
@@ -116,10 +117,13 @@ impl Configuration {
             Some(TlsVersion::V12) => &[&rustls::version::TLS12],
             Some(TlsVersion::V13) => &[&rustls::version::TLS13],
         };
-        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+        let provider = Arc::new(provider);
+        let verifier = VerifiedOnce::new(roots, Arc::clone(&provider))?;
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(versions)
             .map_err(|e| e.to_string())?
-            .with_root_certificates(roots)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config), name })

@@ -1,5 +1,6 @@
 //! The options of `web` as users see them.
 
+use bigiron_workload::network::NETWORK;
 use bigiron_workload::{OptionDef, choice, option};
 
 pub const OPTIONS: &[OptionDef] = &[
@@ -26,7 +27,7 @@ pub const OPTIONS: &[OptionDef] = &[
     choice(
         "job",
         &["static-page", "web99", "tls", "c10k", "cgi-db"],
-        "What is requested: a page of 21.5 KB and its two images of 25 KB; files of 0.1 to 900 KB as in SPECweb99; one document with TLS; one of 1 \
+        "What is requested: a page of 21.5 KB and its two images of 25 KB; files of 0.1 to 900 KB and pages made of them as in SPECweb99; one document with TLS; one of 1 \
          KiB beside thousands of idle connections; or a page from a database",
     ),
     choice(
@@ -44,6 +45,11 @@ pub const OPTIONS: &[OptionDef] = &[
         "directories",
         "auto",
         "Directories of `web99`, 5 MB each; `auto`: as published, 25 and two for every three connections",
+    ),
+    choice(
+        "dynamic",
+        &["yes", "no"],
+        "Whether 30 % of `web99`'s requests are for pages that programs make, or all for files",
     ),
     option(
         "line-rate",
@@ -77,6 +83,7 @@ pub const OPTIONS: &[OptionDef] = &[
         &["no", "yes"],
         "Whether each of nginx's processes has a listening socket of its own (SO_REUSEPORT)",
     ),
+    NETWORK,
     option(
         "warmup",
         "auto",

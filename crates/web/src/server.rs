@@ -15,9 +15,11 @@ use bigiron_service::instance::{DATA, Instance, Server};
 use bigiron_service::listen::free_port;
 use bigiron_service::programs::Programs;
 use bigiron_service::recipe::Recipe;
+use bigiron_sys::network::{Side, Wiring};
 use bigiron_workload::{Context, Progress, limits};
 
 use crate::document::Documents;
+use crate::driver::Tally;
 use crate::encryption::{self, Encryptor, Terms, Trusted};
 use crate::http::fetch;
 use crate::page::gateway::{self, PageServer};
@@ -64,6 +66,8 @@ pub struct TrialServer {
     /// What is behind dynamic pages.
     pages: Option<PageServer>,
     pub address: SocketAddrV4,
+    /// The network between it and the driver.
+    pub wiring: Wiring,
     /// What begins its connections, if they are encrypted.
     pub encryptor: Option<Box<dyn Encryptor>>,
     /// Its name in requests.
@@ -84,6 +88,10 @@ impl TrialServer {
             WebServer::Url(url) => return Self::existing(url, settings),
         };
         let recipe = kind.recipe();
+        // Without devices, the loopback of the guest or of this machine.
+        let wiring = if settings.over_devices { Wiring::of(true, cx.network)? } else { Wiring::Own };
+        // What is started from now on belongs to this network.
+        wiring.enter_servers()?;
         let folder = cx.dir.join(FOLDER);
         fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
         let (programs, port) = match cx.images.get(TREE) {
@@ -94,16 +102,17 @@ impl TrialServer {
         httpd::init(&programs, &folder)?;
         (cx.progress)(Progress { step: "documents", done: 0, of: 0 });
         let documents = settings.job.documents(settings.directories);
-        let is_dynamic = settings.job == Job::CgiDb;
-        let pages =
-            is_dynamic.then(|| PageServer::start(cx, &programs, &folder, settings.gateway, user)).transpose()?;
-        if !is_dynamic {
+        // Those of `cgi-db` are made from a database.
+        if settings.job != Job::CgiDb {
             documents.write(&folder.join(DATA), user)?;
         }
+        let gateway = settings.gateway();
+        let pages = gateway.map(|gateway| PageServer::start(cx, &programs, &folder, gateway, user)).transpose()?;
         let Settings { connections, sendfile, access_log, .. } = *settings;
         // The server's processes inherit the limit.
         limits::allow_files(settings.files())?;
-        let host = Ipv4Addr::LOCALHOST;
+        let host = wiring.pair().map_or(Ipv4Addr::LOCALHOST, |_| Side::Servers.address());
+        let address = SocketAddrV4::new(host, port);
         let version = settings.tls_version.unwrap_or_default();
         let secret = settings.is_encrypted().then(|| encryption::of_server(version, &host.to_string()));
         let tls = secret.transpose().map_err(Error::msg)?;
@@ -121,12 +130,10 @@ impl TrialServer {
             Kind::Nginx { .. } => cx.cpus,
             Kind::Apache { mpm } => mpm.workers_for(connections).max(least),
         });
-        let gateway = is_dynamic.then_some(settings.gateway);
-        let httpd = Httpd { kind, port, workers, threads, connections, sendfile, access_log, tls, gateway };
+        let httpd = Httpd { kind, address, workers, threads, connections, sendfile, access_log, tls, gateway };
         let process = Some(Instance::start(httpd, &programs, &folder)?);
-        let address = SocketAddrV4::new(host, port);
         let version = programs.version()?;
-        Ok(Self { process, pages, address, encryptor, host: format!("{host}:{port}"), documents, version })
+        Ok(Self { process, pages, address, wiring, encryptor, host: format!("{host}:{port}"), documents, version })
     }
 
     /// The user's server, with the document that it sends.
@@ -147,7 +154,16 @@ impl TrialServer {
             bail!("{url} does not always send the same bytes, so that its responses cannot be checked");
         }
         let documents = Documents::single(&url.path, body);
-        Ok(Self { process: None, pages: None, address, encryptor, host, documents, version: url.to_string() })
+        Ok(Self {
+            process: None,
+            pages: None,
+            address,
+            wiring: Wiring::Own,
+            encryptor,
+            host,
+            documents,
+            version: url.to_string(),
+        })
     }
 
     /// CPU time of a private server's processes so far, in nanoseconds.
@@ -181,12 +197,12 @@ impl TrialServer {
         }
     }
 
-    /// Checks the database behind dynamic pages after clients have received `answered` of them.
+    /// Checks what dynamic pages have left behind after clients have received those of `tally`.
     ///
     /// # Errors
     /// As [`PageServer::check`].
-    pub fn check(&self, answered: u64) -> Result<()> {
-        self.pages.as_ref().map_or(Ok(()), |pages| pages.check(answered))
+    pub fn check(&self, tally: &Tally) -> Result<()> {
+        self.pages.as_ref().map_or(Ok(()), |pages| pages.check(tally))
     }
 
     /// Stops a private server in good order.

@@ -8,6 +8,7 @@ use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
 use bigiron_service::httpd::{Gateway, Kind, TlsVersion};
 use bigiron_workload::keys::form::{Word, words_of};
+use bigiron_workload::network::over_devices;
 use bigiron_workload::run_control::RunLength;
 use bigiron_workload::{ByClock, OptionReader};
 
@@ -48,7 +49,7 @@ pub enum WebServer {
 pub enum Job {
     #[default]
     StaticPage,
-    /// SPECweb99's static files.
+    /// SPECweb99's files and pages.
     Web99,
     /// A small document on a few busy connections beside thousands of idle ones.
     C10k,
@@ -108,6 +109,8 @@ pub struct Settings {
     pub job: Job,
     /// Of `web99`.
     pub directories: usize,
+    /// Whether a part of `web99` is pages that programs make.
+    pub dynamic: bool,
     /// Bits per second to which each connection is limited.
     pub line_rate: Option<f64>,
     pub connections: u32,
@@ -117,6 +120,8 @@ pub struct Settings {
     pub threads: Option<u32>,
     pub keep_alive: KeepAlive,
     pub pipeline: u32,
+    /// Whether server and driver are behind network devices.
+    pub over_devices: bool,
     /// Requests per second of an open loop.
     pub rate: Option<f64>,
     pub sendfile: bool,
@@ -183,6 +188,7 @@ impl Settings {
             server,
             job,
             directories: directories.map_or_else(|| web99::directories(connections), |n| n as usize),
+            dynamic: job == Job::Web99 && is_on("dynamic"),
             line_rate,
             connections,
             busy: number(&read, "busy", &CONNECTIONS)?,
@@ -192,6 +198,7 @@ impl Settings {
                 _ => read.word("keep-alive").unwrap_or_default(),
             },
             pipeline: number(&read, "pipeline", &PIPELINE)?,
+            over_devices: over_devices(options),
             rate,
             sendfile: is_on("sendfile"),
             access_log: is_on("access-log"),
@@ -205,6 +212,15 @@ impl Settings {
         other.check_workers(&read)?;
         let (warm_up, length) = lengths((RunLength::Time(TIMES.0), RunLength::Time(TIMES.1)));
         Ok(ByClock { wall: Self { warm_up, length, ..other.clone() }, other })
+    }
+
+    /// How the server runs the programs of dynamic pages.
+    pub fn gateway(&self) -> Option<Gateway> {
+        match self.job {
+            Job::CgiDb => Some(self.gateway),
+            Job::Web99 if self.dynamic => Some(Gateway::Both),
+            _ => None,
+        }
     }
 
     /// Whether connections are encrypted.
@@ -225,6 +241,8 @@ impl Settings {
             ("version", private, "server"),
             ("job", private, "server"),
             ("directories", self.job == Job::Web99, "job"),
+            ("dynamic", self.job == Job::Web99, "job"),
+            ("network", private, "server"),
             ("workers", private, "server"),
             ("sendfile", private, "server"),
             ("sendfile", self.job != Job::CgiDb, "job"),
@@ -399,7 +417,9 @@ mod tests {
         assert_eq!(tls.length, RunLength::Operations(TRANSFERS.1));
         let web99 = parse(&[("job", "web99"), ("connections", "1000")]).unwrap();
         assert_eq!((web99.line_rate, web99.directories), (Some(400_000.0), 680));
-        assert_eq!(parse(&[("job", "web99"), ("line-rate", "off")]).unwrap().line_rate, None);
+        assert_eq!((web99.dynamic, web99.gateway()), (true, Some(Gateway::Both)));
+        let plain = parse(&[("job", "web99"), ("line-rate", "off"), ("dynamic", "no")]).unwrap();
+        assert_eq!((plain.line_rate, plain.gateway()), (None, None));
     }
 
     #[test]
@@ -409,6 +429,11 @@ mod tests {
             (&[("job", "cgi-db"), ("gateway", "cgi")], "it can be `fastcgi` with nginx"),
             (&[("gateway", "cgi")], "`web.gateway` has no effect with `web.job` `static-page`"),
             (&[("job", "cgi-db"), ("sendfile", "no")], "`web.sendfile` has no effect with `web.job` `cgi-db`"),
+            (&[("dynamic", "no")], "`web.dynamic` has no effect with `web.job` `static-page`"),
+            (
+                &[("server", "url"), ("url", "http://127.0.0.1/"), ("network", "veth")],
+                "`web.network` has no effect with",
+            ),
             (&[("busy", "2")], "`web.busy` has no effect with `web.job` `static-page`"),
             (&[("job", "c10k"), ("connections", "9")], "`web.busy` cannot be `16`; it can be at most the number of"),
             (&[("job", "c10k"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `c10k`"),

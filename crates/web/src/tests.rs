@@ -49,8 +49,8 @@ fn real_servers_are_driven_in_every_way_and_deliver_what_is_declared() {
         &[("job", "tls"), ("server", "apache"), ("tls-version", "1.2"), ("rate", "1000")],
         &[("job", "tls"), ("tls-load", "bulk"), ("tls-version", "1.2"), ("length", "300")],
         &[("job", "tls"), ("tls-load", "bulk"), ("server", "apache"), ("pipeline", "2")],
-        &[("job", "web99"), ("directories", "2"), ("keep-alive", "page"), ("line-rate", "4e6")],
-        &[("job", "web99"), ("directories", "1"), ("line-rate", "off"), ("rate", "1000")],
+        &[("job", "web99"), ("dynamic", "no"), ("directories", "2"), ("keep-alive", "page"), ("line-rate", "4e6")],
+        &[("job", "web99"), ("dynamic", "no"), ("directories", "1"), ("line-rate", "off"), ("rate", "1000")],
     ] {
         let settings = settings(words);
         let outcome = trial(&settings, |_| {}).unwrap_or_else(|e| panic!("{words:?}: {e:#}"));
@@ -65,6 +65,25 @@ fn real_servers_are_driven_in_every_way_and_deliver_what_is_declared() {
         if settings.keep_alive == crate::settings::KeepAlive::No {
             assert!(outcome.facts["connections-made"].parse::<u32>().unwrap() > 200, "{:?}", outcome.facts);
         }
+    }
+}
+
+#[test]
+fn a_server_behind_network_devices_is_driven_over_them() {
+    for words in [
+        &[("server", "nginx"), ("network", "veth")][..],
+        &[("server", "apache"), ("network", "veth"), ("job", "tls")],
+        &[("job", "c10k"), ("network", "veth"), ("connections", "100"), ("busy", "4")],
+    ] {
+        let outcome = match trial(&settings(words), |_| {}) {
+            Err(e) if format!("{e:#}").contains("No network between clients and servers") => {
+                return testing::skipped("a web server behind network devices", format_args!("{e:#}"));
+            }
+            outcome => outcome.unwrap_or_else(|e| panic!("{words:?}: {e:#}")),
+        };
+        let packets = |fact: &str| outcome.facts[fact].split_once(' ').unwrap().0.parse::<u64>().unwrap();
+        assert_eq!(outcome.facts["network"], "veth between two network namespaces");
+        assert!(packets("network.servers-sent") >= 300 && packets("network.servers-received") >= 300, "{words:?}");
     }
 }
 

@@ -29,13 +29,14 @@ pub struct Trial<'a> {
 }
 
 /// What was seen from outside the driver.
-#[derive(Clone, Copy)]
 struct Seen {
     other: OtherCpu,
     /// Growth of the whole machine's memory, except the page cache, from the first connection until the window closed.
     memory_bytes: u64,
     /// Growth of the server's and the kernel's memory until the idle connections were there.
     idle: [u64; 2],
+    /// The facts of the devices between server and driver.
+    network: Vec<(String, String)>,
 }
 
 impl<'a> Trial<'a> {
@@ -61,8 +62,10 @@ impl<'a> Trial<'a> {
         let mut grown = Ok(Vec::new());
         let read = || (server.cpu_ns(), kernel_cpu_ns());
         let (mut before, mut after) = ((None, 0), (None, 0));
+        let mut traffic = Ok(Default::default());
         let mut watch = |moment: RunMoment| match moment {
             RunMoment::Opened => {
+                traffic = server.wiring.traffic();
                 before = read();
                 span::before();
             }
@@ -79,6 +82,7 @@ impl<'a> Trial<'a> {
             address: server.address,
             encryptor: server.encryptor.as_deref(),
             host: &server.host,
+            wiring: &server.wiring,
             documents: &server.documents,
             threads: self.settings.threads_on(cx.cpus),
             seed: cx.seed,
@@ -88,12 +92,13 @@ impl<'a> Trial<'a> {
         let other = OtherCpu { server: before.0.zip(after.0).map(used), kernel: used((before.1, after.1)) };
         let with = with?;
         let idle = [0, 1].map(|n| with[n].saturating_sub(without[n]));
-        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle }))
+        let network = server.wiring.facts(traffic?)?;
+        Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle, network }))
     }
 
-    fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: Seen) -> BTreeMap<String, String> {
+    fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: &Seen) -> BTreeMap<String, String> {
         let Settings { connections, keep_alive, pipeline, sendfile, access_log, .. } = *self.settings;
-        let mut facts = BTreeMap::new();
+        let mut facts = BTreeMap::from_iter(seen.network.iter().cloned());
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
         put("server-version", self.server.version.clone());
@@ -153,6 +158,10 @@ impl<'a> Trial<'a> {
             put("gateway", gateway.to_owned());
             put("visits-counted", driven.tally.all.to_string());
         }
+        if self.settings.dynamic {
+            put("pages", driven.tally.pages.to_string());
+            put("posts-recorded", driven.tally.pages.posts.count.to_string());
+        }
         if self.settings.is_encrypted() {
             put("tls-cipher", encryption::CIPHER.to_owned());
         }
@@ -185,10 +194,10 @@ impl Running for Trial<'_> {
             (Err(error), Some(complaint)) if !is_wrong => return Err(error.context(complaint)),
             (driven, _) => driven?,
         };
-        self.server.check(driven.tally.all)?;
+        self.server.check(&driven.tally)?;
         Ok(WorkloadResult {
             values: metrics::values(self.settings, &driven, seen.other, seen.idle)?,
-            facts: self.facts(cx, &driven, seen),
+            facts: self.facts(cx, &driven, &seen),
             windows: vec![Window::of(metrics::primary(self.settings), driven.tally.requests, driven.window_ns)],
             programs,
         })

@@ -8,6 +8,7 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
 use bigiron_service::httpd::Kind;
+use bigiron_workload::network::modules;
 use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
 
 use crate::options::OPTIONS;
@@ -19,6 +20,8 @@ const MIB: u64 = 1 << 20;
 /// Bytes of a line in an access log, and of free space for files that a server makes.
 const LOG_LINE: u64 = 128;
 const ROOM: u64 = 32 * MIB;
+/// A record of a POST, of which there is one in twenty requests.
+const POST: u64 = 100;
 /// And for a copy of the executable that makes dynamic pages.
 const PROGRAM: u64 = 64 * MIB;
 
@@ -39,7 +42,13 @@ impl Workload for Web {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("length", "1000"), ("warmup", "200")])];
+        const QUICK: &[(&str, &str)] = &[("length", "1000"), ("warmup", "200")];
+        const WEB99: &[(&str, &str)] =
+            &[("job", "web99"), ("directories", "5"), ("line-rate", "off"), ("keep-alive", "page")];
+        const ROWS: &[NightlyRow] = &[
+            NightlyRow::PLAIN.quick(QUICK),
+            NightlyRow { label: "web99", options: WEB99, ..NightlyRow::PLAIN }.quick(QUICK),
+        ];
         ROWS
     }
 
@@ -69,7 +78,7 @@ impl Configured for Settings {
         };
         let memory_bytes = 32 * MIB + self.document_bytes() + server + connections * each;
         let is_private = self.server.recipe().is_some();
-        Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: Vec::new() }
+        Needs { storage_bytes: is_private.then_some(self.room()), memory_bytes, modules: modules(self.over_devices) }
     }
 
     fn encrypts(&self) -> bool {
@@ -99,8 +108,9 @@ impl Settings {
         // As many requests as a fast machine answers in the time.
         let requests = self.longest().as_secs_f64() * self.rate.unwrap_or(100_000.0);
         let log = if self.access_log { requests as u64 * LOG_LINE } else { 0 };
+        let posts = if self.dynamic { requests as u64 / 20 * POST } else { 0 };
         // The documents of the page are part of the room.
-        ROOM + log + self.document_bytes() + if self.job == Job::CgiDb { PROGRAM } else { 0 }
+        ROOM + log + self.document_bytes() + posts + if self.gateway().is_some() { PROGRAM } else { 0 }
     }
 
     /// Bytes of the files of `web99`, each rounded up to whole blocks.

@@ -8,6 +8,7 @@ pub mod keys;
 pub mod length;
 pub mod library;
 pub mod limits;
+pub mod network;
 pub mod nightly;
 pub mod option_reader;
 pub mod registry;
@@ -28,7 +29,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::suggest;
 use bigiron_model::workload::{Options, Program, Window};
-use bigiron_sys::network::{self, Network};
+use bigiron_sys::network::{self as devices, Network};
 
 pub use by_clock::ByClock;
 pub use keys::Explanation;
@@ -67,14 +68,14 @@ pub struct Needs {
     /// Most bytes of memory that it allocates.
     pub memory_bytes: u64,
     /// Kernel modules (any spelling of `-`/`_`) in addition to the file system's and the device's own. A built-in module is fine. A workload that
-    /// needs [`network::MODULE`] finds a pair of such devices in [`Context::network`].
+    /// needs [`bigiron_sys::network::MODULE`] finds a pair of such devices in [`Context::network`].
     pub modules: Vec<&'static str>,
 }
 
 impl Needs {
     /// Whether the workload has clients behind network devices.
     pub fn has_network(&self) -> bool {
-        self.modules.contains(&network::MODULE)
+        self.modules.contains(&devices::MODULE)
     }
 }
 

@@ -8,8 +8,9 @@ use bigiron_model::record::FileChange;
 use bigiron_sys::network::{Attribute, Offload, PairEnd, TrialLink, VethPair};
 
 /// The error for a study without network devices.
-pub const NOBODY: &str = "no workload of this study has clients behind network devices; dbsim has with `dbsim.run.network=veth` and \
-                          clients whose `transport` is `tcp`";
+pub const NOBODY: &str = "no workload of this study has clients behind network devices; web has with `web.network=veth`, \
+                          net-clients with `net-clients.network=veth`, and dbsim with `dbsim.run.network=veth` and clients whose `transport` \
+                          is `tcp`";
 
 /// The link of a trial, created if `wanted`.
 ///

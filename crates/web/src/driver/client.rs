@@ -22,7 +22,9 @@ use super::{Tally, Texts, share};
 use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::settings::{KeepAlive, Settings};
-use crate::web99::Zipf;
+use crate::web99::Mix;
+use crate::web99::request;
+use crate::web99::request::Ask;
 
 /// Bytes read at once: more than the kernel usually holds for a connection.
 const BUFFER: usize = 256 << 10;
@@ -35,7 +37,10 @@ pub(super) struct Share<'a> {
     pub encryptor: Option<&'a dyn Encryptor>,
     pub documents: &'a Documents,
     pub texts: &'a [Texts],
-    pub directories: &'a Zipf,
+    /// The server's name in requests, and the driver's address as the server sees it.
+    pub host: &'a str,
+    pub client: &'a str,
+    pub mix: &'a Mix,
     pub control: &'a RunControl,
     pub stop: &'a Stop,
     pub seed: u64,
@@ -203,8 +208,8 @@ impl<'a> Client<'a> {
             && let Some(intended) = queue.waiting.pop_front()
             && let Some(lane) = queue.free.pop_front()
         {
-            let request = Request::new(queue.order.next(self.share.directories), intended);
-            self.send(lane, request)?;
+            let ask = queue.order.next(self.share.mix);
+            self.send(lane, ask, intended)?;
         }
         Ok(())
     }
@@ -232,7 +237,7 @@ impl<'a> Client<'a> {
 
     /// Closed loop: sends as many requests on a connection as may be outstanding.
     fn fill(&mut self, lane: usize) -> Result<(), Fault> {
-        let Share { settings, control, directories, .. } = self.share;
+        let Share { settings, control, mix, .. } = self.share;
         loop {
             let place = &mut self.lanes[lane];
             let (outstanding, asked) = place.connection.as_ref().map_or((0, 0), |c| (c.outstanding(), c.asked));
@@ -242,8 +247,8 @@ impl<'a> Client<'a> {
             }
             // With a line, a request is due when the line is free, however late this thread is.
             let intended = if place.free_at > 0 { place.free_at } else { now_ns() };
-            let request = Request::new(place.order.next(directories), intended);
-            self.send(lane, request)?;
+            let ask = place.order.next(mix);
+            self.send(lane, ask, intended)?;
         }
     }
 
@@ -258,15 +263,25 @@ impl<'a> Client<'a> {
         self.want(lane, wants)
     }
 
-    fn send(&mut self, lane: usize, request: Request) -> Result<(), Fault> {
+    fn send(&mut self, lane: usize, ask: Ask, intended: u64) -> Result<(), Fault> {
         if self.lanes[lane].connection.is_none() {
             self.connect(lane)?;
         }
         let limit = self.lanes[lane].limit;
-        let texts = &self.share.texts[request.document];
+        let Share { texts, documents, host, client, .. } = self.share;
         let Some(connection) = &mut self.lanes[lane].connection else { return Ok(()) };
-        let bytes = if connection.asked + 1 == limit { &texts.last } else { &texts.kept };
-        let wants = connection.send(request, bytes)?;
+        let request = Request::new(ask.document, intended);
+        let is_last = connection.asked + 1 == limit;
+        let wants = match ask.dynamic {
+            None => {
+                let texts = &texts[ask.document];
+                connection.send(request, if is_last { &texts.last } else { &texts.kept })?
+            }
+            Some(dynamic) => {
+                let (text, page) = request::write(ask, dynamic, documents, host, client, is_last);
+                connection.send(request.with(page), &text)?
+            }
+        };
         self.outstanding += 1;
         self.sent(lane, wants)
     }
@@ -309,6 +324,7 @@ impl<'a> Client<'a> {
         connection.receive(buffer, share.documents, &mut |answer| {
             *outstanding -= 1;
             tally.all += 1;
+            answer.dynamic.iter().for_each(|dynamic| tally.pages.add(dynamic));
             let counts = share.control.ended(answer.ended);
             if counts {
                 tally.count(&answer);

@@ -18,7 +18,8 @@ use bigiron_tls::Encryption;
 use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::http::response::Head;
-use crate::http::{Malformed, Piece, ResponseReader};
+use crate::http::{Malformed, Piece, ResponseReader, response};
+use crate::web99::request::{Dynamic, Page};
 
 /// Why the run cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -41,6 +42,8 @@ impl From<Malformed> for Fault {
 #[derive(Clone, Debug)]
 pub struct Request {
     pub document: usize,
+    /// `None`: the document as it is.
+    page: Option<Box<Page>>,
     /// When it should have been sent, in nanoseconds of [`now_ns`].
     pub intended: u64,
     pub sent: u64,
@@ -51,7 +54,13 @@ pub struct Request {
 
 impl Request {
     pub fn new(document: usize, intended: u64) -> Self {
-        Self { document, intended, sent: intended, first_byte: None, compared: 0 }
+        Self { document, page: None, intended, sent: intended, first_byte: None, compared: 0 }
+    }
+
+    /// One that is answered with this page of the document.
+    #[must_use]
+    pub fn with(self, page: Page) -> Self {
+        Self { page: Some(Box::new(page)), ..self }
     }
 }
 
@@ -85,6 +94,8 @@ pub struct Answer {
     pub sent: u64,
     pub first_byte: u64,
     pub ended: u64,
+    /// `None`: it is the document as it is.
+    pub dynamic: Option<Dynamic>,
 }
 
 /// What a connection waits for after it was read or written.
@@ -288,23 +299,33 @@ impl Connection {
             let Some(request) = self.outstanding.front_mut() else {
                 return Err(Fault::Server("The server sent a response without a request".to_owned()));
             };
-            let body = documents.body(request.document);
-            let path = documents.path(request.document);
+            let Request { document, page, first_byte, compared, .. } = request;
+            let page = page.as_deref();
+            let (body, path) = match page {
+                Some(page) => (&page.body[..], page.target.as_str()),
+                None => (documents.body(*document), documents.path(*document)),
+            };
             match piece {
                 Piece::Head(head) => {
-                    request.first_byte.get_or_insert(now);
+                    first_byte.get_or_insert(now);
                     check_head(head, body.len(), path)?;
+                    if let Some(right) = page.and_then(|page| page.cookie.as_deref())
+                        && head.cookie != Some(response::digest(right))
+                    {
+                        return Err(Fault::Wrong(format!("The server was to set the cookie `{right}` for `{path}`")));
+                    }
                     self.ends |= head.close;
                 }
-                Piece::Body(part) => compare(body, &mut request.compared, part, path)?,
+                Piece::Body(part) => compare(body, compared, part, path)?,
                 Piece::End => {
-                    let bytes = request.compared;
+                    let bytes = *compared;
                     if bytes != body.len() {
                         return Err(wrong_length(path, bytes as u64, body.len()));
                     }
-                    let Request { intended, sent, first_byte, .. } = *request;
+                    let dynamic = page.map(|page| page.dynamic);
+                    let (intended, sent, first_byte) = (request.intended, request.sent, first_byte.unwrap_or(now));
                     self.outstanding.pop_front();
-                    answered(Answer { bytes, intended, sent, first_byte: first_byte.unwrap_or(now), ended: now });
+                    answered(Answer { bytes, intended, sent, first_byte, ended: now, dynamic });
                 }
                 Piece::More => {}
             }
@@ -354,7 +375,53 @@ fn compare(body: &[u8], compared: &mut usize, part: &[u8], path: &str) -> Result
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
     use super::*;
+
+    /// What a driver says of a page that is `hello` and sets the cookie `a=1`, if the server sends this.
+    fn said_of(answer: &'static str) -> Result<usize, Fault> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port());
+        let mut connection = Connection::begin(address, None).unwrap();
+        let (body, cookie) = (b"hello".to_vec(), Some("a=1".to_owned()));
+        let page = Page { body, cookie, target: "/ads?/x".to_owned(), dynamic: Dynamic::Ad };
+        let server = thread::spawn(move || {
+            let mut stream = listener.accept().unwrap().0;
+            stream.read_exact(&mut [0]).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+            stream
+        });
+        connection.send(Request::new(0, now_ns()).with(page), b"?").unwrap();
+        let _open = server.join().unwrap();
+        let (mut buffer, mut bytes) = (vec![0; 4096], 0);
+        let documents = Documents::single("/x", b"other".to_vec());
+        while bytes == 0 {
+            connection.receive(&mut buffer, &documents, &mut |answer| {
+                assert_eq!(answer.dynamic, Some(Dynamic::Ad));
+                bytes = answer.bytes;
+            })?;
+        }
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_page_is_compared_with_what_was_asked_for_and_its_cookie_too() {
+        let cookie = || Err(Fault::Wrong("The server was to set the cookie `a=1` for `/ads?/x`".to_owned()));
+        for (answer, right) in [
+            ("HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nContent-Length: 5\r\n\r\nhello", Ok(5)),
+            ("HTTP/1.1 200 OK\r\nset-cookie:a=1\r\nContent-Length: 5\r\n\r\nhello", Ok(5)),
+            ("HTTP/1.1 200 OK\r\nSet-Cookie: a=2\r\nContent-Length: 5\r\n\r\nhello", cookie()),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", cookie()),
+            (
+                "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nContent-Length: 5\r\n\r\nother",
+                Err(Fault::Wrong("Byte 0 of `/ads?/x` is 0x68, but the server sent 0x6f".to_owned())),
+            ),
+        ] {
+            assert_eq!(said_of(answer), right, "{answer}");
+        }
+    }
 
     #[test]
     fn a_wrong_byte_is_named() {

@@ -4,12 +4,13 @@
 
 use super::connection::{Answer, Connection, Wants};
 use crate::settings::{Job, KeepAlive, Settings};
-use crate::web99::{Draws, Zipf};
+use crate::web99::request::Ask;
+use crate::web99::{Draws, Mix};
 
 /// A connection conforms if it gets this share of its line, SPECweb99's 320,000 of 400,000 bits per second.
 const CONFORMING: f64 = 0.8;
 
-/// Which document is next.
+/// Which request is next.
 pub(super) enum Order {
     /// One after the other.
     Cycle { next: usize, count: usize },
@@ -28,15 +29,15 @@ impl Order {
         }
     }
 
-    /// The next document.
-    pub(super) fn next(&mut self, directories: &Zipf) -> usize {
+    /// The next request.
+    pub(super) fn next(&mut self, mix: &Mix) -> Ask {
         match self {
             Self::Cycle { next, count } => {
                 let document = *next;
                 *next = (document + 1) % *count;
-                document
+                Ask::file(document)
             }
-            Self::Drawn(draws) => draws.document(directories),
+            Self::Drawn(draws) => draws.next(mix),
         }
     }
 
@@ -96,7 +97,14 @@ mod tests {
     #[test]
     fn a_line_conforms_at_four_fifths_of_its_rate() {
         // 5,000 bytes occupy a line of 400,000 bit/s for 100 ms.
-        let answer = |ms: u64| Answer { bytes: 5_000, intended: 7, sent: 8, first_byte: 9, ended: 7 + ms * 1_000_000 };
+        let answer = |ms: u64| Answer {
+            bytes: 5_000,
+            intended: 7,
+            sent: 8,
+            first_byte: 9,
+            ended: 7 + ms * 1_000_000,
+            dynamic: None,
+        };
         assert_eq!(Line::free_at(&answer(1), 400_000.0), 7 + 100_000_000);
         assert_eq!(Line::free_at(&answer(130), 400_000.0), 7 + 130_000_000);
         let mut line = Line::default();

@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use bigiron_sys::cpu_clock::ThreadCpu;
 use bigiron_sys::load::now_ns;
 use bigiron_sys::load::poll::Stop;
+use bigiron_sys::network::{Side, Wiring};
 use bigiron_workload::WrongData;
 use bigiron_workload::limits;
 use bigiron_workload::run_control::{RunControl, RunMoment, look_on};
@@ -26,7 +27,7 @@ use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::http;
 use crate::settings::Settings;
-use crate::web99::Zipf;
+use crate::web99::Mix;
 
 use idle::Idle;
 
@@ -43,6 +44,8 @@ pub struct Drive<'a> {
     /// The server's name in requests.
     pub host: &'a str,
     pub documents: &'a Documents,
+    /// The network between the driver and the server, in whose part the calling thread is.
+    pub wiring: &'a Wiring,
     pub threads: u32,
     pub seed: u64,
     /// Called by the thread that waits for the others.
@@ -83,7 +86,7 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
 }
 
 fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
-    let Drive { settings, address, encryptor, host, documents, threads, seed, watch } = drive;
+    let Drive { settings, address, encryptor, host, documents, wiring, threads, seed, watch } = drive;
     limits::allow_files(settings.files())?;
     let texts: Vec<Texts> = (0..documents.count())
         .map(|number| {
@@ -91,17 +94,23 @@ fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
             Texts { kept: text(false), last: text(true) }
         })
         .collect();
-    let directories = Zipf::new(settings.directories);
+    let mix = Mix::new(settings.directories, settings.dynamic);
+    let client = wiring.pair().map_or(*address.ip(), |_| Side::Clients.address()).to_string();
     let stop = Stop::new().context("Cannot make an event descriptor")?;
     let (tell, hear) = channel();
     let idle = settings.connections - settings.driven();
-    let connected = (idle > 0).then(|| Idle::connect(idle as usize, address, documents, &texts[0].kept, &stop));
-    let connected = connected.transpose()?;
+    let connect = || -> Result<Idle<'_>> {
+        wiring.enter_clients()?;
+        let connected = Idle::connect(idle as usize, address, documents, &texts[0].kept, &stop);
+        wiring.enter_servers()?;
+        Ok(connected?)
+    };
+    let connected = (idle > 0).then(connect).transpose()?;
     watch(RunMoment::Connecting);
     let start = now_ns();
     let control = RunControl::new(settings.warm_up, settings.length, start, start, tell);
     let results: Vec<Result<ThreadResult>> = thread::scope(|scope| {
-        let (control, stop, texts, directories) = (&control, &stop, &texts, &directories);
+        let (control, stop, texts, mix, client) = (&control, &stop, &texts, &mix, client.as_str());
         let work = move |thread: u32| {
             let thread = (thread, threads);
             let share = Share {
@@ -110,14 +119,16 @@ fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
                 encryptor,
                 documents,
                 texts,
-                directories,
+                host,
+                client,
+                mix,
                 control,
                 stop,
                 seed,
                 thread,
                 start,
             };
-            match Client::new(share) {
+            match wiring.enter_clients().and_then(|()| Client::new(share)) {
                 Ok(client) => Ok(client.work()),
                 Err(error) => {
                     control.give_up(now_ns());

@@ -5,6 +5,7 @@
 use bigiron_sys::load::Histogram;
 
 use super::connection::Answer;
+use crate::web99::request::Pages;
 
 /// The figures of a thread, or of all.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +14,8 @@ pub struct Tally {
     pub requests: u64,
     /// Responses outside the window too.
     pub all: u64,
+    /// Those of `web99` that programs made.
+    pub pages: Pages,
     /// Bytes of their bodies.
     pub bytes: u64,
     /// From the request, or its intended start, to the last byte of the response.
@@ -36,6 +39,7 @@ impl Tally {
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.all += other.all;
+        self.pages.join(other.pages);
         self.bytes += other.bytes;
         self.latency.merge(&other.latency);
         self.first_byte.merge(&other.first_byte);

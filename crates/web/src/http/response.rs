@@ -5,9 +5,12 @@
 
 use thiserror::Error;
 
+use bigiron_sys::load::rng::SplitMix64;
+
 /// Most bytes of a head, and of the line with a chunk's size.
 const LONGEST_HEAD: usize = 64 << 10;
 const LONGEST_LINE: usize = 1 << 10;
+const SET_COOKIE: &[u8] = b"set-cookie:";
 
 /// What a server sent instead of a response.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -32,6 +35,13 @@ pub struct Head {
     pub length: Option<u64>,
     /// Whether the server ends the connection after this response.
     pub close: bool,
+    /// The [`digest`] of the cookie that it sets.
+    pub cookie: Option<u64>,
+}
+
+/// A number for a cookie's text.
+pub fn digest(cookie: &str) -> u64 {
+    SplitMix64::stream(0, cookie).next()
 }
 
 /// The next part of a response.
@@ -202,16 +212,19 @@ fn read_head(text: &[u8]) -> Result<Head, Malformed> {
     let first = lines.next().unwrap_or_default();
     let status = first.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(decimal);
     let status = status.ok_or_else(|| Malformed::Start(shown(first)))? as u16;
-    let mut head = Head { status, length: None, close: first.starts_with(b"HTTP/1.0") };
+    let mut head = Head { status, length: None, close: first.starts_with(b"HTTP/1.0"), cookie: None };
     let mut chunked = false;
     for line in lines.filter(|line| !line.is_empty()) {
         // The first letters of the few headers that matter.
-        if !matches!(line[0] | 0x20, b'c' | b't') {
+        let sets = line.get(..SET_COOKIE.len()).is_some_and(|name| name.eq_ignore_ascii_case(SET_COOKIE));
+        if !matches!(line[0] | 0x20, b'c' | b't') && !sets {
             continue;
         }
         let Some(colon) = line.iter().position(|b| *b == b':') else { return Err(Malformed::Header(shown(line))) };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-        if name.eq_ignore_ascii_case(b"content-length") {
+        if sets {
+            head.cookie = str::from_utf8(value).ok().map(digest);
+        } else if name.eq_ignore_ascii_case(b"content-length") {
             head.length = Some(decimal(value).ok_or_else(|| Malformed::Header(shown(line)))?);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             chunked = value.eq_ignore_ascii_case(b"chunked");

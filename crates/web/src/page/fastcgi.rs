@@ -1,17 +1,13 @@
-//! A FastCGI application: the page, from processes that stay.
+//! A FastCGI application: pages from a process that stays.
 //!
-//! Invariant: a request is answered whole, or its connection ends.
+//! Invariant: a request is answered whole, or its connection ends and standard error says why.
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::thread;
 
 use anyhow::{Context as _, Result, bail};
-
-use super::answer;
-use super::database::PageDatabase;
 
 const VERSION: u8 = 1;
 const BEGIN: u8 = 1;
@@ -24,15 +20,35 @@ const KEEP: u8 = 1;
 /// Bytes of output in a record, of 65,535.
 const PIECE: usize = 32 << 10;
 
-/// Answers requests from the listening socket on standard input with `threads` threads.
-pub(super) fn serve(database: &Path, threads: u32) -> Result<()> {
+/// A request.
+#[derive(Debug, Default)]
+pub(super) struct Call {
+    parameters: Vec<u8>,
+    /// Its body.
+    pub input: Vec<u8>,
+}
+
+impl Call {
+    /// The value of a parameter; empty if there is none.
+    pub(super) fn get(&self, name: &str) -> Result<&str> {
+        Ok(str::from_utf8(parameter(&self.parameters, name.as_bytes()).unwrap_or_default())?)
+    }
+}
+
+/// Answers requests from the listening socket on standard input with `threads` threads. `begin` makes what answers in each of them, in the form of a
+/// CGI program's output.
+pub(super) fn serve<A>(threads: u32, begin: impl Fn() -> Result<A> + Sync) -> Result<()>
+where
+    A: Fn(&Call) -> Result<Vec<u8>>,
+{
     let listener = UnixListener::from(io::stdin().as_fd().try_clone_to_owned().context("There is no socket")?);
     thread::scope(|scope| {
         let work = || -> Result<()> {
-            let database = PageDatabase::open(database)?;
+            let answer = begin()?;
             for stream in listener.incoming() {
-                // The server has complained if this ends badly.
-                let _ = converse(&stream?, &database);
+                if let Err(error) = converse(&stream?, &answer) {
+                    eprintln!("{error:#}");
+                }
             }
             Ok(())
         };
@@ -41,19 +57,16 @@ pub(super) fn serve(database: &Path, threads: u32) -> Result<()> {
     })
 }
 
-fn converse(stream: &UnixStream, database: &PageDatabase) -> Result<()> {
+fn converse(stream: &UnixStream, answer: &impl Fn(&Call) -> Result<Vec<u8>>) -> Result<()> {
     let mut input = BufReader::new(stream);
-    let (mut parameters, mut keep) = (Vec::new(), false);
+    let (mut call, mut keep) = (Call::default(), false);
     while let Some((kind, id, content)) = record(&mut input)? {
         match kind {
-            BEGIN => (parameters, keep) = (Vec::new(), content.get(2).is_some_and(|flags| flags & KEEP != 0)),
-            PARAMETERS => parameters.extend(content),
+            BEGIN => (call, keep) = (Call::default(), content.get(2).is_some_and(|flags| flags & KEEP != 0)),
+            PARAMETERS => call.parameters.extend(content),
             // The end of the request's body.
             INPUT if content.is_empty() => {
-                let query = parameter(&parameters, b"QUERY_STRING").context("The request has no query")?;
-                // After `worker` and the worker's name, as on the command line of the CGI program.
-                let number = query.rsplit(|b| *b == b'+').next().unwrap_or_default();
-                let text = answer(database, std::str::from_utf8(number)?)?;
+                let text = answer(&call)?;
                 let mut output = Vec::with_capacity(text.len() + 64);
                 text.chunks(PIECE).chain([&[][..]]).for_each(|piece| put(&mut output, OUTPUT, id, piece));
                 put(&mut output, END, id, &[0; 8]);
@@ -62,6 +75,7 @@ fn converse(stream: &UnixStream, database: &PageDatabase) -> Result<()> {
                     return Ok(());
                 }
             }
+            INPUT => call.input.extend(content),
             _ => {}
         }
     }
@@ -120,7 +134,8 @@ fn length(all: &mut &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::database::{PAGES, page};
+    use crate::page::database::{PAGES, PageDatabase, page};
+    use crate::page::visit;
 
     #[test]
     fn parameters_are_found_whatever_their_lengths() {
@@ -141,7 +156,10 @@ mod tests {
         let path = folder.path().join("page.db");
         let database = PageDatabase::create(&path).unwrap();
         let (near, far) = UnixStream::pair().unwrap();
-        let served = thread::spawn(move || converse(&far, &PageDatabase::open(&path).unwrap()).is_ok());
+        let served = thread::spawn(move || {
+            let database = PageDatabase::open(&path).unwrap();
+            converse(&far, &|call: &Call| visit(&database, call)).is_ok()
+        });
         for (number, keep) in [(PAGES, KEEP), (1, 0)] {
             let mut request = Vec::new();
             put(&mut request, BEGIN, [0, 7], &[0, 1, keep, 0, 0, 0, 0, 0]);

@@ -1,36 +1,49 @@
-//! The program of a private server's pages and its database, in the server's folder; with FastCGI, its running application.
+//! The program of a private server's pages with its database or its log, in the server's folder; with FastCGI, its running application.
 //!
 //! Invariant: the application ends with the value, and runs as the server's user among the server's files.
 
-use std::fs;
-use std::os::fd::OwnedFd;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
-use std::process::Child;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Pid;
 
-use bigiron_service::httpd::{Gateway, PROGRAMS, SOCKET};
+use bigiron_service::cpu_ns;
+use bigiron_service::httpd::{Gateway, PROGRAMS, RUN, SOCKET};
 use bigiron_service::instance;
 use bigiron_service::programs::Programs;
 use bigiron_service::server_folder::short_path;
-use bigiron_sys::cpu_clock::cpu_time;
 use bigiron_workload::{Context, WrongData};
 
-use super::WORKER;
 use super::database::{PAGES, PageDatabase, page};
+use super::{WORKER, files};
 use crate::document::Documents;
+use crate::driver::Tally;
+use crate::web99::post_log;
 
 const PROGRAM: &str = "page";
 const DATABASE: &str = "run/page.db";
 /// Threads of the application for each CPU.
 const THREADS: u32 = 2;
+/// Bytes of what it says.
+const SAID: usize = 4096;
 
 /// What is behind the pages.
+enum Behind {
+    Database(PageDatabase),
+    /// The log of POSTs.
+    Log(PathBuf),
+}
+
+/// The program of a server's pages.
 pub struct PageServer {
-    database: PageDatabase,
+    behind: Behind,
     application: Option<Child>,
 }
 
@@ -52,52 +65,77 @@ impl PageServer {
             .and_then(|_| fs::set_permissions(&program, fs::Permissions::from_mode(0o700)))
             .and_then(|()| instance::give(&program, user));
         copied.with_context(|| format!("Cannot make {}", program.display()))?;
-        let path = folder.join(DATABASE);
-        let database = PageDatabase::create(&path)?;
-        for end in ["", "-wal", "-shm"] {
-            let file = folder.join(format!("{DATABASE}{end}"));
-            instance::give(&file, user).with_context(|| format!("Cannot give away {}", file.display()))?;
-        }
+        let give =
+            |file: &Path| instance::give(file, user).with_context(|| format!("Cannot give away {}", file.display()));
+        let inside = programs.inside(folder);
+        let (behind, serves, place) = if gateway == Gateway::Both {
+            let log = folder.join(RUN).join(files::LOG);
+            File::create(&log).with_context(|| format!("Cannot create {}", log.display()))?;
+            give(&log)?;
+            (Behind::Log(log), "serve-files", inside.clone())
+        } else {
+            let database = PageDatabase::create(&folder.join(DATABASE))?;
+            ["", "-wal", "-shm"].iter().try_for_each(|end| give(&folder.join(format!("{DATABASE}{end}"))))?;
+            (Behind::Database(database), "serve", inside.join(DATABASE))
+        };
         if gateway == Gateway::Cgi {
-            return Ok(Self { database, application: None });
+            return Ok(Self { behind, application: None });
         }
         let (_link, short) = short_path(folder, SOCKET)?;
         let listener = UnixListener::bind(short.join(SOCKET)).context("Cannot listen for the server's requests")?;
         instance::give(&folder.join(SOCKET), user).context("Cannot give the socket away")?;
-        let inside = programs.inside(folder);
         let name = inside.join(PROGRAMS).join(PROGRAM);
         let mut command = programs.command(&name.to_string_lossy(), folder)?;
         let threads = (THREADS * cx.cpus).to_string();
-        command.args(["worker", WORKER, "serve"]).arg(inside.join(DATABASE)).arg(threads);
-        command.stdin(OwnedFd::from(listener));
+        command.args(["worker", WORKER, serves]).arg(place).arg(threads);
+        command.stdin(OwnedFd::from(listener)).stderr(Stdio::piped());
         let application = command.spawn().context("Cannot start the FastCGI application")?;
-        Ok(Self { database, application: Some(application) })
+        Ok(Self { behind, application: Some(application) })
     }
 
-    /// CPU time of the application so far, in nanoseconds; the server's processes include that of CGI programs.
+    /// CPU time of the application so far, and of the programs that it has started, in nanoseconds; the server's processes include that of CGI
+    /// programs.
     pub fn cpu_ns(&self) -> u64 {
-        let time = self.application.as_ref().and_then(|child| cpu_time(Pid::from_child(child)).ok());
-        time.map_or(0, |time| time.as_nanos() as u64)
+        self.application.as_ref().map_or(0, |child| cpu_ns(Pid::from_child(child)))
     }
 
-    /// How the application ended, if it did.
+    /// What the application complained about, or how it ended, if it did.
     pub fn complaint(&mut self) -> Option<String> {
-        let status = self.application.as_mut()?.try_wait().ok()??;
+        let child = self.application.as_mut()?;
+        // What is in the pipe, and no more: it has an end only with the application.
+        let mut said = vec![0; SAID];
+        let length = child.stderr.as_mut().filter(has_input).and_then(|pipe| pipe.read(&mut said).ok());
+        if let Some(first) = String::from_utf8_lossy(&said[..length.unwrap_or(0)]).lines().next() {
+            return Some(format!("The FastCGI application reported: {first}"));
+        }
+        let status = child.try_wait().ok()??;
         Some(format!("The FastCGI application ended in the run ({status})"))
     }
 
-    /// Checks that the database has counted `answered` visits.
+    /// Checks what the pages have left behind.
     ///
     /// # Errors
-    /// A [`WrongData`] if one was not, or twice.
-    pub fn check(&self, answered: u64) -> Result<()> {
-        let visits = self.database.visits()?;
-        ensure!(
-            visits == answered,
-            WrongData(format!("The server sent {answered} pages, but its database has counted {visits} visits"))
-        );
-        Ok(())
+    /// A [`WrongData`] if a visit or a form was not counted, or twice.
+    pub fn check(&self, tally: &Tally) -> Result<()> {
+        match &self.behind {
+            Behind::Database(database) => {
+                let (visits, answered) = (database.visits()?, tally.all);
+                ensure!(
+                    visits == answered,
+                    WrongData(format!(
+                        "The server sent {answered} pages, but its database has counted {visits} visits"
+                    ))
+                );
+                Ok(())
+            }
+            Behind::Log(log) => post_log::check(log, tally.pages.posts).map_err(|e| WrongData(format!("{e:#}")).into()),
+        }
     }
+}
+
+fn has_input(pipe: &impl AsFd) -> bool {
+    let mut poll = [PollFd::new(pipe, PollFlags::IN)];
+    rustix::event::poll(&mut poll, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 impl Drop for PageServer {

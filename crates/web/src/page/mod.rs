@@ -1,9 +1,10 @@
-//! The dynamic page of `cgi-db`: a table of 97 rows from a SQLite database, and a count of its visits there.
+//! Dynamic pages: those of `cgi-db`, a table of 97 rows from a SQLite database and a count of its visits there, and those of `web99`.
 //!
-//! Invariant: a page's bytes depend only on its number, and a page that was sent has been counted once.
+//! Invariant: a page's bytes depend only on its request, and a page of `cgi-db` that was sent has been counted once.
 
 pub mod database;
 mod fastcgi;
+mod files;
 pub mod gateway;
 
 use std::io::{self, Write as _};
@@ -12,9 +13,10 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 
 use database::PageDatabase;
+use fastcgi::Call;
 
-/// `bigiron worker web-page NUMBER` is a CGI program, and `bigiron worker web-page serve DATABASE THREADS` a FastCGI application whose standard input
-/// is its socket.
+/// `bigiron worker web-page NUMBER` and `bigiron worker web-page cgi PATH` are CGI programs for `cgi-db` and `web99`, and `bigiron worker web-page serve
+/// DATABASE THREADS` and `bigiron worker web-page serve-files FOLDER THREADS` FastCGI applications whose standard input is their socket.
 pub const WORKER: &str = "web-page";
 /// The database, from the folder of the program, which is where a CGI program starts.
 const DATABASE: &str = "../../run/page.db";
@@ -33,16 +35,33 @@ pub fn worker(args: &[String]) -> i32 {
 
 fn work(args: &[String]) -> Result<()> {
     match args {
-        [number] => {
-            let mut output = io::stdout().lock();
-            output.write_all(&answer(&PageDatabase::open(Path::new(DATABASE))?, number)?)?;
-            Ok(output.flush()?)
+        [number] => print(&answer(&PageDatabase::open(Path::new(DATABASE))?, number)?),
+        [cgi, path] if cgi == "cgi" => print(&files::of_program(path)?),
+        [serve, place, threads] if matches!(serve.as_str(), "serve" | "serve-files") => {
+            let (place, threads) = (Path::new(place), threads.parse().context("THREADS is not a number")?);
+            if serve == "serve-files" {
+                return files::serve(place, threads);
+            }
+            fastcgi::serve(threads, || {
+                let database = PageDatabase::open(place)?;
+                Ok(move |call: &Call| visit(&database, call))
+            })
         }
-        [serve, database, threads] if serve == "serve" => {
-            fastcgi::serve(Path::new(database), threads.parse().context("THREADS is not a number")?)
-        }
-        _ => bail!("Use: bigiron worker {WORKER} NUMBER | serve DATABASE THREADS"),
+        _ => bail!(
+            "Use: bigiron worker {WORKER} NUMBER | cgi PATH | serve DATABASE THREADS | serve-files FOLDER THREADS"
+        ),
     }
+}
+
+fn print(text: &[u8]) -> Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(text)?;
+    Ok(output.flush()?)
+}
+
+/// The page that a query asks for: its number, after `worker` and the worker's name as on the command line of the CGI program.
+fn visit(database: &PageDatabase, call: &Call) -> Result<Vec<u8>> {
+    answer(database, call.get("QUERY_STRING")?.rsplit('+').next().unwrap_or_default())
 }
 
 /// What a CGI program prints for the page of this number.

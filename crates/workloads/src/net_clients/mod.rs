@@ -14,8 +14,8 @@ use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTIO
 use super::loadfile::{Packets, RequestKind, Settings, metrics};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
-use bigiron_sys::network;
 use bigiron_sys::network::Wiring;
+use bigiron_workload::network::{NETWORK, modules, over_devices};
 use bigiron_workload::{ByClock, Configured, Context, Needs, OptionDef, Progress, Running, Workload, WorkloadResult};
 
 /// The workload `net-clients`.
@@ -23,12 +23,6 @@ pub struct NetClients;
 
 const NAME: &str = "net-clients";
 
-const NETWORK: OptionDef = OptionDef {
-    name: "network",
-    default: "loopback",
-    allowed: &["loopback", "veth"],
-    summary: "The network below TCP: a loopback, or a pair of devices between two network namespaces",
-};
 const OPTIONS: &[OptionDef] = &[CLIENTS_OPTION, LOADFILE, REQUESTS_OPTION, SEED, WORK, WARM_UP, LENGTH, NETWORK];
 
 impl Workload for NetClients {
@@ -70,7 +64,7 @@ impl Configured for Replay {
             storage_bytes: None,
             // One loadfile for all; for each client and its server the pages and the sockets' buffers.
             memory_bytes: (32 << 20) + settings.file.requests.len() as u64 * 64 + clients * (4 << 20),
-            modules: if self.over_devices { vec![network::MODULE] } else { Vec::new() },
+            modules: modules(self.over_devices),
         }
     }
 
@@ -128,10 +122,6 @@ fn without_files(mut settings: Settings) -> Settings {
         Arc::make_mut(&mut settings.file).requests.retain(|r| r.action.kind() != RequestKind::Deltree);
     }
     settings
-}
-
-fn over_devices(options: &Options) -> bool {
-    options.get(NETWORK.name).is_some_and(|v| v == "veth")
 }
 
 /// A connection for each client.

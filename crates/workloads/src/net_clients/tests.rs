@@ -1,5 +1,5 @@
 use super::*;
-use bigiron_sys::network::Network;
+use bigiron_sys::network::{self, Network};
 use bigiron_workload as workload;
 use bigiron_workload::testing;
 

@@ -1,10 +1,18 @@
-//! The file set and the draws of `web99`: SPECweb99's static part as it was published.
+//! The file set and the draws of `web99`: SPECweb99's mix as it was published.
 //!
 //! Invariant: a client's requests depend only on the seed and its number.
 //!
 //! bigiron's implementation, not SPEC's: no result is comparable with a published one.
 
+pub mod ads;
+pub mod post_log;
+pub mod request;
+
 use bigiron_sys::load::rng::SplitMix64;
+
+use ads::{ADS, Ads, USERS};
+use post_log::Posted;
+use request::{Ask, Dynamic};
 
 /// Files of a class in a directory.
 pub const FILES: usize = 9;
@@ -15,6 +23,8 @@ const UNITS: [u64; CLASSES] = [1024, 10_240, 102_400, 1_024_000];
 const SHARES: [u64; CLASSES] = [35, 50, 14, 1];
 /// Access to the files of a class, in per mille: the most popular is the fifth.
 const POPULARITY: [u64; FILES] = [39, 59, 88, 177, 353, 118, 71, 50, 45];
+/// Of ten thousand requests, those for a file, for a page with it, for a page with a custom advertisement, with a form, and for a CGI program.
+const KINDS: [u64; 5] = [7000, 1245, 1260, 480, 15];
 /// Of a thousand connections, those for one request; and the requests of the others.
 const SINGLE: u64 = 300;
 const KEPT: (u64, u64) = (5, 15);
@@ -38,14 +48,31 @@ pub fn directories(connections: u32) -> usize {
 #[derive(Clone, Debug)]
 pub struct Draws {
     rng: SplitMix64,
+    number: u32,
+    /// The last advertisement that it has seen.
+    ad: u16,
+}
+
+/// What clients draw from.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    directories: Zipf,
+    /// `None`: all requests are for files as they are.
+    ads: Option<Ads>,
+}
+
+impl Mix {
+    pub fn new(directories: usize, dynamic: bool) -> Self {
+        Self { directories: Zipf::new(directories), ads: dynamic.then(Ads::generate) }
+    }
 }
 
 /// The popularity of directories: the n-th is requested in proportion to 1/n.
 #[derive(Clone, Debug)]
-pub struct Zipf(Vec<f64>);
+struct Zipf(Vec<f64>);
 
 impl Zipf {
-    pub fn new(count: usize) -> Self {
+    fn new(count: usize) -> Self {
         let mut sum = 0.0;
         let sums: Vec<f64> = (1..=count)
             .map(|n| {
@@ -65,11 +92,31 @@ impl Zipf {
 impl Draws {
     /// Of client `number`.
     pub fn new(seed: u64, number: u32) -> Self {
-        Self { rng: SplitMix64::stream(seed, &format!("web99 {number}")) }
+        Self { rng: SplitMix64::stream(seed, &format!("web99 {number}")), number, ad: 0 }
+    }
+
+    /// The next request.
+    pub fn next(&mut self, mix: &Mix) -> Ask {
+        let document = self.document(&mix.directories);
+        let Some(ads) = &mix.ads else { return Ask::file(document) };
+        let kind = pick(&KINDS, self.rng.below(KINDS.iter().sum()));
+        let user = self.rng.below(u64::from(USERS)) as u16;
+        let dynamic = match kind {
+            0 => None,
+            1 => Some(Dynamic::Ad),
+            2 => {
+                let (last, shown) = (self.ad, ads.choose(user, self.ad));
+                self.ad = shown.ad % ADS;
+                Some(Dynamic::Custom { user, last, shown })
+            }
+            3 => Some(Dynamic::Post(Posted { document, client: self.number, user, ad: self.ad })),
+            _ => Some(Dynamic::Cgi),
+        };
+        Ask { document, dynamic }
     }
 
     /// The number of the next document, counted as directory, class and file.
-    pub fn document(&mut self, directories: &Zipf) -> usize {
+    fn document(&mut self, directories: &Zipf) -> usize {
         let directory = directories.draw(&mut self.rng);
         let class = pick(&SHARES, self.rng.below(SHARES.iter().sum()));
         let file = pick(&POPULARITY, self.rng.below(POPULARITY.iter().sum()));
@@ -119,6 +166,22 @@ mod tests {
         assert!((first / tenth - 10.0).abs() < 1.0, "{first} {tenth}");
         let mean = all.iter().map(|n| size(n / FILES % CLASSES, n % FILES)).sum::<usize>() as f64 / all.len() as f64;
         assert!((mean / 14_700.0 - 1.0).abs() < 0.05, "{mean}");
+        let mix = Mix::new(100, true);
+        let all: Vec<_> = (0..200_000).map(|_| draws.next(&mix).dynamic).collect();
+        let share =
+            |of: &dyn Fn(&Option<Dynamic>) -> bool| all.iter().filter(|d| of(d)).count() as f64 / all.len() as f64;
+        for (found, right) in [
+            (share(&|d| d.is_none()), 0.7),
+            (share(&|d| matches!(d, Some(Dynamic::Ad))), 0.1245),
+            (share(&|d| matches!(d, Some(Dynamic::Custom { .. }))), 0.126),
+            (share(&|d| matches!(d, Some(Dynamic::Post(_)))), 0.048),
+        ] {
+            assert!((found - right).abs() < 0.005, "{found} {right}");
+        }
+        let programs = share(&|d| matches!(d, Some(Dynamic::Cgi)));
+        assert!((programs - 0.0015).abs() < 0.0005, "{programs}");
+        let plain = Mix::new(100, false);
+        assert!((0..1000).all(|_| draws.next(&plain).dynamic.is_none()));
         let requests: Vec<_> = (0..20_000).map(|_| draws.requests()).collect();
         assert!(requests.iter().all(|n| *n == 1 || (5..=15).contains(n)));
         let single = requests.iter().filter(|n| **n == 1).count() as f64 / 20_000.0;
