@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -18,6 +19,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 const CONTROL: &str = "/proc/fs/nfsd";
 /// The server's usual port.
 const PORT: u16 = 2049;
+/// Where the kernel itself keeps records of NFSv4 clients, unless a daemon does.
+const RECORDS: &str = "/var/lib/nfs/v4recovery";
+/// The shortest that the kernel accepts.
+const GRACE: Duration = Duration::from_secs(10);
 /// The name under which the server knows its only client.
 const DOMAIN: &str = "guest";
 /// Until when the server believes what it was told, in seconds since 1970: the largest number that it reads.
@@ -104,8 +109,7 @@ impl NfsMount {
             let server = Threads::start(nfs)?;
             publish(&path, nfs.is_async)?;
             if nfs.version == Version::V42 {
-                // Nobody has state from before to claim, for which the server would wait 90 s.
-                control("v4_end_grace", "Y\n")?;
+                end_grace();
             }
             let source = match nfs.version {
                 Version::V3 => format!("{}:{}", Ipv4Addr::LOCALHOST, export.display()),
@@ -173,6 +177,10 @@ impl Threads {
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))
             .with_context(|| format!("The NFS server cannot listen on 127.0.0.1:{PORT}"))?;
+        if nfs.version == Version::V42 {
+            fs::create_dir_all(RECORDS).with_context(|| format!("Cannot create {RECORDS}"))?;
+            control("nfsv4gracetime", &format!("{}\n", GRACE.as_secs()))?;
+        }
         control("versions", if nfs.version == Version::V3 { "+3 -4\n" } else { "-3 +4 +4.2\n" })?;
         control("portlist", &format!("{}\n", listener.as_raw_fd()))?;
         // From here on it has to be ended.
@@ -185,6 +193,14 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         let _ = control("threads", "0\n");
+    }
+}
+
+/// Ends the time in which the server accepts only claims of state from before its start; nobody has any. A kernel that keeps no records of clients in
+/// [`RECORDS`] cannot end it early, so that it has to be waited for.
+fn end_grace() {
+    if control("v4_end_grace", "Y\n").is_err() {
+        std::thread::sleep(GRACE + Duration::from_secs(1));
     }
 }
 
