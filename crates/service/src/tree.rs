@@ -104,6 +104,10 @@ fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String
     let shared = dir.join(LIBRARIES);
     let mut libraries = Libraries::default();
     libraries.add(&shared)?;
+    if let Some(folder) = recipe.plugins {
+        // Some servers keep libraries of their own programs there.
+        libraries.add(&dir.join(folder(series)))?;
+    }
     let mut needed = BTreeSet::new();
     for program in recipe.required {
         anyhow::ensure!(own.join(program).is_file(), "`{program}` is not in the package");
