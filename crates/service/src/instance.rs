@@ -166,6 +166,18 @@ impl<S: Server> Instance<S> {
         self.try_wait()
     }
 
+    /// Why the server, named `title`, cannot go on: how it ended, or what its log says.
+    pub fn complaint(&mut self, title: &str) -> Option<ServerError> {
+        if let Ok(Some(status)) = self.end() {
+            return Some(ServerError::Failed(format!("{title} ended in the run ({status})")));
+        }
+        let log = fs::read(self.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let fatal = |line: &&str| self.server.fatal_words().iter().any(|word| line.contains(word));
+        let line = log.lines().rfind(fatal)?;
+        Some(ServerError::Failed(format!("{title} reported: {}", line.trim())))
+    }
+
     /// Whether the server has run out of space, or there is no space for `bytes` more.
     pub fn is_full(&self, bytes: u64) -> bool {
         let has_room = rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_bavail * s.f_frsize >= bytes);

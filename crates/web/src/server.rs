@@ -11,7 +11,7 @@ use bigiron_service::apache::THREADS;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
 use bigiron_service::httpd::{self, Httpd, Kind};
-use bigiron_service::instance::{DATA, Instance, Server};
+use bigiron_service::instance::{DATA, Instance};
 use bigiron_service::listen::free_port;
 use bigiron_service::programs::Programs;
 use bigiron_service::recipe::Recipe;
@@ -172,7 +172,8 @@ impl TrialServer {
         let instance = self.process.as_mut()?;
         loop {
             let of_pages = self.pages.as_mut().and_then(PageServer::complaint).map(ServerError::Failed);
-            let found = of_pages.or_else(|| complaint(instance));
+            let title = instance.server().kind.recipe().title;
+            let found = of_pages.or_else(|| instance.complaint(title));
             tries -= 1;
             if found.is_some() || tries == 0 {
                 return found;
@@ -202,16 +203,4 @@ impl TrialServer {
     pub(crate) fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Instance::pid)
     }
-}
-
-fn complaint(instance: &mut Instance<Httpd>) -> Option<ServerError> {
-    let title = instance.server().kind.recipe().title;
-    if let Ok(Some(status)) = instance.end() {
-        return Some(ServerError::Failed(format!("{title} ended in the run ({status})")));
-    }
-    let log = fs::read(instance.log()).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log);
-    let fatal = |line: &&str| instance.server().fatal_words().iter().any(|word| line.contains(word));
-    let line = log.lines().rfind(fatal)?;
-    Some(ServerError::Failed(format!("{title} reported: {}", line.trim())))
 }

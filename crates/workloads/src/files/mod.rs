@@ -1,4 +1,4 @@
-//! `files`: clients of a file server, each replaying a loadfile through the server's own protocol.
+//! `files`: clients of a file server, each replaying a loadfile through the server's own protocol: NFS or SMB.
 //!
 //! Invariant: the requests of a client are those of `fs-clients` with the same loadfile and length. After the clients have ended and the server has
 //! stopped, its files are compared with the loadfile, byte by byte.
@@ -6,30 +6,33 @@
 mod metrics;
 mod nfs;
 mod options;
+mod samba;
+mod session;
+mod trial;
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-use self::metrics::{Metered, Point, Seen};
 use self::nfs::NfsMount;
 use self::options::{NAME, OPTIONS, Server, Settings};
-use crate::fs_clients::{self, Files, Pattern, Syncing};
+use self::samba::SambaServer;
+use self::trial::{Running as RunningServer, Trial};
+use crate::fs_clients;
 use crate::loadfile;
-use crate::loadfile::replay::replay;
 use crate::loadfile::settings::LOADFILE;
+use bigiron_archive::Store;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
-use bigiron_sys::load::files::file_system;
-use bigiron_workload::length::Length;
-use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Workload,
-    WorkloadResult,
-};
+use bigiron_service::guest_tree;
+use bigiron_service::samba::RECIPE;
+use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
 
 /// What the server needs besides the files' own space: its pages, and those of the protocol.
 const SERVER_MEMORY: u64 = 96 << 20;
+/// Samba's process of a client, and the space of its databases.
+const OF_SESSION: u64 = 16 << 20;
+const DATABASES: u64 = 32 << 20;
 /// The served directory, and the clients' view of it, in a trial's own.
 const SHARE: &str = "share";
 const MOUNT: &str = "mount";
@@ -43,7 +46,7 @@ impl Workload for FileService {
     }
 
     fn summary(&self) -> &'static str {
-        "A file server's clients with the server: each replays a loadfile through NFS"
+        "A file server's clients with the server: each replays a loadfile through NFS or SMB"
     }
 
     fn options(&self) -> &'static [OptionDef] {
@@ -55,8 +58,9 @@ impl Workload for FileService {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        const QUICK: &[(&str, &str)] = &[("requests", "1000"), ("length", "1")];
-        const ROWS: &[NightlyRow] = &[NightlyRow { label: "nfs", quick: QUICK, ..NightlyRow::PLAIN }];
+        const QUICK: &[(&str, &str)] = &[("clients", "2"), ("requests", "400"), ("length", "1")];
+        const NFS: NightlyRow = NightlyRow { label: "nfs", quick: QUICK, ..NightlyRow::PLAIN };
+        const ROWS: &[NightlyRow] = &[NFS, NightlyRow { label: "samba", options: &[("server", "samba")], ..NFS }];
         ROWS
     }
 
@@ -68,10 +72,15 @@ impl Workload for FileService {
 impl Configured for Settings {
     fn needs(&self) -> Needs {
         let of_clients = fs_clients::needs(self.last());
-        let modules = match &self.server {
-            Server::Nfs(nfs) => nfs.modules(),
-        };
-        Needs { memory_bytes: of_clients.memory_bytes + SERVER_MEMORY, modules, ..of_clients }
+        let memory_bytes = of_clients.memory_bytes + SERVER_MEMORY;
+        match &self.server {
+            Server::Nfs(nfs) => Needs { memory_bytes, modules: nfs.modules(), ..of_clients },
+            Server::Samba(_) => Needs {
+                storage_bytes: of_clients.storage_bytes.map(|bytes| bytes + DATABASES),
+                memory_bytes: memory_bytes + self.last().clients as u64 * OF_SESSION,
+                ..of_clients
+            },
+        }
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
@@ -80,6 +89,14 @@ impl Configured for Settings {
                 "The NFS server is part of the kernel, and bigiron does not start one on this machine: run `files` in guests, without `--on local`"
             ),
             Server::Nfs(_) => Ok(Images::default()),
+            Server::Samba(samba) => {
+                let (store, mut images) = (Store::open()?, Images::default());
+                let root = guest_tree::find(&store, &RECIPE, &samba.series, cx, &mut images)?;
+                if cx.filesystem.is_some() {
+                    images.images.push(guest_tree::image(&store, &RECIPE, &root, cx)?);
+                }
+                Ok(images)
+            }
         }
     }
 
@@ -92,63 +109,25 @@ impl Configured for Settings {
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
-        let share = cx.dir.join(SHARE);
-        let root = share.join(loadfile::ROOT);
-        fs::create_dir_all(&root).with_context(|| format!("Cannot create `{}`", root.display()))?;
-        let service = match &self.server {
+        let create = |dir: &std::path::Path| {
+            fs::create_dir_all(dir).with_context(|| format!("Cannot create `{}`", dir.display()))
+        };
+        let (server, share) = match &self.server {
             Server::Nfs(nfs) => {
-                let at = cx.dir.join(MOUNT);
-                fs::create_dir(&at).with_context(|| format!("Cannot create `{}`", at.display()))?;
-                NfsMount::start(*nfs, &share, &at)?
+                let (share, at) = (cx.dir.join(SHARE), cx.dir.join(MOUNT));
+                create(&share.join(loadfile::ROOT))?;
+                create(&at)?;
+                (RunningServer::Nfs(NfsMount::start(*nfs, &share, &at)?), share)
+            }
+            Server::Samba(samba) => {
+                let server = SambaServer::start(samba, cx)?;
+                let share = server.share();
+                (RunningServer::Samba(server), share)
             }
         };
-        Ok(Box::new(Trial { settings: self, share, service: Some(service) }))
+        Ok(Box::new(Trial { settings: self, share, server: Some(server) }))
     }
 }
 
-/// A trial with its server, which ends with it.
-struct Trial<'a> {
-    settings: &'a Settings,
-    share: PathBuf,
-    /// `None` once it has stopped.
-    service: Option<NfsMount>,
-}
-
-impl Running for Trial<'_> {
-    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
-        let of = 2 * self.settings.points.len() as u32;
-        let service = self.service.as_ref().context("The server has stopped")?;
-        let mut facts = service.facts()?;
-        let mut points = Vec::new();
-        for (n, settings) in (0..).map(|n| 2 * n).zip(&self.settings.points) {
-            (cx.progress)(Progress { step: "warm-up", done: n, of });
-            let seen = Seen::default();
-            let service = Metered {
-                service: Files {
-                    dir: &cx.dir.join(MOUNT),
-                    settings,
-                    pattern: &Pattern::new(cx.seed, settings.file.longest()),
-                    syncing: Syncing { writes: false, directories: false },
-                    // If the first pass is measured, there is no time to check it.
-                    checked: matches!(settings.warm_up, Length::Passes(1..)),
-                },
-                processes: &|| 0,
-                seen: &seen,
-            };
-            let replayed = replay(settings, &service, || (cx.progress)(Progress { step: "window", done: n + 1, of }))?;
-            points.push(Point::new(replayed, &seen)?);
-        }
-        self.service.take().context("The server has stopped")?.stop()?;
-        let last = &points.last().context("Nothing was measured")?.replayed;
-        fs_clients::save(&self.share, &last.progress)?;
-        let mut outcome = metrics::outcome(self.settings, &points)?;
-        facts.push(("file-system", file_system(&self.share)));
-        facts.push(("errors", "0".to_owned()));
-        outcome.facts.extend(facts.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        Ok(outcome)
-    }
-
-    fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
-        fs_clients::verify(&self.share, self.settings.last(), cx.seed)
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! Invariant: the requests of a client depend only on the loadfile, its number and the length; the seed changes the data written,
 //! not their amount or place.
 
+mod answer;
 mod content;
 mod names;
 mod server;
@@ -12,7 +13,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-pub(crate) use self::content::Pattern;
+pub(crate) use self::answer::{Expectation, Refused};
+pub(crate) use self::content::{Pattern, Writer};
+pub(crate) use self::names::of_client;
 use self::server::FileServer;
 pub(crate) use self::server::Syncing;
 pub(crate) use self::verify::{save, verify};

@@ -136,6 +136,11 @@ impl NfsMount {
         ])
     }
 
+    /// Where clients find the export.
+    pub fn mounted_at(&self) -> &Path {
+        &self.at
+    }
+
     /// The mount's options as the kernel reports them.
     fn options(&self) -> Result<String> {
         let mounts = fs::read_to_string("/proc/mounts").context("Cannot read /proc/mounts")?;
