@@ -45,6 +45,10 @@ pub trait Server {
     fn stop_signal(&self) -> Signal {
         Signal::TERM
     }
+    /// Whether it has ended in good order after that signal.
+    fn ends_well(&self, status: ExitStatus) -> bool {
+        status.success()
+    }
     /// Whether its other processes, which are in its process group, go on when the first one is killed.
     fn leaves_processes(&self) -> bool {
         false
@@ -198,7 +202,7 @@ impl<S: Server> Instance<S> {
                 processes::await_ends(&children);
                 self.remove_leftovers();
                 let log = fs::read(self.log()).unwrap_or_default();
-                return match status.success() {
+                return match self.server.ends_well(status) {
                     true => Ok(()),
                     false => Err(self.refused(
                         "The server did not stop as it should",

@@ -10,12 +10,18 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use rustix::process::Signal;
 
 use bigiron_archive::SeriesPackage;
 
 use super::error::{ServerError, doing};
-use super::instance::{self, DATA, LOG, Server};
+use super::instance::{self, DATA, Server};
+use super::listen::is_listening;
 use super::programs::Programs;
 use super::recipe::Recipe;
 use super::tree::UID;
@@ -52,10 +58,8 @@ const RUN: &str = "run";
 const FILE: &str = "smb.conf";
 const PASSWORDS: &str = "run/smbpasswd";
 const PID_FILE: &str = "run/smbd.pid";
-/// What its log says when it starts, and when it is ready.
-const STARTED: &str = "started.";
-const READY: &str = "ready to serve connections";
-const FATAL: [&str; 5] = ["PANIC", "failed", "Failed", "ERROR", "cannot"];
+/// Not just `failed`: it complains of folders for its log and its core dumps, which it does without.
+const FATAL: [&str; 4] = ["PANIC", "ERROR", "open_socket", "already in use"];
 
 /// How the server runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,10 +137,15 @@ impl Server for Smbd {
 
     fn is_ready(&self, folder: &Path, pid: u32) -> bool {
         let number = fs::read_to_string(folder.join(PID_FILE)).unwrap_or_default();
-        let log = fs::read(folder.join(LOG)).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let last = log.rfind(STARTED).map_or("", |at| &log[at..]);
-        number.trim_end_matches(['\0', '\n']) == pid.to_string() && last.contains(READY)
+        let user = fs::metadata(folder.join(DATA)).map(|folder| folder.uid());
+        // The number is written before the socket is there.
+        let is_own = number.trim_end_matches(['\0', '\n']) == pid.to_string();
+        is_own && user.is_ok_and(|user| is_listening(self.port, user))
+    }
+
+    /// It ends its children, then itself by the signal.
+    fn ends_well(&self, status: ExitStatus) -> bool {
+        status.success() || status.signal() == Some(Signal::TERM.as_raw())
     }
 
     fn leaves_processes(&self) -> bool {

@@ -145,6 +145,10 @@ fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String
         // Loaded by name at run time, for looking up user names before libc could do it alone.
         let mut by_name = ["libnss_files", "ld-linux"].iter().chain(recipe.loaded);
         let by_name = by_name.any(|begin| name.starts_with(begin));
+        if path.is_dir() {
+            // A server's own, below the machine's.
+            continue;
+        }
         if !by_name && !needed.contains(&shared.join(path.file_name().unwrap_or_default())) && !needed.contains(&path) {
             fs::remove_file(&path)?;
         }

@@ -166,7 +166,8 @@ impl Client {
             return Err(SmbError::Response("the server chose another version"));
         }
         if dialect == Dialect::V311 {
-            agreed(message, body.u32(60)? as usize, body.u16(6)?)?;
+            let encrypts = self.terms.protection == Protection::Encrypted;
+            agreed(message, (body.u32(60)? as usize, body.u16(6)?), encrypts)?;
         }
         self.most = body.u32(32)?.min(body.u32(36)?) as usize;
         Ok(())
@@ -381,15 +382,15 @@ fn expect(status: NtStatus, expected: NtStatus) -> Result<(), SmbError> {
     if status == expected { Ok(()) } else { Err(SmbError::Status(status)) }
 }
 
-/// Checks that the server agrees to all that was offered.
-fn agreed(message: Fields<'_>, mut at: usize, count: u16) -> Result<(), SmbError> {
-    let mut found = [false; 3];
+/// Checks that the server agrees to what was offered and will be used, in the `count` contexts from `at` on.
+fn agreed(message: Fields<'_>, (mut at, count): (usize, u16), encrypts: bool) -> Result<(), SmbError> {
+    let mut found = [false, !encrypts, false];
     for _ in 0..count {
         let (kind, length) = (message.u16(at)?, usize::from(message.u16(at + 2)?));
         let data = Fields(message.bytes(at + 8, length)?);
         match kind {
             PREAUTH => found[0] = true,
-            ENCRYPTION => found[1] = data.u16(2)? == AES_128_GCM,
+            ENCRYPTION => found[1] |= data.u16(2)? == AES_128_GCM,
             SIGNING => found[2] = data.u16(2)? == 2,
             _ => {}
         }

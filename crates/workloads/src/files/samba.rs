@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
+use crate::loadfile::ROOT;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
-use bigiron_service::instance::{DATA, Instance};
+use bigiron_service::instance::{DATA, Instance, make_folder};
 use bigiron_service::listen::{free_port, new_password};
 use bigiron_service::programs::Programs;
 use bigiron_service::samba::{self, RECIPE, Smbd};
@@ -72,6 +73,7 @@ impl SambaServer {
         };
         samba::init(&programs, &folder)?;
         let user = programs.user(&folder).map_err(doing("Cannot find the user of", &folder))?;
+        make_folder(&folder.join(DATA).join(ROOT), user)?;
         let password = new_password(&folder, user)?;
         let smbd = Smbd {
             port,
