@@ -30,6 +30,9 @@ const NO_SPACE: &str = "No space left on device";
 /// A server may take this long to start (recovery) or to stop (a checkpoint) on a slow disk or in a VM without KVM.
 const LIMIT: Duration = Duration::from_secs(900);
 
+/// How often a server that broke its connections is asked why.
+const PATIENCE: u32 = 40;
+
 /// How a server runs, in addition to its [`super::recipe::Recipe`].
 pub trait Server {
     /// Writes the whole configuration; called before each start.
@@ -325,6 +328,17 @@ fn refused(what: &str, status: ExitStatus, log: &str, folder: &Path, fatal_words
     }
     let last = lines[lines.len().saturating_sub(4)..].join("; ");
     ServerError::Failed(format!("{what} ({status}): {last}"))
+}
+
+/// Asks why a server's connections broke, again for a while: it may not have told yet.
+pub fn patiently<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 1..PATIENCE {
+        if let Some(answer) = ask() {
+            return Some(answer);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ask()
 }
 
 /// Growing pauses, until [`LIMIT`].

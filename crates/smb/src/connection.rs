@@ -7,7 +7,7 @@ use std::net::{SocketAddrV4, TcpStream};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::crypto::{Cipher, Key, Preauth, Signer, Signing, derive};
+use crate::crypto::{Cipher, Key, Preauth, Signer, Signing, TAG, derive};
 use crate::error::SmbError;
 use crate::frame::{Command, Fields, Frame, HEADER, Header, PLAIN, RESPONSE, SIGNED, UNASKED};
 use crate::ntlm::{self, Challenge};
@@ -21,8 +21,9 @@ const CREDITS: u16 = 64;
 const OF_CREDIT: usize = 64 << 10;
 /// Longest response that is read: data, and what comes before them.
 const LONGEST: usize = (8 << 20) + 4096;
-/// Capability: requests of more than 64 KiB.
+/// Capabilities: requests of more than 64 KiB, and encryption.
 const LARGE: u32 = 4;
+const ENCRYPTS: u32 = 0x40;
 /// Kinds of contexts of a negotiation.
 const PREAUTH: u16 = 1;
 const ENCRYPTION: u16 = 2;
@@ -137,9 +138,10 @@ impl Client {
         let mut random = [0; 48];
         SystemRandom::new().fill(&mut random).map_err(|_| SmbError::Response("no random numbers"))?;
         let mode = self.security_mode();
-        let Terms { dialect, .. } = self.terms;
+        let Terms { dialect, protection } = self.terms;
+        let capabilities = if protection == Protection::Encrypted { LARGE | ENCRYPTS } else { LARGE };
         let request = self.begin(Command::Negotiate, 1);
-        request.u16(36).u16(1).u16(mode).u16(0).u32(LARGE).bytes(&random[..16]);
+        request.u16(36).u16(1).u16(mode).u16(0).u32(capabilities).bytes(&random[..16]);
         let contexts_at = request.0.len();
         request.u64(0).u16(dialect.number());
         if dialect == Dialect::V311 {
@@ -339,11 +341,11 @@ impl Client {
         self.received.resize(length, 0);
         self.socket.read_exact(&mut self.received)?;
         if let Some(cipher) = &self.cipher {
-            let start = self.received.len() - cipher.open(&mut self.received)?.len();
-            // Without the tag, which was put behind the message, and what came before it.
-            let end = self.received.len() - 16;
-            self.received.truncate(end);
-            self.received.drain(..start - 16);
+            let length = cipher.open(&mut self.received)?.len();
+            // The tag has been put behind the message.
+            let start = self.received.len() - length - TAG;
+            self.received.truncate(start + length);
+            self.received.drain(..start);
         }
         if !self.received.starts_with(&PLAIN) || self.received.len() < HEADER {
             return Err(SmbError::Response("it is no message of SMB"));

@@ -16,6 +16,8 @@ pub type Key = [u8; 16];
 const TRANSFORM: usize = 52;
 const NONCE_AT: usize = 20;
 const SIGNATURE: usize = 16;
+/// Bytes behind a message that has been decrypted.
+pub const TAG: usize = MAX_TAG_LEN;
 
 /// How messages are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +156,7 @@ impl Cipher {
         head[4..][..SIGNATURE].copy_from_slice(tag.expect("a short message").as_ref());
     }
 
-    /// Decrypts a message in its place and returns it.
+    /// Decrypts a message in its place and returns it; [`TAG`] bytes come to be behind it.
     ///
     /// # Errors
     /// It is not one of this session.

@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail};
 
@@ -11,7 +9,7 @@ use bigiron_service::apache::THREADS;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
 use bigiron_service::httpd::{self, Httpd, Kind};
-use bigiron_service::instance::{DATA, Instance};
+use bigiron_service::instance::{DATA, Instance, patiently};
 use bigiron_service::listen::free_port;
 use bigiron_service::programs::Programs;
 use bigiron_service::recipe::Recipe;
@@ -26,8 +24,6 @@ use crate::url::Url;
 
 /// The port in a guest, which nobody else uses.
 const GUEST_PORT: u16 = 8080;
-/// How often a server that broke its connections is asked why.
-const PATIENCE: u32 = 40;
 /// Bytes of a small and a large document.
 const SMALL: usize = 1 << 10;
 const LARGE: usize = 1 << 20;
@@ -168,18 +164,13 @@ impl TrialServer {
 
     /// Why a private server cannot go on: how it ended, or what its log says. If `broke`, its connections broke, and it may not have told yet.
     pub fn complaint(&mut self, broke: bool) -> Option<ServerError> {
-        let mut tries = if broke { PATIENCE } else { 1 };
         let instance = self.process.as_mut()?;
-        loop {
+        let title = instance.server().kind.recipe().title;
+        let mut ask = || {
             let of_pages = self.pages.as_mut().and_then(PageServer::complaint).map(ServerError::Failed);
-            let title = instance.server().kind.recipe().title;
-            let found = of_pages.or_else(|| instance.complaint(title));
-            tries -= 1;
-            if found.is_some() || tries == 0 {
-                return found;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
+            of_pages.or_else(|| instance.complaint(title))
+        };
+        if broke { patiently(ask) } else { ask() }
     }
 
     /// Checks the database behind dynamic pages after clients have received `answered` of them.

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use crate::loadfile::ROOT;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
-use bigiron_service::instance::{DATA, Instance, make_folder};
+use bigiron_service::instance::{DATA, Instance, make_folder, patiently};
 use bigiron_service::listen::{free_port, new_password};
 use bigiron_service::programs::Programs;
 use bigiron_service::samba::{self, RECIPE, Smbd};
@@ -101,7 +101,7 @@ impl SambaServer {
 
     /// Why it cannot go on, if its sessions broke: how it ended, or what its log says.
     pub fn complaint(&mut self) -> Option<ServerError> {
-        self.instance.complaint("Samba")
+        patiently(|| self.instance.complaint(RECIPE.title))
     }
 
     #[cfg(test)]
