@@ -22,8 +22,10 @@ const MB: f64 = 1e6;
 /// What has been used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
-    /// CPU time of the server's processes and of the kernel's own threads.
-    server_ns: u64,
+    /// CPU time of the server's processes.
+    processes_ns: u64,
+    /// CPU time of the kernel's own threads. It can shrink: threads end.
+    kernel_ns: u64,
     /// Context switches of the whole machine.
     switches: u64,
 }
@@ -33,7 +35,8 @@ impl Used {
         let stat = fs::read_to_string("/proc/stat").context("Cannot read /proc/stat")?;
         let switches = stat.lines().find_map(|line| line.strip_prefix("ctxt ")?.trim().parse().ok());
         Ok(Self {
-            server_ns: of_processes() + kernel_cpu_ns(),
+            processes_ns: of_processes(),
+            kernel_ns: kernel_cpu_ns(),
             switches: switches.context("/proc/stat has no count of context switches")?,
         })
     }
@@ -72,9 +75,11 @@ impl Seen {
     fn in_window(&self) -> Result<Used> {
         let [before, after] = *self.0.lock().expect("no reader panics");
         let both = before.zip(after).context("What the server uses cannot be read below /proc")?;
+        let of = |field: fn(&Used) -> u64| field(&both.1).saturating_sub(field(&both.0));
         Ok(Used {
-            server_ns: both.1.server_ns.saturating_sub(both.0.server_ns),
-            switches: both.1.switches.saturating_sub(both.0.switches),
+            processes_ns: of(|used| used.processes_ns),
+            kernel_ns: of(|used| used.kernel_ns),
+            switches: of(|used| used.switches),
         })
     }
 }
@@ -137,9 +142,10 @@ pub fn outcome(settings: &Settings, points: &[Point]) -> Result<WorkloadResult> 
     let mut outcome = metrics::outcome(last, replayed)?;
     outcome.values.extend(metrics::percentile_values(last, replayed));
     let mb = replayed.bytes as f64 / MB;
+    let server_ns = used.processes_ns + used.kernel_ns;
     outcome.values.extend([
-        (CPU.to_owned(), (replayed.stage.cpu_ns + used.server_ns) as f64 / mb),
-        (SERVER_CPU.to_owned(), used.server_ns as f64 / mb),
+        (CPU.to_owned(), (replayed.stage.cpu_ns + server_ns) as f64 / mb),
+        (SERVER_CPU.to_owned(), server_ns as f64 / mb),
         (SWITCHES.to_owned(), used.switches as f64 / replayed.requests as f64),
     ]);
     if settings.points.len() > 1 {
