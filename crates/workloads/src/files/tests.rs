@@ -53,6 +53,38 @@ fn samba_serves_with_every_protection_and_what_was_written_is_there() {
 }
 
 #[test]
+fn every_request_is_served_and_an_oplock_is_given_back() {
+    // The second open of a file takes the oplock of the first away.
+    let again = r#"NTCreateX "\clients\client1\d\b" 0x40 0x1 3 NT_STATUS_OK
+NTCreateX "\clients\client1\d\b" 0x40 0x1 4 NT_STATUS_OK
+ReadX 4 0 100 20 NT_STATUS_OK
+Close 4 NT_STATUS_OK
+Close 3 NT_STATUS_OK
+"#;
+    let text = fs_clients::tests::every_request() + again;
+    for more in [("signing", "on"), ("oplocks", "off")] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(&[("loadfile", &text), more]);
+        let mut trial = trial(&settings, dir.path());
+        run(&mut trial, dir.path()).unwrap();
+        assert_eq!(fs::read(trial.share.join("clients/client2/d/b")).unwrap().len(), 20);
+        Box::new(trial).verify(&testing::context(dir.path())).unwrap();
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_expected_fails_the_trial_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs_clients::tests::every_request() + "Rmdir \"\\clients\\client1\\none\" NT_STATUS_OK\n";
+    let settings = settings(&[("loadfile", &text)]);
+    let error = format!("{:#}", run(&mut trial(&settings, dir.path()), dir.path()).unwrap_err());
+    assert!(
+        error.contains("(Rmdir) of loadfile") && error.contains("OBJECT_NAME_NOT_FOUND instead of NT_STATUS_OK"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_wrong_byte_and_a_missing_file_fail_the_trial() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(&[("clients", "1")]);

@@ -204,4 +204,4 @@ impl<'a> Service for Files<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
