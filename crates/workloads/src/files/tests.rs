@@ -121,6 +121,18 @@ fn a_server_that_is_killed_fails_the_trial_with_its_end_and_leaves_nothing() {
 }
 
 #[test]
+fn a_full_disk_fails_the_trial_with_its_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = testing::SmallDisk::mount(dir.path(), "64m") else { return };
+    let settings = settings(&[]);
+    let mut full = trial(&settings, &disk.0);
+    disk.fill(600 << 10);
+    let error = run(&mut full, &disk.0).unwrap_err();
+    drop(full);
+    assert!(format!("{error:#}").contains("No space left on device"), "{error:#}");
+}
+
+#[test]
 fn options_that_cannot_be_are_refused() {
     for (settings, says) in [
         (&[("clients", "4,2")][..], "`files.clients` cannot be `4,2`; it can be a number from 1 to 10000, or up to 12"),
