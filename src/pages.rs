@@ -23,8 +23,8 @@ macro_rules! pages {
 
 const PAGES: &[Page] = pages! {
     "workload" in "workloads":
-        "micro", "dbsim", "oltp", "sqlphases", "dss", "web", "multiuser", "fs-clients", "net-clients", "tio", "raw-io", "chat", "scripts",
-        "build", "command";
+        "micro", "dbsim", "oltp", "sqlphases", "dss", "web", "multiuser", "fs-clients", "net-clients", "files", "tio", "raw-io", "chat",
+        "scripts", "build", "command";
     "lever" in "levers": "boot", "fault", "sysctl", "file", "block", "mm", "memory", "cpu", "fs", "net", "vm";
     "concept" in "concepts":
         "clock-validation", "clocks", "counters", "kernels", "modelled-cycles", "rebuilds", "several-cpus", "statistics",

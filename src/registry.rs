@@ -14,6 +14,7 @@ pub const WORKLOADS: Registry = Registry::new(&[
     &bigiron_workloads::multiuser::Multiuser,
     &bigiron_workloads::fs_clients::FsClients,
     &bigiron_workloads::net_clients::NetClients,
+    &bigiron_workloads::files::FileService,
     &bigiron_workloads::tio::Tio,
     &bigiron_workloads::raw_io::RawIo,
     &bigiron_workloads::chat::Chat,

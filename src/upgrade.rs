@@ -146,7 +146,7 @@ mod tests {
             run(&pid.to_string(), name);
         }
         let names = workloads(&servers::running(dir.path()));
-        assert_eq!(names, ["oltp", "dbsim", "net-clients", "web", "fs-clients", "micro"]);
+        assert_eq!(names, ["oltp", "dbsim", "net-clients", "web", "files", "fs-clients", "micro"]);
         assert!(names.iter().all(|name| registry::find(name).is_some()));
     }
 }

@@ -63,8 +63,11 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
         "web.connections=4",
         "web.length=200",
         "web.warmup=50",
+        "files.clients=1,2",
+        "files.requests=200",
+        "files.length=1",
     ];
-    let workloads = ["fs-clients", "net-clients", "tio", "raw-io", "sqlphases", "dss", "web"];
+    let workloads = ["fs-clients", "net-clients", "files", "tio", "raw-io", "sqlphases", "dss", "web"];
     let args: Vec<_> = workloads.into_iter().chain(small.into_iter().flat_map(|setting| ["--set", setting])).collect();
     let test = test();
     let [one, again] = ["study", "again"].map(|out| {
@@ -83,6 +86,28 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
     for workload in workloads {
         let values = one["metrics"][workload].as_object().unwrap();
         assert!(values.len() > 1 && values.values().all(Value::is_number), "{workload}: {values:?}");
+    }
+}
+
+#[test]
+fn file_servers_serve_in_a_guest_and_take_the_same_time_twice() {
+    let test = test();
+    let small = ["files", "--set", "files.clients=2", "--set", "files.requests=200", "--set", "files.length=1"];
+    for (server, more, name, want) in [
+        ("nfs", &["--set", "files.nfs-version=3", "--set", "files.export=async"][..], "files.nfs-version", "3"),
+        ("samba", &["--set", "files.encryption=on"], "files.protection", "encrypted with AES-128-GCM"),
+    ] {
+        let server_is = format!("files.server={server}");
+        let args = [&small[..], &["--set", &server_is], more].concat();
+        let [one, again] = ["study", "again"].map(|out| {
+            let record = first(&test, &format!("{server}-{out}"), &args);
+            assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+            record
+        });
+        assert_eq!(fact(&one, name), want);
+        assert_eq!(fact(&one, "files.clients"), "2");
+        assert_eq!(one["metrics"], again["metrics"], "{server}");
+        assert_eq!(one["counters"], again["counters"], "{server}");
     }
 }
 

@@ -85,11 +85,12 @@ pub(super) fn is_kernel_package(name: &str) -> bool {
 }
 
 /// The packages of servers that an index keeps.
-const SERVERS: [SeriesPackage; 4] = [
+const SERVERS: [SeriesPackage; 5] = [
     SeriesPackage::InName("postgresql"),
     SeriesPackage::InVersion("mariadb-server-core"),
     SeriesPackage::InVersion("nginx"),
     SeriesPackage::InVersion("apache2-bin"),
+    SeriesPackage::InVersion("samba"),
 ];
 
 fn is_server_package(name: &str) -> bool {

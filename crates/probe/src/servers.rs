@@ -32,7 +32,7 @@ const KINDS: [ServerKind; 9] = [
     kind("a cache server", &["redis-server", "valkey-server", "memcached"], &["net-clients"]),
     kind("a web server", &["nginx", "apache2", "httpd"], &["web"]),
     kind("a proxy", &["haproxy"], &["net-clients"]),
-    kind("a file server", &["smbd", "nfsd"], &["fs-clients", "net-clients"]),
+    kind("a file server", &["smbd", "nfsd"], &["files", "fs-clients", "net-clients"]),
 ];
 
 /// The kinds of servers that have a process in `proc`, in the order of the table; empty if `proc` cannot be read.

@@ -30,6 +30,9 @@ const NO_SPACE: &str = "No space left on device";
 /// A server may take this long to start (recovery) or to stop (a checkpoint) on a slow disk or in a VM without KVM.
 const LIMIT: Duration = Duration::from_secs(900);
 
+/// How often a server that broke its connections is asked why.
+const PATIENCE: u32 = 40;
+
 /// How a server runs, in addition to its [`super::recipe::Recipe`].
 pub trait Server {
     /// Writes the whole configuration; called before each start.
@@ -44,6 +47,10 @@ pub trait Server {
     /// The signal that stops it in good order.
     fn stop_signal(&self) -> Signal {
         Signal::TERM
+    }
+    /// Whether it has ended in good order after that signal.
+    fn ends_well(&self, status: ExitStatus) -> bool {
+        status.success()
     }
     /// Whether its other processes, which are in its process group, go on when the first one is killed.
     fn leaves_processes(&self) -> bool {
@@ -166,6 +173,18 @@ impl<S: Server> Instance<S> {
         self.try_wait()
     }
 
+    /// Why the server, named `title`, cannot go on: how it ended, or what its log says.
+    pub fn complaint(&mut self, title: &str) -> Option<ServerError> {
+        if let Ok(Some(status)) = self.end() {
+            return Some(ServerError::Failed(format!("{title} ended in the run ({status})")));
+        }
+        let log = fs::read(self.log()).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let fatal = |line: &&str| self.server.fatal_words().iter().any(|word| line.contains(word));
+        let line = log.lines().rfind(fatal)?;
+        Some(ServerError::Failed(format!("{title} reported: {}", line.trim())))
+    }
+
     /// Whether the server has run out of space, or there is no space for `bytes` more.
     pub fn is_full(&self, bytes: u64) -> bool {
         let has_room = rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_bavail * s.f_frsize >= bytes);
@@ -186,7 +205,7 @@ impl<S: Server> Instance<S> {
                 processes::await_ends(&children);
                 self.remove_leftovers();
                 let log = fs::read(self.log()).unwrap_or_default();
-                return match status.success() {
+                return match self.server.ends_well(status) {
                     true => Ok(()),
                     false => Err(self.refused(
                         "The server did not stop as it should",
@@ -309,6 +328,17 @@ fn refused(what: &str, status: ExitStatus, log: &str, folder: &Path, fatal_words
     }
     let last = lines[lines.len().saturating_sub(4)..].join("; ");
     ServerError::Failed(format!("{what} ({status}): {last}"))
+}
+
+/// Asks why a server's connections broke, again for a while: it may not have told yet.
+pub fn patiently<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 1..PATIENCE {
+        if let Some(answer) = ask() {
+            return Some(answer);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ask()
 }
 
 /// Growing pauses, until [`LIMIT`].

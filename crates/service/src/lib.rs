@@ -19,6 +19,7 @@ pub mod program;
 pub mod programs;
 pub mod recipe;
 pub mod root;
+pub mod samba;
 pub mod server_folder;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

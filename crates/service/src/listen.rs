@@ -71,6 +71,16 @@ pub fn free_port(folder: &Path) -> Result<u16, ServerError> {
     Ok(address.map_err(doing("No free port of 127.0.0.1 for", folder))?.port())
 }
 
+/// Whether a process of `user` listens on `port` of 127.0.0.1, without connecting to it.
+pub(crate) fn is_listening(port: u16, user: u32) -> bool {
+    // proc(5): number, local address, remote address, state (0A listens), queues, timers, retransmissions, user.
+    let own = format!("0100007F:{port:04X}");
+    let sockets = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|words| {
+        words.get(1) == Some(&&*own) && words.get(3) == Some(&"0A") && words.get(7) == Some(&&*user.to_string())
+    })
+}
+
 fn random_word() -> io::Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

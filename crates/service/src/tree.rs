@@ -104,6 +104,10 @@ fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String
     let shared = dir.join(LIBRARIES);
     let mut libraries = Libraries::default();
     libraries.add(&shared)?;
+    if let Some(folder) = recipe.plugins {
+        // Some servers keep libraries of their own programs there.
+        libraries.add(&dir.join(folder(series)))?;
+    }
     let mut needed = BTreeSet::new();
     for program in recipe.required {
         anyhow::ensure!(own.join(program).is_file(), "`{program}` is not in the package");
@@ -141,6 +145,10 @@ fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String
         // Loaded by name at run time, for looking up user names before libc could do it alone.
         let mut by_name = ["libnss_files", "ld-linux"].iter().chain(recipe.loaded);
         let by_name = by_name.any(|begin| name.starts_with(begin));
+        if path.is_dir() {
+            // A server's own, below the machine's.
+            continue;
+        }
         if !by_name && !needed.contains(&shared.join(path.file_name().unwrap_or_default())) && !needed.contains(&path) {
             fs::remove_file(&path)?;
         }

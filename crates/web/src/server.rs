@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, bail};
 
@@ -11,7 +9,7 @@ use bigiron_service::apache::THREADS;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
 use bigiron_service::httpd::{self, Httpd, Kind};
-use bigiron_service::instance::{DATA, Instance, Server};
+use bigiron_service::instance::{DATA, Instance, patiently};
 use bigiron_service::listen::free_port;
 use bigiron_service::programs::Programs;
 use bigiron_service::recipe::Recipe;
@@ -28,8 +26,6 @@ use crate::url::Url;
 
 /// The port in a guest, which nobody else uses.
 const GUEST_PORT: u16 = 8080;
-/// How often a server that broke its connections is asked why.
-const PATIENCE: u32 = 40;
 /// Bytes of a small and a large document.
 const SMALL: usize = 1 << 10;
 const LARGE: usize = 1 << 20;
@@ -184,17 +180,13 @@ impl TrialServer {
 
     /// Why a private server cannot go on: how it ended, or what its log says. If `broke`, its connections broke, and it may not have told yet.
     pub fn complaint(&mut self, broke: bool) -> Option<ServerError> {
-        let mut tries = if broke { PATIENCE } else { 1 };
         let instance = self.process.as_mut()?;
-        loop {
+        let title = instance.server().kind.recipe().title;
+        let mut ask = || {
             let of_pages = self.pages.as_mut().and_then(PageServer::complaint).map(ServerError::Failed);
-            let found = of_pages.or_else(|| complaint(instance));
-            tries -= 1;
-            if found.is_some() || tries == 0 {
-                return found;
-            }
-            thread::sleep(Duration::from_millis(50));
-        }
+            of_pages.or_else(|| instance.complaint(title))
+        };
+        if broke { patiently(ask) } else { ask() }
     }
 
     /// Checks what dynamic pages have left behind after clients have received those of `tally`.
@@ -218,16 +210,4 @@ impl TrialServer {
     pub(crate) fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Instance::pid)
     }
-}
-
-fn complaint(instance: &mut Instance<Httpd>) -> Option<ServerError> {
-    let title = instance.server().kind.recipe().title;
-    if let Ok(Some(status)) = instance.end() {
-        return Some(ServerError::Failed(format!("{title} ended in the run ({status})")));
-    }
-    let log = fs::read(instance.log()).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log);
-    let fatal = |line: &&str| instance.server().fatal_words().iter().any(|word| line.contains(word));
-    let line = log.lines().rfind(fatal)?;
-    Some(ServerError::Failed(format!("{title} reported: {}", line.trim())))
 }

@@ -3,6 +3,7 @@
 pub mod build;
 pub mod chat;
 pub mod command;
+pub mod files;
 pub mod fs_clients;
 pub mod loadfile;
 pub mod micro;

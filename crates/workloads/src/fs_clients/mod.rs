@@ -3,6 +3,7 @@
 //! Invariant: the requests of a client depend only on the loadfile, its number and the length; the seed changes the data written,
 //! not their amount or place.
 
+mod answer;
 mod content;
 mod names;
 mod server;
@@ -12,8 +13,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
-use self::content::Pattern;
-use self::server::{FileServer, Syncing};
+pub(crate) use self::answer::{Expectation, Refused};
+pub(crate) use self::content::{Pattern, Writer};
+pub(crate) use self::names::of_client;
+use self::server::FileServer;
+pub(crate) use self::server::Syncing;
+pub(crate) use self::verify::{save, verify};
 use super::loadfile::replay::{Service, replay};
 use super::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
 use super::loadfile::{DEFAULT, FileOperation, Loadfile, Settings, metrics};
@@ -82,16 +87,7 @@ struct Replay {
 
 impl Configured for Replay {
     fn needs(&self) -> Needs {
-        let settings = &self.settings;
-        let clients = settings.clients as u64;
-        let each = largest(&settings.file);
-        Needs {
-            // A quarter for the file system's data per file, and 32 MiB for the file system itself.
-            storage_bytes: Some(clients * (each + each / 4 + (1 << 20)) + (32 << 20)),
-            // One loadfile for all, and each client's own pages.
-            memory_bytes: (64 << 20) + settings.file.requests.len() as u64 * 64 + clients * (1 << 20),
-            modules: Vec::new(),
-        }
+        needs(&self.settings)
     }
 
     fn metrics(&self) -> Vec<MetricDef> {
@@ -123,7 +119,7 @@ impl Running for &Replay {
             checked: matches!(settings.warm_up, Length::Passes(1..)),
         };
         let replayed = replay(settings, &service, || (cx.progress)(Progress { step: "window", done: 1, of }))?;
-        verify::save(&cx.dir, &replayed.progress)?;
+        save(&cx.dir, &replayed.progress)?;
         let mut outcome = metrics::outcome(settings, &replayed)?;
         let fact = |name: &str, value: String| (name.to_owned(), value);
         outcome.facts.extend([
@@ -136,7 +132,20 @@ impl Running for &Replay {
     }
 
     fn verify(self: Box<Self>, cx: &Context<'_>) -> Result<()> {
-        verify::verify(&cx.dir, &self.settings, cx.seed)
+        verify(&cx.dir, &self.settings, cx.seed)
+    }
+}
+
+/// What a replay needs whose files are on the trial's file system.
+pub(crate) fn needs(settings: &Settings) -> Needs {
+    let clients = settings.clients as u64;
+    let each = largest(&settings.file);
+    Needs {
+        // A quarter for the file system's data per file, and 32 MiB for the file system itself.
+        storage_bytes: Some(clients * (each + each / 4 + (1 << 20)) + (32 << 20)),
+        // One loadfile for all, and each client's own pages.
+        memory_bytes: (64 << 20) + settings.file.requests.len() as u64 * 64 + clients * (1 << 20),
+        modules: Vec::new(),
     }
 }
 
@@ -157,7 +166,7 @@ fn durability(syncing: Syncing) -> &'static str {
 }
 
 /// Bytes of all files that a client creates, without removals.
-fn largest(file: &Loadfile) -> u64 {
+pub(crate) fn largest(file: &Loadfile) -> u64 {
     let mut ends = vec![0; file.paths.len()];
     let mut open = std::collections::HashMap::new();
     for r in &file.requests {
@@ -176,12 +185,13 @@ fn largest(file: &Loadfile) -> u64 {
 }
 
 /// File servers for all clients.
-struct Files<'a> {
-    dir: &'a Path,
-    settings: &'a Settings,
-    pattern: &'a Pattern,
-    syncing: Syncing,
-    checked: bool,
+pub(crate) struct Files<'a> {
+    pub dir: &'a Path,
+    pub settings: &'a Settings,
+    pub pattern: &'a Pattern,
+    pub syncing: Syncing,
+    /// Whether every byte that is read in the first pass is checked.
+    pub checked: bool,
 }
 
 impl<'a> Service for Files<'a> {
@@ -194,4 +204,4 @@ impl<'a> Service for Files<'a> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,12 +8,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use super::content::{Pattern, Tree, Writer};
+use super::answer::{Expectation, Refused};
+use super::content::{Pattern, Writer};
 use super::names::{matches, of_client};
 use crate::loadfile::replay::Server;
 use crate::loadfile::{DIRECTORY, Disposition, FileOperation, Loadfile, Request, Status};
@@ -36,8 +37,6 @@ pub struct FileServer<'a> {
     pattern: &'a Pattern,
     client: usize,
     syncing: Syncing,
-    /// Whether counts of directory entries must match the loadfile.
-    exact: bool,
     /// The loadfile's paths, relative to the working directory.
     paths: Vec<CString>,
     /// Their parent directories.
@@ -46,8 +45,7 @@ pub struct FileServer<'a> {
     pass: u32,
     buffer: Vec<u8>,
     entries: Box<[MaybeUninit<u8>]>,
-    /// The expected contents in the first pass, if it is checked.
-    expected: Option<Tree<'a>>,
+    expected: Expectation<'a>,
 }
 
 struct Open {
@@ -68,38 +66,6 @@ enum NameLookup {
     Nowhere,
 }
 
-/// The reply to a request that failed.
-enum Refused {
-    With(Status),
-    /// A failure that no loadfile expects.
-    Failed(anyhow::Error),
-}
-
-impl From<Errno> for Refused {
-    fn from(error: Errno) -> Self {
-        match error {
-            Errno::NOENT => Self::With(Status::NameNotFound),
-            Errno::NOTDIR => Self::With(Status::PathNotFound),
-            Errno::EXIST => Self::With(Status::NameCollision),
-            Errno::NOTEMPTY => Self::With(Status::DirectoryNotEmpty),
-            Errno::ACCESS | Errno::PERM => Self::With(Status::AccessDenied),
-            e => Self::Failed(e.into()),
-        }
-    }
-}
-
-impl From<anyhow::Error> for Refused {
-    fn from(error: anyhow::Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<std::io::Error> for Refused {
-    fn from(error: std::io::Error) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
 impl<'a> FileServer<'a> {
     /// A server for `client`, with `dir` as the working directory of this process.
     ///
@@ -111,7 +77,7 @@ impl<'a> FileServer<'a> {
         pattern: &'a Pattern,
         client: usize,
         syncing: Syncing,
-        (exact, checked): (bool, bool),
+        checks: (bool, bool),
     ) -> Result<Self> {
         rustix::process::chdir(dir).with_context(|| format!("Cannot work in `{}`", dir.display()))?;
         let paths = file.paths.iter().map(|p| of_client(p, client)).collect::<Result<Vec<_>>>()?;
@@ -120,14 +86,13 @@ impl<'a> FileServer<'a> {
             pattern,
             client,
             syncing,
-            exact,
             paths,
             parents,
             open: Vec::new(),
             pass: 0,
             buffer: vec![0; file.longest() as usize],
             entries: vec![MaybeUninit::uninit(); ENTRIES].into_boxed_slice(),
-            expected: checked.then(|| Tree::new(file, pattern, client)),
+            expected: Expectation::new(file, pattern, client, checks),
         };
         server.reset()?;
         Ok(server)
@@ -232,17 +197,7 @@ impl<'a> FileServer<'a> {
         let read =
             self.opened(handle).and_then(|o| Ok(rustix::io::pread(&o.fd, &mut buffer[..size as usize], offset)?));
         self.buffer = buffer;
-        let read = read?;
-        if read != found as usize {
-            return Err(anyhow!("{read} bytes were read instead of {found}").into());
-        }
-        let Some(expected) = &self.expected else { return Ok(()) };
-        let mut wanted = vec![0; read];
-        expected.opened(handle).context("The open file is a directory")?.paint(self.pattern, offset, &mut wanted);
-        match wanted.iter().zip(&self.buffer).position(|(a, b)| a != b) {
-            None => Ok(()),
-            Some(at) => Err(anyhow!("Byte {} differs from what was written", offset + at as u64).into()),
-        }
+        self.expected.check_read(handle, offset, found, &self.buffer[..read?])
     }
 
     fn write(&mut self, handle: u32, offset: u64, size: u32) -> Result<(), Refused> {
@@ -320,10 +275,7 @@ impl<'a> FileServer<'a> {
             FileOperation::SetFile { handle, .. } => self.set_times(handle),
             FileOperation::Find { path, found, .. } => {
                 let count = self.list(path)?;
-                if self.exact && count != found {
-                    return Err(anyhow!("{count} entries were found instead of {found}").into());
-                }
-                Ok(())
+                self.expected.check_count(count, found)
             }
         }
     }
@@ -333,24 +285,13 @@ impl Server for FileServer<'_> {
     fn begin(&mut self, pass: u32) -> Result<()> {
         self.open.clear();
         self.pass = pass;
-        if pass > 1 {
-            self.expected = None;
-        }
+        self.expected.begin(pass);
         Ok(())
     }
 
     fn serve(&mut self, request: &Request) -> Result<()> {
-        let answer = match self.do_it(request) {
-            Ok(()) => Status::Ok,
-            Err(Refused::With(status)) => status,
-            Err(Refused::Failed(error)) => bail!(error),
-        };
-        let expected = request.status;
-        ensure!(answer == expected, "The reply is {} instead of {}", answer.name(), expected.name());
-        if let Some(tree) = &mut self.expected {
-            tree.apply(request, self.pass);
-        }
-        Ok(())
+        let answer = self.do_it(request);
+        self.expected.check(request, answer)
     }
 
     fn reset(&mut self) -> Result<()> {

@@ -108,9 +108,9 @@ fn loadfile(text: &str) -> String {
 
 const WRITES: &str = "NTCreateX \"\\clients\\client1\\A\" 0x40 0x2 1 NT_STATUS_OK\nWriteX 1 0 5000 5000 NT_STATUS_OK\n";
 
-#[test]
-fn every_request_is_served_and_names_are_found_without_regard_to_case() {
-    let text = loadfile(&format!(
+/// A loadfile with a request of every kind; it leaves a file of 20 bytes, `d/b`.
+pub(crate) fn every_request() -> String {
+    loadfile(&format!(
         "{WRITES}{}",
         r#"ReadX 1 4990 100 10 NT_STATUS_OK
 LockX 1 2147483538 1 NT_STATUS_OK
@@ -135,7 +135,12 @@ WriteX 2 10 10 10 NT_STATUS_OK
 ReadX 2 0 100 20 NT_STATUS_OK
 Close 2 NT_STATUS_OK
 "#
-    ));
+    ))
+}
+
+#[test]
+fn every_request_is_served_and_names_are_found_without_regard_to_case() {
+    let text = every_request();
     let bench = Bench::new(&[("loadfile", &text), ("sync", "on"), ("sync-dir", "on")]);
     let outcome = bench.run().unwrap();
     assert_eq!(outcome.facts["loadfile"], "own.txt");

@@ -11,7 +11,7 @@ use bigiron_workload::WorkloadResult;
 use bigiron_workload::units::print_duration;
 
 /// The primary metric's name.
-const THROUGHPUT: &str = "throughput";
+pub const THROUGHPUT: &str = "throughput";
 const REQUESTS: &str = "requests";
 /// Kinds whose latencies are metrics, if the loadfile has them.
 const MEANS: [RequestKind; 10] = [
@@ -67,6 +67,35 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
         metrics.push(def(p99(kind), Unit::Ns, Better::Lower, MetricKind::P99, summary));
     }
     metrics
+}
+
+/// The median and the 99th percentile of every kind that has a mean, as far as [`of`] does not declare them.
+pub fn percentiles(settings: &Settings) -> Vec<MetricDef> {
+    let time =
+        |name, kind, summary| MetricDef { name, unit: Unit::Ns, better: Better::Lower, kind, primary: false, summary };
+    let medians = present(settings, &MEANS)
+        .map(|kind| time(p50(kind), MetricKind::P50, format!("Median of the time of a {}", kind.word())));
+    let tails = present(settings, &MEANS).filter(|kind| !P99S.contains(kind));
+    let tails =
+        tails.map(|kind| time(p99(kind), MetricKind::P99, format!("99th percentile of the time of a {}", kind.word())));
+    medians.chain(tails).collect()
+}
+
+/// The values of [`percentiles`].
+pub fn percentile_values<'a>(
+    settings: &'a Settings,
+    replayed: &'a Replayed,
+) -> impl Iterator<Item = (String, f64)> + 'a {
+    present(settings, &MEANS).flat_map(|kind| {
+        let latency = &replayed.latencies[kind as usize];
+        let at = |q| latency.quantile(q).unwrap_or(1).max(1) as f64;
+        let tail = (!P99S.contains(&kind)).then(|| (p99(kind), at(0.99)));
+        std::iter::once((p50(kind), at(0.5))).chain(tail)
+    })
+}
+
+fn p50(kind: RequestKind) -> String {
+    format!("{}-p50", kind.metric())
 }
 
 fn mean(kind: RequestKind) -> String {

@@ -43,6 +43,16 @@ pub trait Service: Sync {
 
     /// The server of a client, in that client's process.
     fn open(&self, client: usize) -> Result<Self::Server>;
+
+    /// The measured part is about to begin, or has just ended: reads what the whole machine has used.
+    fn at_window(&self, _end: WindowEnd) {}
+}
+
+/// An end of the measured part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowEnd {
+    Open,
+    Close,
 }
 
 shared_struct! {
@@ -110,12 +120,14 @@ pub fn replay<S: Service>(settings: &Settings, service: &S, between: impl FnOnce
             .iter()
             .fold((0, 0), |(bytes, requests), c| (bytes + c.bytes.load(Relaxed), requests + c.requests.load(Relaxed)))
     };
+    service.at_window(WindowEnd::Open);
     span::open(|| ());
     let (stage, (bytes, requests)) = match settings.length {
         Length::Passes(_) => (worker_group.stage()?, counted()),
         Length::Time(time) => worker_group.stage_for(time, counted)?,
     };
     span::close(|| ());
+    service.at_window(WindowEnd::Close);
     span::cut();
     worker_group.leave()?;
     ensure!(bytes > 0 && stage.ns > 0, "Nothing was read or written in the measured time; increase the length");

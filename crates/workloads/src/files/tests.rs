@@ -1,0 +1,161 @@
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::trial::Running as RunningServer;
+use super::*;
+use bigiron_workload::{WorkloadResult, testing};
+
+const SMALL: [(&str, &str); 5] =
+    [("server", "samba"), ("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "1")];
+
+fn settings(more: &[(&str, &str)]) -> Settings {
+    let options = testing::options(&FileService, SMALL.into_iter().chain(more.iter().copied())).unwrap();
+    Settings::parse(&options).unwrap().other
+}
+
+/// Prepares a trial of `settings` below `dir`.
+fn trial<'a>(settings: &'a Settings, dir: &Path) -> Trial<'a> {
+    let server = match &settings.server {
+        Server::Samba(samba) => SambaServer::start(samba, &testing::context(dir)).unwrap(),
+        Server::Nfs(_) => panic!("only in a guest"),
+    };
+    Trial { settings, share: server.share(), server: Some(RunningServer::Samba(server)) }
+}
+
+fn run(trial: &mut Trial<'_>, dir: &Path) -> Result<WorkloadResult> {
+    trial.run(&testing::context(dir))
+}
+
+#[test]
+fn samba_serves_with_every_protection_and_what_was_written_is_there() {
+    for more in [
+        &[][..],
+        &[("protocol", "2.1"), ("signing", "on"), ("oplocks", "off"), ("aio", "off")],
+        &[("protocol", "3.0.2"), ("signing", "on")],
+        &[("signing", "on")],
+        &[("encryption", "on"), ("clients", "1,2")],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(more);
+        let mut trial = trial(&settings, dir.path());
+        let outcome = run(&mut trial, dir.path()).unwrap();
+        let declared = settings.metrics();
+        for def in &declared {
+            assert!(def.kind.takes(outcome.values[&def.name]), "{} {:?}", def.name, outcome.values);
+        }
+        assert_eq!(outcome.values.len(), declared.len());
+        assert_eq!(outcome.windows.len(), settings.points.len());
+        eprintln!("{:?}", outcome.facts);
+        Box::new(trial).verify(&testing::context(dir.path())).unwrap();
+    }
+}
+
+#[test]
+fn every_request_is_served_and_an_oplock_is_given_back() {
+    // The second open of a file takes the oplock of the first away.
+    let again = r#"NTCreateX "\clients\client1\d\b" 0x40 0x1 3 NT_STATUS_OK
+NTCreateX "\clients\client1\d\b" 0x40 0x1 4 NT_STATUS_OK
+ReadX 4 0 100 20 NT_STATUS_OK
+Close 4 NT_STATUS_OK
+Close 3 NT_STATUS_OK
+"#;
+    let text = fs_clients::tests::every_request() + again;
+    for more in [("signing", "on"), ("oplocks", "off")] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(&[("loadfile", &text), more]);
+        let mut trial = trial(&settings, dir.path());
+        run(&mut trial, dir.path()).unwrap();
+        assert_eq!(fs::read(trial.share.join("clients/client2/d/b")).unwrap().len(), 20);
+        Box::new(trial).verify(&testing::context(dir.path())).unwrap();
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_expected_fails_the_trial_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = fs_clients::tests::every_request() + "Rmdir \"\\clients\\client1\\none\" NT_STATUS_OK\n";
+    let settings = settings(&[("loadfile", &text)]);
+    let error = format!("{:#}", run(&mut trial(&settings, dir.path()), dir.path()).unwrap_err());
+    assert!(
+        error.contains("(Rmdir) of loadfile") && error.contains("OBJECT_NAME_NOT_FOUND instead of NT_STATUS_OK"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_wrong_byte_and_a_missing_file_fail_the_trial() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&[("clients", "1")]);
+    let mut ran = trial(&settings, dir.path());
+    run(&mut ran, dir.path()).unwrap();
+    let path = ran.share.join("clients/client1/large.000");
+    let verify = || fs_clients::verify(&ran.share, settings.last(), testing::context(dir.path()).seed);
+    verify().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[70_000] ^= 4;
+    fs::write(&path, &bytes).unwrap();
+    assert!(format!("{:#}", verify().unwrap_err()).contains("Byte 70000 of"));
+    fs::remove_file(&path).unwrap();
+    assert!(format!("{:#}", verify().unwrap_err()).contains("`client1/large.000` is missing"));
+}
+
+#[test]
+fn a_server_that_is_killed_fails_the_trial_with_its_end_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&[("length", "1000")]);
+    let mut killed = trial(&settings, dir.path());
+    let Some(RunningServer::Samba(server)) = &killed.server else { panic!("a server runs") };
+    let (pid, address) = (server.pid(), server.address);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+    });
+    // Its processes for the clients end with it: the group's guard kills them.
+    let error = format!("{:#}", run(&mut killed, dir.path()).unwrap_err());
+    killer.join().unwrap();
+    assert!(error.starts_with("Samba ended in the run (signal: 9 (SIGKILL)): Process "), "{error}");
+    drop(killed);
+    assert!(std::net::TcpStream::connect(address).is_err(), "something is left that listens");
+}
+
+#[test]
+fn a_full_disk_fails_the_trial_with_its_cause() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = testing::SmallDisk::mount(dir.path(), "64m") else { return };
+    let settings = settings(&[]);
+    let mut full = trial(&settings, &disk.0);
+    disk.fill(600 << 10);
+    let error = run(&mut full, &disk.0).unwrap_err();
+    drop(full);
+    assert!(format!("{error:#}").contains("No space left on device"), "{error:#}");
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    for (settings, says) in [
+        (&[("clients", "4,2")][..], "`files.clients` cannot be `4,2`; it can be a number from 1 to 10000, or up to 12"),
+        (&[("clients", "1,x")], "`files.clients` cannot be `1,x`"),
+        (&[("clients", "0")], "`files.clients` cannot be `0`; it can be 1 to 10000"),
+        (&[("nfs-threads", "0")], "`files.nfs-threads` cannot be `0`; it can be 1 to 1024"),
+        (&[("signing", "on")], "`files.signing` has no effect with `files.server` `nfs`; omit it"),
+        (&[("server", "samba"), ("export", "async")], "`files.export` has no effect with `files.server` `samba`"),
+        (&[("server", "samba"), ("encryption", "on"), ("protocol", "2.1")], "needs `files.protocol` `3.1.1`"),
+        (&[("server", "samba"), ("encryption", "on"), ("signing", "on")], "omit `files.signing`"),
+        (&[("server", "samba"), ("version", "new")], "a series such as `4.22`, or `auto`"),
+    ] {
+        let said = testing::options(&FileService, settings.iter().copied()).unwrap_err();
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn the_kernels_own_server_is_not_started_on_this_machine() {
+    let options = testing::options(&FileService, [("server", "nfs")]).unwrap();
+    let configured = FileService.parse(&options).unwrap();
+    let cx = ImageContext { filesystem: None, foundation: &std::collections::BTreeMap::new(), note: &|_| () };
+    let said = configured.images(&cx).unwrap_err().to_string();
+    assert!(said.contains("without `--on local`"), "{said}");
+    assert_eq!(configured.needs().modules, ["nfsd", "nfsv4"]);
+}
