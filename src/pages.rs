@@ -35,8 +35,8 @@ const PAGES: &[Page] = pages! {
     "study" in "studies":
         "kernel-upgrade", "filesystems", "io-options", "io-scheduler", "network-offload", "memory-pressure", "numa",
         "many-disks", "jobs-over-users", "users", "read-under-streaming-write", "large-io", "threads", "large-pages",
-        "preemption", "sql-phases", "syscalls", "dss-kernel", "oltp-mariadb", "full-page-writes", "web-static", "web-tls",
-        "web99";
+        "preemption", "sql-phases", "syscalls", "dss-kernel", "oltp-mariadb", "full-page-writes", "dontcache",
+        "dss-huge-pages", "dss-scan", "web-static", "web-tls", "web99";
     "reference" in "reference":
         "cli", "study-file", "bisect-model", "samples", "locks", "storage", "dbsim-job", "dbsim-model",
         "dbsim-processes", "dbsim-verification", "multiuser-model", "oltp-engines", "oltp-runs", "report", "folder",
