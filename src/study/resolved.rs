@@ -165,7 +165,7 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
         let most = schedule::SEED_LIMIT - 1;
         return Err(places.refuse("design.seed", format!("The seed {seed} is too large; the largest is {most}")));
     }
-    let silence = arms.iter().filter(|_| host == HostKind::Local).map(|arm| arm.parsed.silence().as_secs()).max();
+    let silence = arms.iter().map(|arm| arm.parsed.silence(host).as_secs()).max();
     let seconds = u32::try_from(silence.unwrap_or(0)).unwrap_or(u32::MAX).saturating_add(HANG_LIMIT);
     let hang_limit = q.hang_limit.unwrap_or(seconds.saturating_mul(cpus));
     if q.hang_limit.is_some_and(|limit| !HANG_LIMITS.contains(&limit)) {

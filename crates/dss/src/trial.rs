@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
+use std::sync::mpsc::channel;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -76,31 +77,38 @@ impl<'a> Trial<'a> {
         self.check(0, &all)
     }
 
-    fn throughput(&self, outcome: &mut WorkloadResult) -> Result<()> {
+    fn throughput(&self, cx: &Context<'_>, outcome: &mut WorkloadResult) -> Result<()> {
         let streams = self.settings.streams;
         let refreshing = u32::from(self.settings.refresh);
         // Open all connections before the clock starts.
         let ready = Barrier::new((streams + refreshing + 1) as usize);
-        let work = |stream: u32| -> Result<(Vec<Done>, u64)> {
+        let of = streams * (self.settings.queries.len() as u32 + 2 * refreshing);
+        let (sender, completed) = channel();
+        let work = |stream: u32, mut clock: Clock| -> Result<(Vec<Done>, u64)> {
             let client = self.database.connect();
             ready.wait();
             let mut client = client?;
             let before = stream::cpu_ns(&client);
             let mut all = Vec::new();
             if stream < streams {
-                all = stream::queries(self.settings, stream, &mut client, &mut Clock)?;
+                all = stream::queries(self.settings, stream, &mut client, &mut clock)?;
             } else {
                 for pair in 0..streams {
-                    all.extend(stream::refresh(self.settings, pair, &mut client, &mut Clock)?);
+                    all.extend(stream::refresh(self.settings, pair, &mut client, &mut clock)?);
                 }
             }
             Ok((all, stream::cpu_ns(&client) - before))
         };
         let (results, ns, server_ns) = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..streams + refreshing).map(|n| scope.spawn(move || work(n))).collect();
+            let clocks = std::iter::repeat_n(Clock(sender), (streams + refreshing) as usize);
+            let threads: Vec<_> = (0..).zip(clocks).map(|(n, clock)| scope.spawn(move || work(n, clock))).collect();
             ready.wait();
             let server_before = self.database.server_cpu_ns();
             let begun = span::open(now_ns);
+            // Ends when the last stream has dropped its clock.
+            for (done, ()) in (1..).zip(completed) {
+                (cx.progress)(Progress { step: "run", done, of });
+            }
             let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
             let ended = span::close(now_ns);
             span::cut();
@@ -257,7 +265,7 @@ impl Running for Trial<'_> {
         self.database.make_cold()?;
         let ran = match self.settings.run {
             RunKind::Power => self.power(cx, &mut outcome),
-            RunKind::Throughput => self.throughput(&mut outcome),
+            RunKind::Throughput => self.throughput(cx, &mut outcome),
             RunKind::Scan => self.scan(cx, &mut outcome),
             RunKind::Spill => self.spill(cx, &mut outcome),
         };

@@ -56,6 +56,10 @@ impl<T: Configured> Configured for ByClock<T> {
         self.wall.silence()
     }
 
+    fn guest_silence(&self) -> Duration {
+        self.other.guest_silence()
+    }
+
     fn encrypts(&self) -> bool {
         self.wall.encrypts()
     }

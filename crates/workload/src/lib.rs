@@ -277,6 +277,10 @@ pub trait Configured {
     fn silence(&self) -> Duration {
         Duration::ZERO
     }
+    /// As [`Configured::silence`], in CPU time of an emulated guest: what a step may take beyond two minutes.
+    fn guest_silence(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Whether the machine must rest after [`Configured::prepare`], until its writes have reached the disk.
     fn lays_out(&self) -> bool {
         true

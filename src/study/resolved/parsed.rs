@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bigiron_lab::lever::vm::MachineShape;
 use bigiron_lab::lever::{self, Scope};
+use bigiron_model::host::HostKind;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::plan::PlannedWorkload;
 use bigiron_model::refusal::Refusal;
@@ -48,10 +49,14 @@ impl ParsedSettings {
         needs.reduce(|a, b| RawNeeds { count: a.count.max(b.count), bytes: a.bytes.max(b.bytes) })
     }
 
-    /// The longest time for which a healthy workload shows no progress. On this machine itself time is not virtual, and a run may
-    /// be as long as its options require.
-    pub fn silence(&self) -> Duration {
-        self.workloads.iter().map(|workload| workload.silence()).max().unwrap_or_default()
+    /// The longest time for which a healthy workload shows no progress on `host`. On this machine itself time is not virtual, and a
+    /// run may be as long as its options require.
+    pub fn silence(&self, host: HostKind) -> Duration {
+        let silences = self.workloads.iter().map(|workload| match host {
+            HostKind::Local => workload.silence(),
+            HostKind::Vm | HostKind::Sim => workload.guest_silence(),
+        });
+        silences.max().unwrap_or_default()
     }
 }
 
