@@ -106,7 +106,7 @@ impl<'a> Trial<'a> {
             let server_before = self.database.server_cpu_ns();
             let begun = span::open(now_ns);
             // Ends when the last stream has dropped its clock.
-            for (done, ()) in (1..).zip(completed) {
+            for (done, ()) in (1..of).zip(completed) {
                 (cx.progress)(Progress { step: "run", done, of });
             }
             let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
