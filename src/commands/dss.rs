@@ -53,7 +53,7 @@ fn queries(only: Option<u32>, set: &[String]) -> anyhow::Result<u8> {
         let _ = writeln!(out, "-- Query {query}. {}\n{text};\n", query::description(query));
     }
     if out.is_empty() {
-        return Err(Refusal::new("The query is not one of `--set queries=…`; omit one of them").into());
+        return Err(Refusal::new("The query is not one of those in `--set queries=…`; omit one of the two").into());
     }
     output::data(&out)?;
     Ok(0)

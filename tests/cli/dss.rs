@@ -35,7 +35,7 @@ fn wrong_words_are_refused_with_what_would_be_right() {
     let test = Test::new();
     for (words, right) in [
         (&["queries", "23"][..], "1 to 22"),
-        (&["queries", "5", "--set", "queries=6"], "omit one of them"),
+        (&["queries", "5", "--set", "queries=6"], "omit one of the two"),
         (&["queries", "--set", "engin=sqlite"], "did you mean `dss.engine`?"),
         (&["run", "--set", "job=power"], "job"),
         (&["run", "--set", "scale=0"], "0.001 to 1000"),
