@@ -30,11 +30,11 @@ pub enum DssAction {
     Load {
         /// The database: `postgresql://USER@HOST/DATABASE`
         url: String,
-        /// Scale factor, 0.001 to 1000, about the GB of data
+        /// Scale factor, 0.001 to 1000; 1 is about 1 GB of raw data
         #[arg(long, value_name = "FACTOR", default_value = "0.01", allow_negative_numbers = true)]
         scale: Scale,
     },
-    /// Print the SQL text of the queries, as the engine gets them
+    /// Print the SQL text of the queries, as the engine receives it
     #[command(
         after_help = "Examples:\n  bigiron dss queries\n  bigiron dss queries 6 --set engine=sqlite --set parameters=7"
     )]
@@ -42,7 +42,7 @@ pub enum DssAction {
         /// The query, 1 to 22 [default: all, in ascending order]
         #[arg(value_parser = between::<u32>(1, 22), allow_negative_numbers = true)]
         query: Option<u32>,
-        /// Set an option, such as `engine`, `scale` or `parameters`; may be repeated
+        /// Set an option, such as `engine`, `scale` or `parameters` (see `bigiron doc dss`); may be repeated
         #[arg(long, value_name = "OPTION=VALUE", add = complete::dss_option())]
         set: Vec<String>,
     },
@@ -55,7 +55,7 @@ pub enum DssAction {
     bigiron dss run --set engine=postgres --set scale=1 --dir /mnt/test\n  \
     bigiron dss run --set engine=postgres --set url=postgresql://me@db.example/bench --set run=throughput")]
 pub struct DssRun {
-    /// Set an option, such as `engine` or `scale`; may be repeated
+    /// Set an option, such as `engine` or `scale` (see `bigiron doc dss`); may be repeated
     #[arg(long, value_name = "OPTION=VALUE", add = complete::dss_option())]
     pub set: Vec<String>,
     /// Directory on the file system to test

@@ -29,6 +29,11 @@ fn options(set: &[String]) -> Result<(Options, Settings), Refusal> {
 
 fn run_once(args: &DssRun) -> anyhow::Result<u8> {
     let (options, settings) = options(&args.set)?;
+    if !args.dir.is_dir() {
+        return Err(
+            Refusal::new(format!("There is no folder {}; create it or name another", args.dir.display())).into()
+        );
+    }
     let cx = ImageContext { filesystem: None, foundation: &BTreeMap::new(), note: &output::note };
     let images = settings.images(&cx)?;
     let run = once::Run { workload: &Dss, options: &options, metrics: settings.metrics(), seed: None, dir: &args.dir };
@@ -53,7 +58,7 @@ fn queries(only: Option<u32>, set: &[String]) -> anyhow::Result<u8> {
         let _ = writeln!(out, "-- Query {query}. {}\n{text};\n", query::description(query));
     }
     if out.is_empty() {
-        return Err(Refusal::new("The query is not one of `--set queries=…`; omit one of them").into());
+        return Err(Refusal::new("The query is not one of those in `--set queries=…`; omit one of the two").into());
     }
     output::data(&out)?;
     Ok(0)

@@ -35,10 +35,11 @@ fn wrong_words_are_refused_with_what_would_be_right() {
     let test = Test::new();
     for (words, right) in [
         (&["queries", "23"][..], "1 to 22"),
-        (&["queries", "5", "--set", "queries=6"], "omit one of them"),
+        (&["queries", "5", "--set", "queries=6"], "omit one of the two"),
         (&["queries", "--set", "engin=sqlite"], "did you mean `dss.engine`?"),
         (&["run", "--set", "job=power"], "job"),
         (&["run", "--set", "scale=0"], "0.001 to 1000"),
+        (&["run", "--set", "engine=sqlite", "--dir", "not-there"], "There is no folder not-there"),
         (&["load", "mysql://me@db.example/bench"], "postgresql://"),
         (&["load", "postgresql://me@db.example/bench", "--scale", "0"], "0.001 to 1000"),
     ] {

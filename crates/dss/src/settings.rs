@@ -29,7 +29,7 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "url",
         "",
-        "An existing server that speaks PostgreSQL's protocol, `postgresql://…`, instead of a private one",
+        "An existing server that speaks PostgreSQL's protocol, `postgresql://USER@HOST/DATABASE`; needs the engine `postgres`",
     ),
     option("version", "auto", "PostgreSQL's major version; `auto`: Debian 12's, which is 15"),
     choice("transport", &["unix", "tcp"], "How clients connect to a private PostgreSQL"),
@@ -38,7 +38,11 @@ pub const OPTIONS: &[OptionDef] = &[
         &["power", "throughput", "scan", "spill"],
         "One stream of queries, several concurrent streams, a scan of the largest table, or a sort and a join that spill",
     ),
-    option("scale", "0.01", "Scale factor, 0.001 to 1000, about the GB of data; with `--on local`, use 1 or more"),
+    option(
+        "scale",
+        "0.01",
+        "Scale factor, 0.001 to 1000; 1 is about 1 GB of raw data; with `--on local`, use 1 or more",
+    ),
     option("queries", "all", "Queries to run, such as `1,6,18`, or `all`"),
     option("streams", "2", "Concurrent streams in the run `throughput`, 1 to 41"),
     choice(
@@ -47,7 +51,11 @@ pub const OPTIONS: &[OptionDef] = &[
         "Whether to run the refresh functions; `auto`: yes on PostgreSQL and SQLite",
     ),
     option("parameters", "validation", "The queries' parameters: TPC-H's validation values, or a seed"),
-    option("memory", "auto", "Memory of sorts and hash tables before they spill to temporary files, such as `64M`"),
+    option(
+        "memory",
+        "auto",
+        "Memory of sorts and hash tables beyond which they spill to temporary files, such as `64M`",
+    ),
     option("threads", "auto", "DataFusion's threads, or parallel workers of a PostgreSQL query; `auto`: one per CPU"),
     option("row-group", "131072", "Rows in a row group of DataFusion's Parquet files"),
 ];

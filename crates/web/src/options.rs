@@ -12,12 +12,12 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "url",
         "",
-        "Where an existing server's document is, `http://HOST:PORT/PATH` or `https://HOST:PORT/PATH`; needs the server `url`",
+        "Document of an existing server, `http://HOST:PORT/PATH` or `https://HOST:PORT/PATH`; needs the server `url`",
     ),
     option(
         "authorities",
         "",
-        "File with the authorities whose signatures are trusted with an `https` URL; without it, the system's",
+        "File of certificates of the authorities that an `https` URL may rely on; without it, the system's",
     ),
     option(
         "version",
@@ -44,12 +44,12 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "directories",
         "auto",
-        "Directories of `web99`, 5 MB each; `auto`: as published, 25 and two for every three connections",
+        "Directories of `web99`, 5 MB each; `auto`: 25 and two for every three connections, as in SPECweb99",
     ),
     choice(
         "dynamic",
         &["yes", "no"],
-        "Whether 30 % of `web99`'s requests are for pages that programs make, or all for files",
+        "Whether 30 % of `web99`'s requests are for pages that programs make; otherwise, all are for files",
     ),
     option(
         "line-rate",
@@ -57,18 +57,18 @@ pub const OPTIONS: &[OptionDef] = &[
         "Bits per second of each connection, or `off`; `auto`: 400000 with `web99`, else `off`",
     ),
     option("connections", "auto", "Connections of all clients, 1 to 10000; `auto`: 16, and 10000 with `c10k`"),
-    option("busy", "16", "Connections of `c10k` that send requests in the window; the others are idle"),
+    option("busy", "16", "Connections of `c10k` that send requests in the window, while the others are idle"),
     option("threads", "auto", "The driver's threads, which share the connections; `auto`: one per CPU"),
     choice(
         "keep-alive",
         &["yes", "page", "no"],
         "How long a connection is kept: for the whole run, for a page, or for one request",
     ),
-    option("pipeline", "1", "Requests that a connection sends before their responses, 1 to 64"),
+    option("pipeline", "1", "Requests of a connection that may be outstanding, 1 to 64"),
     option(
         "rate",
         "off",
-        "Requests per second of all connections, whether or not earlier ones were answered; `off`: each connection sends its next request after a response",
+        "Requests per second on all connections together, sent whether or not earlier ones were answered; `off`: each connection sends its next request after a response",
     ),
     option(
         "workers",
@@ -76,7 +76,7 @@ pub const OPTIONS: &[OptionDef] = &[
         "nginx's processes (`auto`: one per CPU), Apache's threads, or its processes with `prefork` (`auto`: enough for all connections)",
     ),
     choice("mpm", &["event", "worker", "prefork"], "Apache's multi-processing module"),
-    choice("sendfile", &["yes", "no"], "Whether the server sends documents by sendfile"),
+    choice("sendfile", &["yes", "no"], "Whether the server sends documents with sendfile"),
     choice("access-log", &["yes", "no"], "Whether the server writes a line for each request into its access log"),
     choice(
         "reuseport",
@@ -87,7 +87,7 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "warmup",
         "auto",
-        "Unmeasured part before: a number of requests, a time, or `auto`: 2 s on the wall clock, else 500 requests, fewer with `tls` and `cgi-db`",
+        "Unmeasured part before the window: a number of requests, a time, or `auto`: 2 s on the wall clock, else 500 requests, fewer with `tls` and `cgi-db`",
     ),
     option(
         "length",

@@ -46,7 +46,7 @@ impl Workload for FileService {
     }
 
     fn summary(&self) -> &'static str {
-        "A file server's clients with the server: each replays a loadfile through NFS or SMB"
+        "A file server with its clients, each of which replays a loadfile over NFS or SMB"
     }
 
     fn options(&self) -> &'static [OptionDef] {
@@ -86,7 +86,7 @@ impl Configured for Settings {
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
         match &self.server {
             Server::Nfs(_) if cx.filesystem.is_none() => bail!(
-                "The NFS server is part of the kernel, and bigiron does not start one on this machine: run `files` in guests, without `--on local`"
+                "The NFS server is part of the kernel, and bigiron does not start one on this machine: set `files.server` to `samba`, or run in guests, without `--on local`"
             ),
             Server::Nfs(_) => Ok(Images::default()),
             Server::Samba(samba) => {

@@ -13,7 +13,7 @@ pub const NAME: &str = "files";
 const CLIENTS: OptionDef = option(
     "clients",
     "4",
-    "Clients, each with a session of its own; `1,2,4` measures a curve, whose last point the other metrics are of",
+    "Clients; `1,2,4` measures each number in turn, and all other metrics are those of the last",
 );
 /// Fewer than where no server is behind each request.
 const REQUESTS: OptionDef = OptionDef { default: "1000", ..REQUESTS_OPTION };
@@ -23,15 +23,19 @@ const SERVER: OptionDef = choice(
     "The file server: the kernel's NFS server, or a private Samba from Debian's archive",
 );
 const VERSION: OptionDef = option("version", "auto", "Series of Samba, such as `4.22`; `auto`: Debian 12's, 4.17");
-const PROTOCOL: OptionDef = choice("protocol", &["3.1.1", "3.0.2", "2.1"], "The version of SMB");
-const SIGNING: OptionDef = choice("signing", &["off", "on"], "Whether every message of SMB is signed");
+const PROTOCOL: OptionDef =
+    choice("protocol", &["3.1.1", "3.0.2", "2.1"], "Version of SMB that clients and Samba speak");
+const SIGNING: OptionDef = choice("signing", &["off", "on"], "Whether every SMB message is signed");
 const ENCRYPTION: OptionDef =
-    choice("encryption", &["off", "on"], "Whether every message of SMB is encrypted; only with protocol 3.1.1");
-const OPLOCKS: OptionDef = choice("oplocks", &["on", "off"], "Whether clients get oplocks from Samba");
+    choice("encryption", &["off", "on"], "Whether every SMB message is encrypted; only with protocol 3.1.1");
+const OPLOCKS: OptionDef = choice("oplocks", &["on", "off"], "Whether clients ask for oplocks and Samba grants them");
 const AIO: OptionDef = choice("aio", &["on", "off"], "Whether Samba reads and writes in threads");
-const NFS_VERSION: OptionDef = choice("nfs-version", &["4.2", "3"], "The version of NFS");
-const EXPORT: OptionDef =
-    choice("export", &["sync", "async"], "Whether the NFS server answers what must be on the disk before it is there");
+const NFS_VERSION: OptionDef = choice("nfs-version", &["4.2", "3"], "Version of NFS that client and server speak");
+const EXPORT: OptionDef = choice(
+    "export",
+    &["sync", "async"],
+    "Whether the NFS server answers after (`sync`) or before (`async`) the data are on the disk",
+);
 const NFS_THREADS: OptionDef = option("nfs-threads", "8", "Threads of the NFS server, 1 to 1024");
 const CONNECTIONS: OptionDef = option("connections", "1", "TCP connections of the NFS mount, 1 to 16");
 
@@ -159,7 +163,12 @@ fn samba(read: &OptionReader<'_>) -> Result<Samba, String> {
                 ENCRYPTION.name, PROTOCOL.name
             ));
         }
-        (true, true) => return Err(format!("An encrypted message is not signed: omit `{NAME}.{}`", SIGNING.name)),
+        (true, true) => {
+            return Err(format!(
+                "`{NAME}.{0}` has no effect with `{NAME}.{1}` `on`: an encrypted message is not signed; omit `{NAME}.{0}`",
+                SIGNING.name, ENCRYPTION.name
+            ));
+        }
         (_, true) => Protection::Encrypted,
         (true, _) => Protection::Signed,
         (false, false) => Protection::None,

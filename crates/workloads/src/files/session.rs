@@ -53,13 +53,13 @@ impl<'a> Service for Sessions<'a> {
     fn open(&self, client: usize) -> Result<Session<'a>> {
         let account = Account { user: USER, password: self.password };
         let mut smb = Client::connect(self.address, self.samba.terms(), account, SHARE)
-            .with_context(|| format!("The server at {} takes no session", self.address))?;
+            .with_context(|| format!("The server at {} refuses a session", self.address))?;
         let root = smb.open("", OpenKind::Directory { disposition: OPEN }).context("The share cannot be opened")?.id;
         let file = &self.settings.file;
         let paths = file.paths.iter().map(|path| of_share(path, client)).collect::<Result<Vec<_>>>()?;
         let longest = smb.longest().min(u32::MAX as usize) as u32;
         if file.longest() > longest {
-            bail!("A request of the loadfile has {} bytes, and the server takes {longest} at most", file.longest());
+            bail!("A request of the loadfile has {} bytes; the server accepts at most {longest}", file.longest());
         }
         let checks = (self.settings.name == DEFAULT, self.checked);
         let expected = Expectation::new(file, self.pattern, client, checks);

@@ -30,8 +30,11 @@ pub const SEED: OptionDef =
 pub const WORK: OptionDef =
     option("work", "0", "CPU time of a client's own work before each request, such as `5us`, up to 1s");
 /// Their duration.
-pub const WARM_UP: OptionDef =
-    option("warmup", "auto", "Unmeasured part before: `1` pass, `5s`, or `auto`: 2 s on the wall clock, else 1 pass");
+pub const WARM_UP: OptionDef = option(
+    "warmup",
+    "auto",
+    "Unmeasured part before the window: `1` pass, `5s`, or `auto`: 2 s on the wall clock, else 1 pass",
+);
 pub const LENGTH: OptionDef = option(
     "length",
     "auto",
