@@ -2,14 +2,15 @@
 //!
 //! Invariant: one request is outstanding at a time. While it is, the server may take back an oplock; that is answered at once.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddrV4, TcpStream};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::crypto::{Cipher, Key, Preauth, Signer, Signing, TAG, derive};
+use crate::crypto::{Cipher, Key, Preauth, Signer, Signing, derive};
 use crate::error::SmbError;
 use crate::frame::{Command, Fields, Frame, HEADER, Header, PLAIN, RESPONSE, SIGNED, UNASKED};
+use crate::inbox::Inbox;
 use crate::ntlm::{self, Challenge};
 use crate::spnego;
 use crate::status::NtStatus;
@@ -19,8 +20,6 @@ use crate::unicode::utf16;
 const CREDITS: u16 = 64;
 /// Bytes that one credit pays for.
 const OF_CREDIT: usize = 64 << 10;
-/// Longest response that is read: data, and what comes before them.
-const LONGEST: usize = (8 << 20) + 4096;
 /// Capabilities: requests of more than 64 KiB, and encryption.
 const LARGE: u32 = 4;
 const ENCRYPTS: u32 = 0x40;
@@ -96,7 +95,7 @@ pub struct Client {
     cipher: Option<Cipher>,
     pub(crate) request: Frame,
     sealed: Vec<u8>,
-    received: Vec<u8>,
+    received: Inbox,
     /// Most bytes of a read or write.
     most: usize,
     /// The number of the answer to an oplock that was taken back, whose response is to come.
@@ -123,7 +122,7 @@ impl Client {
             cipher: None,
             request: Frame::default(),
             sealed: Vec::new(),
-            received: Vec::new(),
+            received: Inbox::default(),
             most: 0,
             given_back: Vec::new(),
         };
@@ -162,8 +161,8 @@ impl Client {
         preauth.add(&self.request.0);
         let status = self.exchange()?;
         expect(status, NtStatus::OK)?;
-        preauth.add(&self.received);
-        let (message, body) = (Fields(&self.received), self.response()?);
+        preauth.add(self.received.message());
+        let (message, body) = (self.message(), self.response()?);
         if body.u16(4)? != dialect.number() {
             return Err(SmbError::Response("the server chose another version"));
         }
@@ -186,10 +185,10 @@ impl Client {
         preauth.add(&self.request.0);
         let status = self.exchange()?;
         expect(status, NtStatus::MORE_PROCESSING)?;
-        preauth.add(&self.received);
-        self.session = Fields(&self.received).session()?;
+        preauth.add(self.received.message());
+        self.session = self.message().session()?;
         let body = self.response()?;
-        let token = Fields(&self.received).bytes(body.u16(4)?.into(), body.u16(6)?.into())?;
+        let token = self.message().bytes(body.u16(4)?.into(), body.u16(6)?.into())?;
         let challenge = spnego::token(token).and_then(Challenge::read);
         let challenge = challenge.ok_or(SmbError::Response("the server sends no challenge"))?;
         let answer = ntlm::answer(&challenge, account.user, account.password, own);
@@ -200,8 +199,9 @@ impl Client {
         self.protect(&answer.key, preauth);
         // The first message that the server signs.
         let signer = self.signer.as_ref().expect("the session has just got it");
-        let is_signed = Fields(&self.received).flags()? & SIGNED != 0;
-        let right = if is_signed { signer.verify(&mut self.received) } else { self.terms.dialect != Dialect::V311 };
+        let is_signed = self.message().flags()? & SIGNED != 0;
+        let right =
+            if is_signed { signer.verify(self.received.message_mut()) } else { self.terms.dialect != Dialect::V311 };
         if right { Ok(()) } else { Err(SmbError::Response("the server does not know the session's key")) }
     }
 
@@ -238,7 +238,7 @@ impl Client {
         let status = self.exchange();
         self.signs = signs;
         expect(status?, NtStatus::OK)?;
-        self.tree = Fields(&self.received).tree()?;
+        self.tree = self.message().tree()?;
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Client {
         self.send()?;
         loop {
             self.receive()?;
-            let header = Fields(&self.received);
+            let header = self.message();
             let (found, status, flags) = (header.message()?, header.status()?, header.flags()?);
             if flags & RESPONSE == 0 {
                 return Err(SmbError::Response("it is a request"));
@@ -295,12 +295,12 @@ impl Client {
 
     /// What comes after the header of the last response.
     pub(crate) fn response(&self) -> Result<Fields<'_>, SmbError> {
-        Fields(&self.received).body()
+        self.message().body()
     }
 
     /// The last response, header included: offsets count from there.
     pub(crate) fn message(&self) -> Fields<'_> {
-        Fields(&self.received)
+        Fields(self.received.message())
     }
 
     /// Sends the request, protected as the session is.
@@ -332,29 +332,20 @@ impl Client {
 
     /// Receives a message, and decrypts it or checks its signature.
     fn receive(&mut self) -> Result<(), SmbError> {
-        let mut length = [0; 4];
-        self.socket.read_exact(&mut length)?;
-        let length = u32::from_be_bytes(length) as usize;
-        if length > LONGEST {
-            return Err(SmbError::Response("it is too long"));
-        }
-        self.received.resize(length, 0);
-        self.socket.read_exact(&mut self.received)?;
+        self.received.receive(&mut self.socket)?;
         if let Some(cipher) = &self.cipher {
-            let length = cipher.open(&mut self.received)?.len();
-            // The tag has been put behind the message.
-            let start = self.received.len() - length - TAG;
-            self.received.truncate(start + length);
-            self.received.drain(..start);
+            let opened = cipher.open(self.received.message_mut())?;
+            self.received.narrow(opened);
         }
-        if !self.received.starts_with(&PLAIN) || self.received.len() < HEADER {
+        let message = self.received.message();
+        if !message.starts_with(&PLAIN) || message.len() < HEADER {
             return Err(SmbError::Response("it is no message of SMB"));
         }
-        let header = Fields(&self.received);
+        let header = Fields(message);
         // What the server sends unasked has no signature, nor has an answer that is not the last.
         let exempt = header.message()? == UNASKED || header.status()? == NtStatus::PENDING;
         if let (true, false, None, Some(signer)) = (self.signs, exempt, &self.cipher, &self.signer)
-            && !signer.verify(&mut self.received)
+            && !signer.verify(self.received.message_mut())
         {
             return Err(SmbError::Response("its signature is wrong"));
         }
@@ -363,7 +354,7 @@ impl Client {
 
     /// Gives back the oplock that the server has taken.
     fn give_back(&mut self) -> Result<(), SmbError> {
-        if Fields(&self.received).command()? != Command::OplockBreak as u16 {
+        if self.message().command()? != Command::OplockBreak as u16 {
             return Err(SmbError::Response("the server sends something unasked"));
         }
         let body = self.response()?.bytes(0, 24)?.to_vec();

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a nonce is used once: signatures take the message's number, encryption counts.
 
+use std::ops::Range;
+
 use aes::Aes128;
 use cmac::{Cmac, KeyInit as _, Mac as _};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
@@ -16,8 +18,8 @@ pub type Key = [u8; 16];
 const TRANSFORM: usize = 52;
 const NONCE_AT: usize = 20;
 const SIGNATURE: usize = 16;
-/// Bytes behind a message that has been decrypted.
-pub const TAG: usize = MAX_TAG_LEN;
+/// Bytes of an encrypted message's signature.
+const TAG: usize = MAX_TAG_LEN;
 
 /// How messages are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,23 +158,27 @@ impl Cipher {
         head[4..][..SIGNATURE].copy_from_slice(tag.expect("a short message").as_ref());
     }
 
-    /// Decrypts a message in its place and returns it; [`TAG`] bytes come to be behind it.
+    /// Decrypts a message in its place; returns where it is then.
     ///
     /// # Errors
     /// It is not one of this session.
-    pub fn open<'m>(&self, message: &'m mut Vec<u8>) -> Result<&'m mut [u8], SmbError> {
+    pub fn open(&self, message: &mut [u8]) -> Result<Range<usize>, SmbError> {
         let wrong = SmbError::Response("it cannot be decrypted");
         if message.len() < TRANSFORM || !message.starts_with(&ENCRYPTED) {
             return Err(SmbError::Response("it is not encrypted"));
         }
-        let mut tag = [0; MAX_TAG_LEN];
-        tag.copy_from_slice(&message[4..][..SIGNATURE]);
-        if Fields(message).u64(44)? != self.session || Fields(message).u32(36)? as usize != message.len() - TRANSFORM {
+        let length = message.len() - TRANSFORM;
+        if Fields(message).u64(44)? != self.session || Fields(message).u32(36)? as usize != length {
             return Err(wrong);
         }
-        message.extend(tag);
-        let (head, body) = message.split_at_mut(TRANSFORM);
-        self.to_client.open_in_place(nonce(head), Aad::from(&head[NONCE_AT..]), body).map_err(|_| wrong)
+        let mut head = [0; TRANSFORM];
+        head.copy_from_slice(&message[..TRANSFORM]);
+        // The tag comes before the message, and the library wants it behind.
+        let start = TRANSFORM - TAG;
+        message.copy_within(TRANSFORM.., start);
+        message[start + length..].copy_from_slice(&head[4..][..TAG]);
+        let opened = self.to_client.open_in_place(nonce(&head), Aad::from(&head[NONCE_AT..]), &mut message[start..]);
+        opened.map(|_| start..start + length).map_err(|_| wrong)
     }
 }
 
@@ -254,12 +260,14 @@ mod tests {
         cipher.seal(&message(), &mut sealed);
         cipher.seal(&message(), &mut again);
         assert_ne!(sealed, again, "a nonce is used twice");
-        assert_eq!(*cipher.open(&mut sealed.clone()).unwrap(), *message());
+        let mut opened = sealed.clone();
+        let place = cipher.open(&mut opened).unwrap();
+        assert_eq!(opened[place], *message());
         for at in 0..sealed.len() {
             let mut changed = sealed.clone();
             changed[at] ^= 1;
             assert!(cipher.open(&mut changed).is_err(), "{at}");
         }
-        assert!(cipher.open(&mut sealed[..40].to_vec()).is_err());
+        assert!(cipher.open(&mut sealed[..40]).is_err());
     }
 }

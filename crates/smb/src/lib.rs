@@ -9,6 +9,7 @@ mod connection;
 mod crypto;
 mod error;
 mod frame;
+mod inbox;
 mod ntlm;
 mod open;
 mod spnego;

@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail};
 
 use self::nfs::NfsMount;
 use self::options::{NAME, OPTIONS, Server, Settings};
-use self::samba::SambaServer;
+use self::samba::{Samba, SambaServer};
 use self::trial::{Running as RunningServer, Trial};
 use crate::fs_clients;
 use crate::loadfile;
@@ -26,13 +26,17 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_service::guest_tree;
 use bigiron_service::samba::RECIPE;
-use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload, limits,
+};
 
 /// What the server needs besides the files' own space: its pages, and those of the protocol.
 const SERVER_MEMORY: u64 = 96 << 20;
 /// Samba's process of a client, and the space of its databases.
 const OF_SESSION: u64 = 16 << 20;
 const DATABASES: u64 = 32 << 20;
+/// Processes of Samba without clients: its first, that of notifications, and the one that cleans up.
+const OF_SAMBA: usize = 3;
 /// The served directory, and the clients' view of it, in a trial's own.
 const SHARE: &str = "share";
 const MOUNT: &str = "mount";
@@ -120,6 +124,7 @@ impl Configured for Settings {
                 (RunningServer::Nfs(NfsMount::start(*nfs, &share, &at)?), share)
             }
             Server::Samba(samba) => {
+                limits::check(processes(samba, self.last().clients))?;
                 let server = SambaServer::start(samba, cx)?;
                 let share = server.share();
                 (RunningServer::Samba(server), share)
@@ -127,6 +132,11 @@ impl Configured for Settings {
         };
         Ok(Box::new(Trial { settings: self, share, server: Some(server) }))
     }
+}
+
+/// Processes and threads of a trial with Samba: each client, Samba's process for it, and the thread of that which reads and writes.
+fn processes(samba: &Samba, clients: usize) -> usize {
+    clients * if samba.asynchronous { 3 } else { 2 } + OF_SAMBA
 }
 
 #[cfg(test)]

@@ -73,6 +73,21 @@ Close 3 NT_STATUS_OK
 }
 
 #[test]
+fn the_loadfile_of_dbenchs_package_is_taken_and_replayed() {
+    let Ok(whole) = fs::read_to_string("/usr/share/dbench/client.txt") else {
+        return testing::skipped("dbench's loadfile", "the package dbench is not installed");
+    };
+    let requests = settings(&[("loadfile", &whole)]).last().file.requests.len();
+    assert_eq!(requests, whole.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count());
+    let text: String = whole.split_inclusive('\n').take(2000).collect();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&[("loadfile", &text)]);
+    let mut trial = trial(&settings, dir.path());
+    run(&mut trial, dir.path()).unwrap();
+    Box::new(trial).verify(&testing::context(dir.path())).unwrap();
+}
+
+#[test]
 fn an_answer_that_is_not_expected_fails_the_trial_with_its_line() {
     let dir = tempfile::tempdir().unwrap();
     let text = fs_clients::tests::every_request() + "Rmdir \"\\clients\\client1\\none\" NT_STATUS_OK\n";

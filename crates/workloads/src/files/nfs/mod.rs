@@ -176,12 +176,15 @@ struct Threads;
 
 impl Threads {
     fn start(nfs: Nfs) -> Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).with_context(|| {
+            format!(
+                "The NFS server cannot listen on 127.0.0.1:{PORT}; end what listens there, such as another NFS server"
+            )
+        })?;
         match mount("nfsd", CONTROL, "nfsd", MountFlags::empty(), None) {
             Err(rustix::io::Errno::BUSY) | Ok(()) => {}
             Err(e) => bail!("Cannot mount {CONTROL}, so the kernel has no NFS server: {e}"),
         }
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))
-            .with_context(|| format!("The NFS server cannot listen on 127.0.0.1:{PORT}"))?;
         if nfs.version == Version::V42 {
             fs::create_dir_all(RECORDS).with_context(|| format!("Cannot create {RECORDS}"))?;
             control("nfsv4gracetime", &format!("{}\n", GRACE.as_secs()))?;
@@ -264,6 +267,8 @@ fn escaped(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bigiron_sys::netns::Namespace;
+    use bigiron_workload::testing;
 
     const USUAL: Nfs = Nfs { version: Version::V42, is_async: false, threads: 8, connections: 1 };
 
@@ -284,5 +289,36 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert!(escaped(&path).unwrap().ends_with("/a\\040b\\134c"));
         assert!(escaped(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_named_and_nothing_is_left_that_listens() {
+        if !rustix::process::geteuid().is_root() {
+            return testing::skipped("a taken port", "only root can make a network of its own");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        // The thread alone is in the network.
+        let said = std::thread::spawn(move || {
+            Namespace::new().unwrap().enter().unwrap();
+            bigiron_sys::net::interface_up("lo").unwrap();
+            [rpc::PORT, PORT].map(|port| {
+                let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+                let refused = NfsMount::start(USUAL, dir.path(), dir.path()).err().unwrap();
+                drop(taken);
+                let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+                (format!("{refused:#}"), is_free(rpc::PORT) && is_free(PORT))
+            })
+        });
+        let [(portmapper, first), (server, second)] = said.join().unwrap();
+        assert!(
+            portmapper.contains("127.0.0.1:111, where the kernel expects the portmapper; end what listens there")
+                && portmapper.contains("Address already in use"),
+            "{portmapper}"
+        );
+        assert!(
+            server.contains("127.0.0.1:2049; end what listens there") && server.contains("Address already in use"),
+            "{server}"
+        );
+        assert!(first && second, "something is left that listens");
     }
 }

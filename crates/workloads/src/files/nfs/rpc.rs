@@ -35,8 +35,9 @@ const LAST: u32 = 1 << 31;
 /// # Errors
 /// Those of `work`; or the port is taken.
 pub fn answering<T>(handle: &(dyn Fn() -> Result<Vec<u8>> + Sync), work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))
-        .with_context(|| format!("Cannot listen on 127.0.0.1:{PORT}, where the kernel expects the portmapper"))?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).with_context(|| {
+        format!("Cannot listen on 127.0.0.1:{PORT}, where the kernel expects the portmapper; end what listens there, such as rpcbind")
+    })?;
     let (stop, go_on) = io::pipe().context("Cannot make a pipe")?;
     thread::scope(|scope| {
         let answers = scope.spawn(|| serve(&listener, &stop, handle));
