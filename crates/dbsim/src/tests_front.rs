@@ -186,8 +186,9 @@ fn phases_have_their_own_pace_and_figures() {
     assert!(slow.elapsed >= Duration::from_millis(185), "{:?}", slow.elapsed);
     assert!(bench.facts(&outcome)["phase.slow"].contains("tx/s"));
     let bench = Bench::new(|job| {
-        let part = Length::Time(Duration::from_millis(150));
-        job.run.length = Length::Time(Duration::from_millis(300));
+        // Long enough for a transaction to end on a machine that hardly runs this process.
+        let part = Length::Time(Duration::from_secs(1));
+        job.run.length = Length::Time(Duration::from_secs(2));
         job.run.phases = vec![
             phase("a", Length::Auto, None),
             phase("b", part, Some(Pace::Closed { think: Duration::from_secs(600) })),

@@ -366,8 +366,7 @@ fn a_trial_may_be_silent_for_as_long_as_its_options_say() {
     assert_eq!(limit(&["running", "running,oltp.length=30m"], HostKind::Local, "oltp"), 2 * (120 + 10 + 1800));
     assert_eq!(limit(&["running,dbsim.run.time=20m", "running"], HostKind::Local, "dbsim"), 2 * (120 + 1200));
     assert_eq!(limit(&["running,build.limit=2h", "running"], HostKind::Local, "build"), 2 * (120 + 7200));
-    let streams = "debian:6.12,dss.engine=sqlite,dss.scale=0.2,dss.run=throughput,dss.streams=8";
-    assert_eq!(limit(&["debian:6.1,dss.engine=sqlite", streams], HostKind::Vm, "dss"), 2 * (120 + 480));
+    assert_eq!(limit(&["debian:6.1", "debian:6.12,dss.scale=0.4"], HostKind::Vm, "dss"), 2 * (120 + 120));
 }
 
 #[test]
