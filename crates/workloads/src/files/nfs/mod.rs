@@ -312,13 +312,10 @@ mod tests {
         let [(portmapper, first), (server, second)] = said.join().unwrap();
         assert!(
             portmapper.contains("127.0.0.1:111, where the kernel expects the portmapper; end what listens there")
-                && portmapper.contains("Address already in use"),
+                && portmapper.contains("in use"),
             "{portmapper}"
         );
-        assert!(
-            server.contains("127.0.0.1:2049; end what listens there") && server.contains("Address already in use"),
-            "{server}"
-        );
+        assert!(server.contains("127.0.0.1:2049; end what listens there") && server.contains("in use"), "{server}");
         assert!(first && second, "something is left that listens");
     }
 }
