@@ -29,32 +29,41 @@ fn compare<'a>(more: &[&'a str]) -> Vec<&'a str> {
     words
 }
 
+/// The facts of the trials of a quick study of `web` with `set`; all are completed, with `length` requests in the window.
+#[track_caller]
+fn facts_of_web(set: &[&str], length: u32) -> Vec<serde_json::Value> {
+    let test = Test::new();
+    let length = format!("web.length={length}");
+    let mut words = [&HERE[..], &["web", "--quick", "--out", "study"]].concat();
+    words.extend(set.iter().copied().chain([length.as_str()]).flat_map(|option| ["--set", option]));
+    test.run(&words);
+    let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
+    assert!(records.lines().count() >= 8, "{records}");
+    let facts = records.lines().map(|line| {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(record["record"]["outcome"]["kind"], "completed", "{set:?}: {line}");
+        let facts = &record["record"]["facts"];
+        assert_eq!(length.strip_prefix("web.length="), facts["web.requests-checked"].as_str(), "{line}");
+        facts.clone()
+    });
+    facts.collect()
+}
+
+/// A fact that is a number.
+#[track_caller]
+fn number(facts: &serde_json::Value, name: &str) -> u32 {
+    facts[name].as_str().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{name}: {facts}"))
+}
+
 #[test]
 fn a_page_is_made_from_a_database_by_each_gateway() {
     for (server, gateway) in [("nginx", "fastcgi"), ("apache", "fastcgi"), ("apache", "cgi")] {
-        let test = Test::new();
-        let set = [
-            "web.job=cgi-db".to_owned(),
-            format!("web.server={server}"),
-            format!("web.gateway={gateway}"),
-            "web.connections=2".to_owned(),
-            "web.warmup=4".to_owned(),
-            // Long enough for more than a clock tick of the server's CPU time, in which the kernel counts processes that end.
-            "web.length=100".to_owned(),
-        ];
-        let mut words = [&HERE[..], &["web", "--quick", "--out", "study"]].concat();
-        words.extend(set.iter().flat_map(|option| ["--set", option]));
-        test.run(&words);
-        let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
-        assert!(records.lines().count() >= 8, "{records}");
-        for record in records.lines() {
-            let record: serde_json::Value = serde_json::from_str(record).unwrap();
-            let facts = &record["record"]["facts"];
-            assert_eq!(record["record"]["outcome"]["kind"], "completed", "{server} {gateway}: {record}");
-            assert_eq!(facts["web.requests-checked"], "100", "{record}");
+        let (server, gateway) = (format!("web.server={server}"), format!("web.gateway={gateway}"));
+        let set = ["web.job=cgi-db", &server, &gateway, "web.connections=2", "web.warmup=4"];
+        // Long enough for more than a clock tick of the server's CPU time, in which the kernel counts processes that end.
+        for facts in facts_of_web(&set, 100) {
             // More than the window and the ramp: what was under way at the end.
-            let visits = facts["web.visits-counted"].as_str().and_then(|n| n.parse::<u32>().ok());
-            assert!(visits.is_some_and(|n| (104..110).contains(&n)), "{record}");
+            assert!((104..110).contains(&number(&facts, "web.visits-counted")), "{facts}");
         }
     }
 }
@@ -62,22 +71,12 @@ fn a_page_is_made_from_a_database_by_each_gateway() {
 #[test]
 fn pages_of_web99_are_made_and_forms_recorded_by_each_server() {
     for (server, mpm) in [("nginx", None), ("apache", None), ("apache", Some("web.mpm=prefork"))] {
-        let test = Test::new();
         let server = format!("web.server={server}");
-        let set = [server.as_str(), "web.job=web99", "web.directories=2", "web.line-rate=off", "web.keep-alive=page"];
-        let more = ["web.connections=4", "web.warmup=20", "web.length=2000"];
-        let mut words = [&HERE[..], &["web", "--quick", "--out", "study"]].concat();
-        words.extend(set.iter().chain(&more).copied().chain(mpm).flat_map(|option| ["--set", option]));
-        test.run(&words);
-        let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
-        assert!(records.lines().count() >= 8, "{records}");
-        for record in records.lines() {
-            let record: serde_json::Value = serde_json::from_str(record).unwrap();
-            let facts = &record["record"]["facts"];
-            assert_eq!(record["record"]["outcome"]["kind"], "completed", "{server}: {record}");
-            assert_eq!(facts["web.requests-checked"], "2000", "{record}");
-            let posts = facts["web.posts-recorded"].as_str().and_then(|n| n.parse::<u32>().ok());
-            assert!(posts.is_some_and(|n| (60..140).contains(&n)), "{record}");
+        let usual =
+            ["web.job=web99", "web.directories=2", "web.line-rate=off", "web.keep-alive=page", "web.connections=4"];
+        let set: Vec<&str> = usual.into_iter().chain(["web.warmup=20", &server]).chain(mpm).collect();
+        for facts in facts_of_web(&set, 2000) {
+            assert!((60..140).contains(&number(&facts, "web.posts-recorded")), "{facts}");
             let pages = facts["web.pages"].as_str().unwrap();
             assert!(pages.ends_with(" by CGI programs") && !pages.ends_with(", 0 by CGI programs"), "{pages}");
         }
