@@ -27,8 +27,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::complete;
 
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
-pub use dbsim::{Dbsim, DbsimAction, DbsimFormat, DbsimJob, DbsimRun};
-pub use display::{Color, Display};
+pub use dbsim::{Dbsim, DbsimAction, DbsimJob, DbsimRun};
+pub use display::{Color, Display, RunFormat};
 pub use dss::{Dss, DssAction, DssRun};
 pub use kernel::{Kernel, KernelAction};
 pub use lever::{Lever, LeverAction};

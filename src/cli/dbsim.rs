@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 
+use super::RunFormat;
 use super::number::{between, whole};
 use crate::complete;
 
@@ -91,18 +92,12 @@ pub struct DbsimRun {
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
-    pub format: DbsimFormat,
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = RunFormat::Text)]
+    pub format: RunFormat,
     /// Check every block and all redo afterwards; exits with 1 if anything is lost or wrong
     #[arg(long)]
     pub validate: bool,
     /// Keep the data and the log, for `bigiron dbsim verify`
     #[arg(long)]
     pub keep: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DbsimFormat {
-    Text,
-    Json,
 }

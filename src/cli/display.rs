@@ -33,3 +33,10 @@ pub enum Color {
     Always,
     Never,
 }
+
+/// Format of the result of a run without a study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RunFormat {
+    Text,
+    Json,
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bigiron_dss::Scale;
 use clap::{Args, Subcommand};
 
-use super::DbsimFormat;
+use super::RunFormat;
 use super::number::between;
 use crate::complete;
 
@@ -62,6 +62,6 @@ pub struct DssRun {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// Format of the result on standard output
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
-    pub format: DbsimFormat,
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = RunFormat::Text)]
+    pub format: RunFormat,
 }

@@ -6,7 +6,7 @@ use bigiron_model::qemu::QemuSource;
 use clap::{Args, Subcommand};
 
 use super::number::{between, whole};
-use super::{DbsimFormat, qemu_source};
+use super::{RunFormat, qemu_source};
 use crate::complete;
 
 /// Run transactions on PostgreSQL, MariaDB or SQLite on this machine; load and check databases
@@ -86,8 +86,8 @@ pub struct OltpRun {
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
     /// Format of the result on standard output
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
-    pub format: DbsimFormat,
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = RunFormat::Text)]
+    pub format: RunFormat,
 }
 
 /// Cut the power of a machine during a run, repeatedly, and look for every acknowledged commit
@@ -139,6 +139,6 @@ pub struct OltpCrashTest {
     #[arg(long)]
     pub keep: bool,
     /// Format of the result on standard output
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = DbsimFormat::Text)]
-    pub format: DbsimFormat,
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = RunFormat::Text)]
+    pub format: RunFormat,
 }

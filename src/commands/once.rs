@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{FAILED, output};
-use crate::cli::DbsimFormat;
+use crate::cli::RunFormat;
 use crate::conduct::signals;
 use bigiron_lab::host::{HostError, Phase, local};
 use bigiron_model::metric::MetricDef;
@@ -52,7 +52,7 @@ impl Run<'_> {
     pub(super) fn print(
         &self,
         foundation: BTreeMap<String, String>,
-        format: DbsimFormat,
+        format: RunFormat,
         passed: &str,
         own_tables: OwnTables<'_>,
     ) -> anyhow::Result<u8> {
@@ -73,8 +73,8 @@ impl Run<'_> {
             failed,
         };
         output::data(&match format {
-            DbsimFormat::Json => serde_json::to_string_pretty(&result)? + "\n",
-            DbsimFormat::Text => self.text(&result, passed, own_tables),
+            RunFormat::Json => serde_json::to_string_pretty(&result)? + "\n",
+            RunFormat::Text => self.text(&result, passed, own_tables),
         })?;
         Ok(status)
     }

@@ -15,7 +15,7 @@ use super::result::RunResult;
 use super::run_directory::{self, RunDirectory};
 use super::runner::{self, RunOrder, Runner, RunnerEvent};
 use super::tables::Tables;
-use crate::cli::{DbsimFormat, DbsimRun};
+use crate::cli::{DbsimRun, RunFormat};
 use crate::conduct::signals;
 use crate::study::schedule;
 use bigiron_dbsim as dbsim;
@@ -69,8 +69,8 @@ pub(super) fn run(args: &DbsimRun) -> anyhow::Result<u8> {
         wrong: wrong.as_deref(),
     };
     output::data(&match args.format {
-        DbsimFormat::Text => result.text(&metrics(&job)),
-        DbsimFormat::Json => result.json(),
+        RunFormat::Text => result.text(&metrics(&job)),
+        RunFormat::Json => result.json(),
     })?;
     Ok(if valid == Some(false) { FAILED } else { 0 })
 }

@@ -11,7 +11,7 @@ use bigiron_stats::order::{Rng as _, rng};
 use serde::Serialize;
 
 use super::super::{FAILED, compare, output};
-use crate::cli::{DbsimFormat, Design, OltpCrashTest};
+use crate::cli::{Design, OltpCrashTest, RunFormat};
 use crate::commands::output::Terminal;
 use crate::conduct::environment::Environment;
 use crate::conduct::hosts;
@@ -94,8 +94,8 @@ pub(super) fn run(args: &OltpCrashTest) -> anyhow::Result<u8> {
     let mut machine = CrashMachine::new(&host, &plan, folder.path(), honesty);
     test(args, &job, &mut machine, &mut tested)?;
     output::data(&match args.format {
-        DbsimFormat::Json => serde_json::to_string_pretty(&tested)? + "\n",
-        DbsimFormat::Text => text(&tested),
+        RunFormat::Json => serde_json::to_string_pretty(&tested)? + "\n",
+        RunFormat::Text => text(&tested),
     })?;
     if args.keep {
         output::note(&format!("Kept in `{}`", folder.path().display()));
