@@ -28,6 +28,7 @@ const PREAUTH: u16 = 1;
 const ENCRYPTION: u16 = 2;
 const SIGNING: u16 = 8;
 const AES_128_GCM: u16 = 2;
+const AES_GMAC: u16 = 2;
 
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +155,7 @@ impl Client {
             let hash = [&[1, 0, 32, 0, 1, 0][..], &random[16..]].concat();
             context(request, PREAUTH, &hash);
             context(request, ENCRYPTION, &[1, 0, AES_128_GCM as u8, 0]);
-            context(request, SIGNING, &[1, 0, 2, 0]);
+            context(request, SIGNING, &[1, 0, AES_GMAC as u8, 0]);
             request.0[contexts_at..][..4].copy_from_slice(&offset.to_le_bytes());
             request.0[contexts_at + 4..][..2].copy_from_slice(&u16::to_le_bytes(count));
         }
@@ -384,7 +385,7 @@ fn agreed(message: Fields<'_>, (mut at, count): (usize, u16), encrypts: bool) ->
         match kind {
             PREAUTH => found[0] = true,
             ENCRYPTION => found[1] |= data.u16(2)? == AES_128_GCM,
-            SIGNING => found[2] = data.u16(2)? == 2,
+            SIGNING => found[2] = data.u16(2)? == AES_GMAC,
             _ => {}
         }
         at = (at + 8 + length).next_multiple_of(8);

@@ -17,6 +17,7 @@ use bigiron_smb::{Account, Client, FileId, NtStatus, OpenKind, SmbError};
 const TIME: u64 = 127_173_888_000_000_000;
 /// Dispositions of the protocol.
 const OPEN: u32 = 1;
+const CREATE: u32 = 2;
 const OPEN_OR_CREATE: u32 = 3;
 
 impl From<SmbError> for Refused {
@@ -149,13 +150,12 @@ impl Session<'_> {
         let path = self.paths[path as usize].clone();
         let (parent, pattern) = path.rsplit_once('\\').unwrap_or(("", &path));
         let mut count = 0;
-        let parent = parent.to_owned();
-        self.with(&parent, OpenKind::Directory { disposition: OPEN }, |smb, id| smb.list(id, pattern, |_| count += 1))
+        self.with(parent, OpenKind::Directory { disposition: OPEN }, |smb, id| smb.list(id, pattern, |_| count += 1))
             .map_err(|refused| match refused {
-                // The directory is a part of the path.
-                Refused::With(Status::NameNotFound) => Refused::With(Status::PathNotFound),
-                other => other,
-            })?;
+            // The directory is a part of the path.
+            Refused::With(Status::NameNotFound) => Refused::With(Status::PathNotFound),
+            other => other,
+        })?;
         if count > 0 { Ok(count) } else { Err(Refused::With(Status::NoSuchFile)) }
     }
 
@@ -223,7 +223,7 @@ impl Session<'_> {
             }
             FileOperation::Mkdir { path } => {
                 // All clients create their common directory.
-                let disposition = if request.status == Status::Ok { OPEN_OR_CREATE } else { 2 };
+                let disposition = if request.status == Status::Ok { OPEN_OR_CREATE } else { CREATE };
                 self.with(&name(path), OpenKind::Directory { disposition }, |_, _| Ok(()))
             }
             FileOperation::Rmdir { path } => self.with(&name(path), OpenKind::Remove, Client::remove),
