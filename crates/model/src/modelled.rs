@@ -309,7 +309,7 @@ impl Processor {
         }
     }
 
-    /// Cycles by component of code that executed so many instructions, with a repeated move's charged cycles among them, and whose events are `count`.
+    /// Cycles by component of code that executed `instructions`, which include a repeated move's charged cycles, and whose events are `count`.
     pub fn components(&self, instructions: f64, count: impl Fn(usize) -> f64) -> [f64; Component::ALL.len()] {
         let mut cycles = [0.0; Component::ALL.len()];
         // These have their own cycles below; those of unrolled code are its words.

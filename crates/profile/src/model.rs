@@ -75,7 +75,7 @@ unsafe fn model() -> Option<&'static mut Model> {
     unsafe { (*MODEL.0.get()).as_mut() }
 }
 
-/// Models a machine with that much memory in so many nodes; `None` without memory for it.
+/// Models a machine with `memory_bytes` of memory in `nodes` nodes; `None` without memory for the model.
 ///
 /// # Safety
 /// No other function of this module may be running.

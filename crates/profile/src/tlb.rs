@@ -46,7 +46,7 @@ const GLOBAL: u64 = 1 << 56;
 /// Of keys of programs' pages: the bits of how often CR3 was written, above those of an address of 47 bits.
 const SWITCHES: u64 = 0xf_ffff << 36;
 
-/// What a page's entry is found by after so many writes of CR3.
+/// The key of a page's entry after `switches` writes of CR3.
 fn key(address: u64, size: Page, switches: u64) -> u64 {
     let page = address << 7 >> (size as u32 + 7) | (size as u64) << 57;
     if address >= KERNEL { page | GLOBAL } else { page & !SWITCHES | switches << 36 & SWITCHES }

@@ -34,7 +34,7 @@ impl Workload for Web {
     }
 
     fn summary(&self) -> &'static str {
-        "Web clients: requests for a page and its images to nginx, Apache or a server of yours"
+        "Web clients: static and dynamic pages, TLS and idle connections on nginx, Apache or a server of yours"
     }
 
     fn options(&self) -> &'static [OptionDef] {

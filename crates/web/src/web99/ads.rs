@@ -1,4 +1,4 @@
-//! Whom a custom page is for, and which advertisement it shows: tables that server and driver both make.
+//! The users of custom pages, and the advertisement that each page shows. The server and the driver generate the same tables.
 //!
 //! Invariant: the advertisement depends only on the user and the last one shown.
 
@@ -8,15 +8,15 @@ use bigiron_sys::load::rng::SplitMix64;
 pub const ADS: u16 = 360;
 pub const USERS: u16 = 4096;
 const SEED: u64 = 0x0077_6562_3939_6164;
-/// The traits of a user, each one of so many: sex, age group, region, and two interests.
+/// The number of values that each trait of a user can have: sex, age group, region, and two interests.
 const TRAITS: [u32; 5] = [2, 4, 8, 8, 8];
-/// The heaviest trait of an advertisement, and the largest sum that it may ask for.
+/// The largest weight of a trait in an advertisement, and the largest sum of weights that an advertisement requires.
 const HEAVIEST: u64 = 6;
 const DEMANDING: u64 = 12;
 /// Of a thousand advertisements, those that have expired.
 const EXPIRED: u64 = 100;
 
-/// An advertisement: it is for users with these traits.
+/// An advertisement, and the traits of the users that it is for.
 #[derive(Clone, Copy, Debug)]
 struct Ad {
     traits: u32,
