@@ -112,6 +112,10 @@ impl<S: Server> Instance<S> {
             if self.server.is_ready(&self.folder, self.child.id()) {
                 return Ok(());
             }
+            // Some servers go on without the file or the line of their log that says that they are ready.
+            if pause.is_longest() && self.is_full(1) {
+                return Err(ServerError::Space { dir: self.folder.clone() });
+            }
             if !pause.once() {
                 return Err(self.late("was not ready after", "; its log is `log` there"));
             }
@@ -187,7 +191,8 @@ impl<S: Server> Instance<S> {
 
     /// Whether the server has run out of space, or there is no space for `bytes` more.
     pub fn is_full(&self, bytes: u64) -> bool {
-        let has_room = rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_bavail * s.f_frsize >= bytes);
+        let has_room =
+            rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_blocks == 0 || s.f_bavail * s.f_frsize >= bytes);
         !has_room || String::from_utf8_lossy(&fs::read(self.log()).unwrap_or_default()).contains(NO_SPACE)
     }
 
@@ -341,6 +346,8 @@ pub fn patiently<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     ask()
 }
 
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
 /// Growing pauses, until [`LIMIT`].
 struct Pause {
     next: Duration,
@@ -358,8 +365,12 @@ impl Pause {
             return false;
         }
         std::thread::sleep(self.next);
-        self.next = (self.next * 3 / 2).min(Duration::from_millis(100));
+        self.next = (self.next * 3 / 2).min(LONGEST_PAUSE);
         true
+    }
+
+    fn is_longest(&self) -> bool {
+        self.next == LONGEST_PAUSE
     }
 }
 
