@@ -105,15 +105,13 @@ impl<S: Server> Instance<S> {
         let mut pause = Pause::new(5);
         loop {
             if let Some(status) = self.try_wait()? {
-                let log = fs::read(self.log()).unwrap_or_default();
-                let new = log.get(logged_before as usize..).unwrap_or_default();
-                return Err(self.refused("The server did not start", status, &String::from_utf8_lossy(new)));
+                return Err(self.refused("The server did not start", status, &self.log_from(logged_before)));
             }
             if self.server.is_ready(&self.folder, self.child.id()) {
                 return Ok(());
             }
-            // Some servers go on without the file or the line of their log that says that they are ready.
-            if pause.is_longest() && self.is_full(1) {
+            // Some servers go on without the file or the line of their log that says that they are ready. What an earlier start logged says nothing: there may be room again.
+            if pause.is_longest() && (!self.has_room(1) || self.log_from(logged_before).contains(NO_SPACE)) {
                 return Err(ServerError::Space { dir: self.folder.clone() });
             }
             if !pause.once() {
@@ -182,8 +180,7 @@ impl<S: Server> Instance<S> {
         if let Ok(Some(status)) = self.end() {
             return Some(ServerError::Failed(format!("{title} ended in the run ({status})")));
         }
-        let log = fs::read(self.log()).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let log = self.log_from(0);
         let fatal = |line: &&str| self.server.fatal_words().iter().any(|word| line.contains(word));
         let line = log.lines().rfind(fatal)?;
         Some(ServerError::Failed(format!("{title} reported: {}", line.trim())))
@@ -191,9 +188,17 @@ impl<S: Server> Instance<S> {
 
     /// Whether the server has run out of space, or there is no space for `bytes` more.
     pub fn is_full(&self, bytes: u64) -> bool {
-        let has_room =
-            rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_blocks == 0 || s.f_bavail * s.f_frsize >= bytes);
-        !has_room || String::from_utf8_lossy(&fs::read(self.log()).unwrap_or_default()).contains(NO_SPACE)
+        !self.has_room(bytes) || self.log_from(0).contains(NO_SPACE)
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        rustix::fs::statvfs(&self.folder).is_ok_and(|s| s.f_blocks == 0 || s.f_bavail * s.f_frsize >= bytes)
+    }
+
+    /// What its log says from byte `start` on.
+    fn log_from(&self, start: u64) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(log.get(start as usize..).unwrap_or_default()).into_owned()
     }
 
     /// Stops the server in good order and waits for it to end.

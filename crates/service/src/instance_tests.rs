@@ -11,6 +11,8 @@ use crate::recipe::Recipe;
 struct Counter {
     /// Its exit status after the signal.
     status: u8,
+    /// How long its start takes, in seconds.
+    start_s: u32,
     configured: AtomicU32,
 }
 
@@ -39,10 +41,11 @@ impl Server for Counter {
 
     fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>) {
         let script = format!(
-            "cd '{0}/data'; trap 'kill $!; exit {1}' TERM; echo \"read $(cat ../counter.conf)\"; sleep 600 & touch ready; \
-             while :; do :; done",
+            "cd '{0}/data'; trap 'kill $!; exit {1}' TERM; echo \"read $(cat ../counter.conf)\"; sleep {2}; sleep 600 & \
+             touch ready; while :; do :; done",
             inside.display(),
-            self.status
+            self.status,
+            self.start_s
         );
         ("sh", vec!["-c".into(), script.into()])
     }
@@ -71,7 +74,7 @@ fn folder() -> tempfile::TempDir {
 
 fn start(folder: &Path, status: u8) -> Instance<Counter> {
     let programs = Programs::installed(&RECIPE, Path::new("/bin"), "1");
-    Instance::start(Counter { status, configured: AtomicU32::new(7) }, &programs, folder).unwrap()
+    Instance::start(Counter { status, start_s: 0, configured: AtomicU32::new(7) }, &programs, folder).unwrap()
 }
 
 fn is_alive(pid: u32) -> bool {
@@ -93,6 +96,16 @@ fn a_server_starts_is_counted_stops_and_starts_again() {
     assert!(!is_alive(pid) && !dir.path().join("data/ready").exists());
     let again = start(dir.path(), 0);
     assert!(is_alive(again.pid()) && again.pid() != pid);
+}
+
+#[test]
+fn a_slow_start_is_not_called_a_full_disk_because_an_earlier_start_logged_one() {
+    let dir = folder();
+    fs::write(dir.path().join(LOG), format!("{NO_SPACE}\n")).unwrap();
+    let programs = Programs::installed(&RECIPE, Path::new("/bin"), "1");
+    let slow = Counter { status: 0, start_s: 1, configured: AtomicU32::new(0) };
+    let counter = Instance::start(slow, &programs, dir.path()).unwrap();
+    assert!(counter.is_full(1), "its whole log still says so");
 }
 
 #[test]
