@@ -214,14 +214,9 @@ impl<S: Server> Instance<S> {
             if let Some(status) = self.try_wait()? {
                 processes::await_ends(&children);
                 self.remove_leftovers();
-                let log = fs::read(self.log()).unwrap_or_default();
                 return match self.server.ends_well(status) {
                     true => Ok(()),
-                    false => Err(self.refused(
-                        "The server did not stop as it should",
-                        status,
-                        &String::from_utf8_lossy(&log),
-                    )),
+                    false => Err(self.refused("The server did not stop as it should", status, &self.log_from(0))),
                 };
             }
             if !pause.once() {
