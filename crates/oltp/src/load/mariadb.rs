@@ -2,6 +2,9 @@
 //!
 //! Invariant: each table is filled by one statement while it is empty and by nobody else, in the order of its key, so that its pages are written in
 //! that order.
+//!
+//! Unique and foreign keys stay checked: with both checks off, InnoDB sorts the rows of an empty table itself before it writes them (bulk insert),
+//! which takes twice the CPU time for rows that are in order (MariaDB 10.11).
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -14,9 +17,6 @@ use super::{LoadError, LoadSummary, Progress};
 use bigiron_sql::database::{Dialect, SqlValue};
 use bigiron_sql::maria::{Connection, MariaError, Place};
 
-/// Keys are unique and in order by construction.
-const LOADING: &str = "SET SESSION unique_checks = 0, foreign_key_checks = 0";
-
 /// Loads the tables of `scale` into the server's database, which has none of them, over `jobs` connections.
 ///
 /// # Errors
@@ -26,9 +26,6 @@ pub fn mariadb(place: &Place, scale: Scale, jobs: u32, progress: Progress<'_>) -
     let there = existing(&mut sessions[0])?;
     if !there.is_empty() {
         return Err(LoadError::Exists { place: place.name(), tables: there });
-    }
-    for session in &mut sessions {
-        session.run(LOADING)?;
     }
     let loaded = run(&mut sessions, scale, progress);
     if loaded.is_err() {
