@@ -113,6 +113,11 @@ impl Kind {
             Self::Apache { .. } => &apache::RECIPE,
         }
     }
+
+    /// Whether the server does not wait for its CGI programs, so that no process has their CPU time: `mod_cgid` ignores SIGCHLD.
+    pub fn drops_cpu_time(self) -> bool {
+        matches!(self, Self::Apache { mpm: Mpm::Event | Mpm::Worker })
+    }
 }
 
 /// Creates the folders of a server in `folder`, which exists.

@@ -27,6 +27,7 @@ const IDLE: [(&str, &str); 2] = [
     ("server-memory", "Memory of the server's processes for each idle connection"),
     ("kernel-memory", "Memory of the kernel itself for each idle connection, both ends"),
 ];
+const PAGE: u64 = 4096;
 const PERCENTILES: [(&str, f64, Kind, &str); 3] = [
     ("latency-p50", 0.5, Kind::P50, "Median latency of a request"),
     ("latency-p99", 0.99, Kind::P99, "99th percentile of the latency of a request"),
@@ -81,7 +82,7 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
     let summary = "Bytes of documents received per second";
     metrics.push(def(THROUGHPUT, Unit::BytesPerSecond, Better::Higher, Kind::Throughput, summary));
     if settings.job == Job::C10k {
-        metrics.extend(IDLE.iter().map(|(name, summary)| def(name, Unit::Bytes, Better::Lower, Kind::Usage, summary)));
+        metrics.extend(IDLE.iter().map(|(name, summary)| def(name, Unit::Bytes, Better::Lower, Kind::Amount, summary)));
     }
     metrics.sort_by_key(|metric| !metric.primary);
     metrics.extend(PERCENTILES.iter().map(|(name, _, kind, summary)| time(name, *kind, summary)));
@@ -128,7 +129,8 @@ pub fn values(
     if settings.job == Job::C10k {
         let connections = f64::from(settings.connections - settings.driven()).max(1.0);
         for ((name, _), bytes) in IDLE.iter().zip(idle) {
-            put(name, bytes as f64 / connections);
+            // Memory grows by pages: less than one is not seen.
+            put(name, bytes.max(PAGE) as f64 / connections);
         }
     }
     put(THROUGHPUT, tally.bytes as f64 / seconds);

@@ -103,7 +103,8 @@ impl TrialServer {
             documents.write(&folder.join(DATA), user)?;
         }
         let gateway = settings.gateway();
-        let pages = gateway.map(|gateway| PageServer::start(cx, &programs, &folder, gateway, user)).transpose()?;
+        let pages =
+            gateway.map(|gateway| PageServer::start(cx, &programs, &folder, (kind, gateway), user)).transpose()?;
         let Settings { connections, sendfile, access_log, .. } = *settings;
         // The server's processes inherit the limit.
         limits::allow_files(settings.files())?;

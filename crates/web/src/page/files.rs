@@ -40,7 +40,7 @@ pub(super) fn serve(folder: &Path, threads: u32) -> Result<()> {
 pub(super) fn of_program(path: &str) -> Result<Vec<u8>> {
     let said = |name: &str| env::var(name).with_context(|| format!("The server says nothing of {name}"));
     let file = number(path).with_context(|| format!("There is no file `{path}`"))?;
-    let file = read(Path::new("../.."), file)?;
+    let file = read(Path::new(super::SERVER), file)?;
     Ok(output(&page(&said("REMOTE_ADDR")?, &said("SCRIPT_NAME")?, &said("QUERY_STRING")?, &file), None))
 }
 

@@ -15,20 +15,20 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Pid;
 
 use bigiron_service::cpu_ns;
-use bigiron_service::httpd::{Gateway, PROGRAMS, RUN, SOCKET};
+use bigiron_service::httpd::{Gateway, Kind, PROGRAMS, RUN, SOCKET};
 use bigiron_service::instance;
 use bigiron_service::programs::Programs;
 use bigiron_service::server_folder::short_path;
 use bigiron_workload::{Context, WrongData};
 
 use super::database::{PAGES, PageDatabase, page};
-use super::{WORKER, files};
+use super::program_cpu::ProgramCpu;
+use super::{DATABASE, WORKER, files};
 use crate::document::Documents;
 use crate::driver::Tally;
 use crate::web99::post_log;
 
 const PROGRAM: &str = "page";
-const DATABASE: &str = "run/page.db";
 /// Threads of the application for each CPU.
 const THREADS: u32 = 2;
 /// Bytes of what it says.
@@ -45,6 +45,8 @@ enum Behind {
 pub struct PageServer {
     behind: Behind,
     application: Option<Child>,
+    /// `None` if the server waits for its CGI programs, or has none.
+    program_cpu: Option<ProgramCpu>,
 }
 
 /// The pages that are requested. Their queries are the arguments of the CGI program.
@@ -54,11 +56,17 @@ pub fn documents() -> Documents {
 }
 
 impl PageServer {
-    /// Puts the program and the database in place, and starts the application that a server without CGI needs.
+    /// Puts the program and the database of a server of this kind in place, and starts the application that a server without CGI needs.
     ///
     /// # Errors
     /// There is no room, or the application does not start.
-    pub fn start(cx: &Context<'_>, programs: &Programs, folder: &Path, gateway: Gateway, user: u32) -> Result<Self> {
+    pub fn start(
+        cx: &Context<'_>,
+        programs: &Programs,
+        folder: &Path,
+        (kind, gateway): (Kind, Gateway),
+        user: u32,
+    ) -> Result<Self> {
         let program = folder.join(PROGRAMS).join(PROGRAM);
         instance::make_folder(&folder.join(PROGRAMS), user)?;
         let copied = fs::copy(&cx.executable, &program)
@@ -78,8 +86,10 @@ impl PageServer {
             ["", "-wal", "-shm"].iter().try_for_each(|end| give(&folder.join(format!("{DATABASE}{end}"))))?;
             (Behind::Database(database), "serve", inside.join(DATABASE))
         };
+        let counts = kind.drops_cpu_time() && gateway != Gateway::FastCgi;
+        let program_cpu = counts.then(|| ProgramCpu::create(folder, user)).transpose()?;
         if gateway == Gateway::Cgi {
-            return Ok(Self { behind, application: None });
+            return Ok(Self { behind, application: None, program_cpu });
         }
         let (_link, short) = short_path(folder, SOCKET)?;
         let listener = UnixListener::bind(short.join(SOCKET)).context("Cannot listen for the server's requests")?;
@@ -90,13 +100,14 @@ impl PageServer {
         command.args(["worker", WORKER, serves]).arg(place).arg(threads);
         command.stdin(OwnedFd::from(listener)).stderr(Stdio::piped());
         let application = command.spawn().context("Cannot start the FastCGI application")?;
-        Ok(Self { behind, application: Some(application) })
+        Ok(Self { behind, application: Some(application), program_cpu })
     }
 
-    /// CPU time of the application so far, and of the programs that it has started, in nanoseconds; the server's processes include that of CGI
-    /// programs.
+    /// CPU time of the application so far, of the programs that it has started, and of CGI programs that the server does not wait for, in
+    /// nanoseconds; the server's processes include that of other CGI programs.
     pub fn cpu_ns(&self) -> u64 {
-        self.application.as_ref().map_or(0, |child| cpu_ns(Pid::from_child(child)))
+        let of_application = self.application.as_ref().map_or(0, |child| cpu_ns(Pid::from_child(child)));
+        of_application + self.program_cpu.as_ref().map_or(0, ProgramCpu::total_ns)
     }
 
     /// What the application complained about, or how it ended, if it did.

@@ -6,6 +6,7 @@ pub mod database;
 mod fastcgi;
 mod files;
 pub mod gateway;
+mod program_cpu;
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -18,8 +19,10 @@ use fastcgi::Call;
 /// `bigiron worker web-page NUMBER` and `bigiron worker web-page cgi PATH` are CGI programs for `cgi-db` and `web99`, and `bigiron worker web-page serve
 /// DATABASE THREADS` and `bigiron worker web-page serve-files FOLDER THREADS` FastCGI applications whose standard input is their socket.
 pub const WORKER: &str = "web-page";
-/// The database, from the folder of the program, which is where a CGI program starts.
-const DATABASE: &str = "../../run/page.db";
+/// The server's folder, from that of the program, which is where a CGI program starts.
+const SERVER: &str = "../..";
+/// The database in the server's folder.
+const DATABASE: &str = "run/page.db";
 
 /// Runs the worker; returns the process's exit status.
 pub fn worker(args: &[String]) -> i32 {
@@ -35,8 +38,8 @@ pub fn worker(args: &[String]) -> i32 {
 
 fn work(args: &[String]) -> Result<()> {
     match args {
-        [number] => print(&answer(&PageDatabase::open(Path::new(DATABASE))?, number)?),
-        [cgi, path] if cgi == "cgi" => print(&files::of_program(path)?),
+        [number] => print_last(&answer(&PageDatabase::open(&Path::new(SERVER).join(DATABASE))?, number)?),
+        [cgi, path] if cgi == "cgi" => print_last(&files::of_program(path)?),
         [serve, place, threads] if matches!(serve.as_str(), "serve" | "serve-files") => {
             let (place, threads) = (Path::new(place), threads.parse().context("THREADS is not a number")?);
             if serve == "serve-files" {
@@ -53,10 +56,12 @@ fn work(args: &[String]) -> Result<()> {
     }
 }
 
-fn print(text: &[u8]) -> Result<()> {
+/// Prints the page of a CGI program, which then ends.
+fn print_last(text: &[u8]) -> Result<()> {
     let mut output = io::stdout().lock();
     output.write_all(text)?;
-    Ok(output.flush()?)
+    output.flush()?;
+    program_cpu::record(Path::new(SERVER))
 }
 
 /// The page that a query asks for: its number, after `worker` and the worker's name as on the command line of the CGI program.
