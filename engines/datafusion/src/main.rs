@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use arguments::Command;
 use refused::Refused;
 
-/// As in DataFusion's own command line; also, musl's allocator has one lock for all threads.
+/// As in DataFusion's own command line.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
