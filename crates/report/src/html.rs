@@ -15,6 +15,7 @@ mod subject;
 use bigiron_stats::Verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use super::layers::layers;
 use super::quantity::Quantity;
 use super::text::trouble_lines;
 use super::{Report, scope};
@@ -67,6 +68,7 @@ pub fn html(report: &Report<'_>) -> String {
             (forest::reading(report))
         }
     };
+    let layers: Vec<String> = layers(report).into_iter().map(|l| l.text).collect();
     let body = html! {
         @if let Some(question) = &plan.question {
             p class="question" { (prose(question)) }
@@ -74,6 +76,7 @@ pub fn html(report: &Report<'_>) -> String {
         (sections(&[
             Section::new("answer", "Answer", html! { (answer::answer(report)) (record::summary(report)) }),
             Section::new("metrics", "Metrics", metrics),
+            Section::new("layers", "Layers", list("Layers of the file server", &layers)),
             Section::new("why", "Why", causes::section(report)),
             Section::new("cycles", "Cycles", cycles::section(report)),
             Section::new("counters", "Counters", counters::section(report)),

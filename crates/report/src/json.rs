@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::fact::{self, Fact};
 use super::kconfig::Difference;
+use super::layers::{Layers, layers};
 use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
@@ -49,6 +50,8 @@ struct Document<'a> {
     study: Study<'a>,
     survival: &'a [Survival],
     comparisons: Vec<Compared<'a>>,
+    /// By comparison; empty unless the study has a file server and its layers.
+    layers: Vec<Layers<'a>>,
     /// Null if nothing was profiled.
     causes: Option<Explained<'a>>,
     /// By comparison; null if nothing was counted.
@@ -232,6 +235,7 @@ pub fn json(report: &Report<'_>) -> String {
             .enumerate()
             .map(|(index, c)| compared(report, c, &report.rows[index], report.configs[index].as_deref()))
             .collect(),
+        layers: layers(report),
         causes: explained(report),
         counters: (!report.counters.is_empty()).then(|| counted(report)),
         locks: waits::of(report),

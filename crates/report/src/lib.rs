@@ -12,6 +12,7 @@ pub mod history;
 pub mod html;
 pub mod json;
 pub mod kconfig;
+mod layers;
 pub mod locks;
 mod modelled;
 pub mod quantity;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::fact::{self, Fact};
+use super::layers::layers;
 use super::quantity::{Quantity, shown};
 use super::row::{COPIES_MARK, Mark, Row};
 use super::scope;
@@ -35,6 +36,10 @@ pub fn text(report: &Report<'_>) -> String {
             comparison(&mut out, report, index, rows);
         }
         legend(&mut out, report);
+    }
+    let layers: Vec<String> = layers(report).into_iter().map(|l| l.text).collect();
+    if !layers.is_empty() {
+        list(&mut out, "Layers of the file server", &layers);
     }
     causes::why(&mut out, report);
     causes::modelled_cycles(&mut out, report);
