@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+// Its functions take the place of musl's.
+use bigiron_copy as _;
+
 use bigiron::{cli, complete};
 
 fn main() -> ExitCode {
