@@ -43,7 +43,7 @@ const PAGES: &[Page] = pages! {
         "dbsim-processes", "dbsim-verification", "multiuser-model", "oltp-engines", "oltp-runs", "report", "folder",
         "history", "local", "undo", "security", "sim", "architecture", "adding-a-server";
     "measurement" in "measurements":
-        "bisect-measurements", "dbsim-measurements", "judge-measurements", "multiuser-in-a-guest",
+        "bisect-measurements", "database-measurements", "dbsim-measurements", "judge-measurements", "multiuser-in-a-guest",
         "multiuser-measurements", "nightly-measurements", "oltp-measurements", "rebuild-measurements", "statistics-measurements",
         "why-measurements";
 };
