@@ -10,7 +10,7 @@ import java.util.TreeMap;
  * A business in one JVM: points with 1, 2, … warehouses. Prints a line of JSON for the machine, and one for each point.
  *
  * <p>Arguments are words {@code NAME=VALUE}. With {@code steps=stdin} each step waits for a line of standard input ({@code load},
- * {@code go}, {@code end}) and the program answers {@code ready} and {@code done}; the end of the input ends the program.
+ * {@code go}, {@code end}, and at last {@code exit}) and the program answers {@code ready} and {@code done}; the end of the input ends the program.
  */
 public final class Main {
     /** Exit statuses: wrong use, and wrong data. */
@@ -58,6 +58,9 @@ public final class Main {
                 await(input, "end");
             }
             say(point.end(ns));
+        }
+        if (driven) {
+            await(input, "exit");
         }
     }
 
