@@ -5,6 +5,8 @@
 mod log;
 mod options;
 mod process;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -214,7 +216,9 @@ impl Trial<'_> {
         }
         let total = |of: fn(&Point) -> u64| points.iter().map(of).sum::<u64>();
         let operations = total(|point| point.operations);
-        let (live, digest) = points.last().map_or((0, String::new()), |point| (point.live, point.digest.clone()));
+        let live = points.last().map_or(0, |point| point.live);
+        // Later points also depend on the order in which their threads work.
+        let digest = points.first().map_or_else(String::new, |point| point.digest.clone());
         let values = [
             (PRIMARY, sum / f64::from(self.warehouses + 1)),
             ("gc-pause-p50", pauses.quantile(0.5) as f64),

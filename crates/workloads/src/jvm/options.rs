@@ -25,7 +25,7 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "warmup",
         "auto",
-        "Operations of each warehouse, or a time, before them; `auto`: 5s on the wall clock, else 10000",
+        "Operations of each warehouse, or a time, before them; `auto`: 5s on the wall clock, else 30000",
     ),
     option("data", "auto", "Live data of each warehouse; `auto`: 25M on the wall clock, else 4M"),
     choice("collector", &["serial", "parallel", "g1", "zgc"], "The garbage collector"),
@@ -38,6 +38,8 @@ pub const OPTIONS: &[OptionDef] = &[
 /// The program's numbers for each byte of a warehouse's live data, measured: 20,000 items and 3,000 customers of each district make 17 MB.
 const BYTES_OF_ITEM: u64 = 850;
 const BYTES_OF_CUSTOMER: u64 = 5667;
+/// Operations after which little is left to compile, measured.
+const WARM: u64 = 30_000;
 /// Memory of a JVM besides its heap: classes, code, the compilers, stacks.
 pub const BESIDE_HEAP: u64 = 192 << 20;
 const MOST_WAREHOUSES: u32 = 256;
@@ -101,16 +103,16 @@ impl Settings {
                 None => Err(read.wrong(name, &format!("{unit}, or `auto`"))),
             },
         };
-        let length = |name: &str, seconds: u64| match RunLength::parse(read.text(name)) {
+        let length = |name: &str, seconds: u64, operations: u64| match RunLength::parse(read.text(name)) {
             Some(None) if wall => Ok(RunLength::Time(Duration::from_secs(seconds))),
-            Some(None) => Ok(RunLength::Operations(10_000)),
+            Some(None) => Ok(RunLength::Operations(operations)),
             Some(Some(length)) => Ok(length),
             None => Err(read.wrong(name, "a number of operations, a time such as `30s`, or `auto`")),
         };
         let settings = Self {
             warehouses: number("warehouses", 1, MOST_WAREHOUSES / 2)?,
-            length: length("operations", 10)?,
-            warmup: length("warmup", 5)?,
+            length: length("operations", 10, 10_000)?,
+            warmup: length("warmup", 5, WARM)?,
             data: bytes("data", 1 << 20, 1 << 30, "an amount from `1M` to `1G`")?.unwrap_or(if wall {
                 25 << 20
             } else {

@@ -92,7 +92,7 @@ impl Jvm {
             (
                 settings.large_pages,
                 "large-pages",
-                "reserve huge pages for the heap and 64 MiB of code with the sysctl `vm.nr_hugepages`",
+                "reserve enough for heap and code with the lever `mm.hugepages-2m` (the sysctl `vm.nr_hugepages`)",
             ),
         ] {
             if wanted && !log.contains("Large Page Support: Enabled") {
@@ -161,6 +161,11 @@ impl Jvm {
         let kept = cx.dir.join(ARTIFACTS);
         let copied = fs::create_dir_all(&kept).and_then(|()| fs::copy(self.folder.join(LOG), kept.join(LOG)));
         copied.map(drop).with_context(|| format!("Cannot keep the JVM's log in `{}`", kept.display()))
+    }
+
+    #[cfg(test)]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     fn tell(&mut self, word: &str) -> Result<()> {
