@@ -113,6 +113,6 @@ mod tests {
         command.args(["-Xmx64m", "-jar", &inside, "points=1", "warmup=9", "length=30", "items=90", "customers=9"]);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains("{\"warehouses\":1,\"operations\":30,"), "{said}{:?}", output);
+        assert!(said.contains("{\"warehouses\":1,\"operations\":30,"), "{said} {output:?}");
     }
 }
