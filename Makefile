@@ -14,7 +14,7 @@ export RUSTUP_HOME := $(toolchains)
 endif
 endif
 
-.PHONY: all build datafusion demo test test-busy test-long test-datafusion lint install man completions deb tarball clean
+.PHONY: all build datafusion java demo test test-busy test-long test-datafusion lint install man completions deb tarball clean
 
 all: build
 
@@ -26,6 +26,11 @@ build:
 datafusion:
 	scripts/setup build
 	scripts/build-datafusion
+
+# The jar of the Java programs, which the repository contains (java/): needed only after a change there.
+java:
+	scripts/setup java
+	scripts/build-java
 
 # Boots two real Debian kernels in pairs in a VM; prints the verdict and the path of the HTML report.
 demo:

@@ -10,6 +10,7 @@ use bigiron::{cli, complete};
 fn main() -> ExitCode {
     bigiron_sql::pg::encryption::install();
     bigiron_web::encryption::install();
+    bigiron_workloads::jvm::install(include_bytes!("../java/bigiron-java.jar"));
     bigiron::agent::run();
     complete::answer();
     bigiron::commands::main(cli::parse())

@@ -18,6 +18,7 @@ pub const WORKLOADS: Registry = Registry::new(&[
     &bigiron_workloads::tio::Tio,
     &bigiron_workloads::raw_io::RawIo,
     &bigiron_workloads::chat::Chat,
+    &bigiron_workloads::jvm::JavaBusiness,
     &bigiron_workloads::scripts::Scripts,
     &bigiron_workloads::build::Build,
     &bigiron_workloads::command::Command,

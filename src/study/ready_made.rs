@@ -37,6 +37,7 @@ pub const ALL: &[ReadyMade] = ready_made![
     "web-tls",
     "web-c10k",
     "web-cgi-db",
+    "jvm-kernel",
     "samba",
     "samba-signing",
     "nfs-versions",

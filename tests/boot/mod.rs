@@ -8,6 +8,7 @@ mod clock;
 mod command;
 mod crash;
 mod interrupted;
+mod jvm;
 mod levers;
 mod loads;
 mod machine;

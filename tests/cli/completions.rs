@@ -46,7 +46,7 @@ fn with_cache() -> Test {
     Test::new()
         .file("cache/kernels/6.1.0-9-cloud-amd64-0/entry.toml", entry)
         .file("cache/names/mine", "6.1.0-9-cloud-amd64-0")
-        .file("cache/apt/sid-0/packages-3.json", listing)
+        .file("cache/apt/sid-0/packages-4.json", listing)
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_broken_cache_is_no_error_and_nothing_is_written() {
     let broken = Test::new()
         .file("cache/kernels/x/entry.toml", b"\xff\xfe = [")
         .file("cache/names/mine", "../..")
-        .file("cache/apt/sid-0/packages-3.json", "{\"checked\":");
+        .file("cache/apt/sid-0/packages-4.json", "{\"checked\":");
     offers(&broken, "bigiron compare ", &["debian:12", "micro"]);
     let no_folder = Test::new().file("cache", "a file");
     offers(&no_folder, "bigiron compare ", &["debian:12", "micro"]);

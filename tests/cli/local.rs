@@ -261,3 +261,27 @@ fn arms_that_this_machine_makes_equal_are_named() {
     let said = format!("warning: `running` and `{same}` are the same: this machine already has these values");
     test.run(&words).status(0).stderr_has(&said);
 }
+
+#[test]
+fn a_business_in_a_jvm_runs_here_and_both_arms_do_the_same_work() {
+    let test = Test::new();
+    let set = ["jvm.warehouses=1", "jvm.operations=300", "jvm.warmup=100", "jvm.data=1M", "jvm.collector=g1"];
+    let mut words = [&HERE[..], &["jvm", "--quick", "--seed", "5", "--out", "study"]].concat();
+    words.extend(set.iter().flat_map(|option| ["--set", option]));
+    test.run(&words);
+    let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
+    let records: Vec<serde_json::Value> = records
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["record"].clone())
+        .collect();
+    assert!(records.len() >= 8, "{records:?}");
+    for record in &records {
+        assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+        assert_eq!(number(&record["facts"], "jvm.transactions"), 900);
+        assert!(record["metrics"]["jvm"]["operations-2"].as_f64().unwrap() > 0.0, "{record}");
+        assert!(record["artifacts"].to_string().contains("gc.log"), "{record}");
+    }
+    // Both arms of a pair draw the same transactions, which give the same results.
+    let digests = |pair: usize| records[2 * pair..2 * pair + 2].iter().map(|r| r["facts"]["jvm.digest"].clone());
+    assert!((0..4).all(|pair| digests(pair).all(|d| Some(d) == digests(pair).next())), "{records:?}");
+}

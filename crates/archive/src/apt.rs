@@ -27,7 +27,7 @@ use bigiron_model::folder_files::{self, Owner};
 use bigiron_sys as sys;
 
 /// The file of a suite's packages. A change of what it keeps needs another name, so that an older file is not asked for what it lacks.
-pub(super) const LISTING: &str = "packages-3.json";
+pub(super) const LISTING: &str = "packages-4.json";
 /// Suites read in parallel: enough to hide the network's latency, few enough for a small machine.
 const PARALLEL: usize = 3;
 /// If this many suites fail before any could be read, the archive counts as unreachable. More than may be missing at the head of a list.

@@ -85,12 +85,13 @@ pub(super) fn is_kernel_package(name: &str) -> bool {
 }
 
 /// The packages of servers that an index keeps.
-const SERVERS: [SeriesPackage; 5] = [
+const SERVERS: [SeriesPackage; 6] = [
     SeriesPackage::InName("postgresql"),
     SeriesPackage::InVersion("mariadb-server-core"),
     SeriesPackage::InVersion("nginx"),
     SeriesPackage::InVersion("apache2-bin"),
     SeriesPackage::InVersion("samba"),
+    SeriesPackage::InVersion("openjdk-17-jre-headless"),
 ];
 
 fn is_server_package(name: &str) -> bool {

@@ -55,10 +55,10 @@ mod tests {
             r#"{"name":"linux-image-7.0.1-cloud-amd64","version":"7.0.1-1","size":1,"installed":1,"depends":["linux-modules-7.0.1-cloud-amd64"]}"#
                 .to_owned(),
         ];
-        put(dir.path(), "apt/bookworm-1/packages-3.json", listing("Debian", &debian).as_bytes());
+        put(dir.path(), "apt/bookworm-1/packages-4.json", listing("Debian", &debian).as_bytes());
         let other = [package("6.8.0-50-generic", "6.8.0-50.51"), package("5.15.0-cloud-amd64", "5.15.1-1")];
-        put(dir.path(), "apt/noble-1/packages-3.json", listing("Ubuntu", &other).as_bytes());
-        put(dir.path(), "apt/sid-1/packages-3.json", b"{\"checked\":");
+        put(dir.path(), "apt/noble-1/packages-4.json", listing("Ubuntu", &other).as_bytes());
+        put(dir.path(), "apt/sid-1/packages-4.json", b"{\"checked\":");
         put(dir.path(), "kernels/x/entry.toml", b"\xff\xfe = [");
         put(dir.path(), "names/mine", b"x");
         let store = Store::at(dir.path()).unwrap();

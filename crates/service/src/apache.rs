@@ -20,7 +20,7 @@ pub const RECIPE: Recipe = Recipe {
     beside: &["dash"],
     without: &[],
     programs: |_| "usr/sbin".to_owned(),
-    plugins: Some(|_| MODULES.to_owned()),
+    plugins: &[|_| MODULES.to_owned()],
     // The C library needs it to end a thread.
     loaded: &["libgcc_s.so"],
     required: &["apache2"],
@@ -30,6 +30,8 @@ pub const RECIPE: Recipe = Recipe {
         ["usr", "lib", "apache2", "modules", name] => KEPT.contains(name),
         _ => false,
     },
+    own: None,
+    sees_sys: false,
     revision: 2,
     user: "www-data",
 };

@@ -84,7 +84,10 @@ pub fn make(from: &Path, to: &Path, shape: &ImageSpec<'_>) -> anyhow::Result<()>
         command.args(["-E", &extended, "-N", &inodes.to_string()]).arg("-d").arg(from).arg(to);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         if let Some(user) = owner {
-            enclose(&mut command, &Sandbox { root: None, folder: (from, ""), user, mapped_only: true })?;
+            enclose(
+                &mut command,
+                &Sandbox { root: None, folder: (from, ""), user, sees_sys: false, mapped_only: true },
+            )?;
         } else {
             bigiron_sys::child::die_with_parent(&mut command);
         }

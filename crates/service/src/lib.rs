@@ -10,6 +10,7 @@ pub mod guest_tree;
 pub mod httpd;
 pub mod image;
 pub mod instance;
+pub mod java;
 pub mod listen;
 pub mod mariadb;
 pub mod nginx;

@@ -31,7 +31,7 @@ pub const RECIPE: Recipe = Recipe {
     beside: &["dash"],
     without: &[],
     programs: |_| "usr/sbin".to_owned(),
-    plugins: None,
+    plugins: &[],
     loaded: &[],
     required: &["mariadbd"],
     version_argument: "--version",
@@ -41,6 +41,8 @@ pub const RECIPE: Recipe = Recipe {
         ["usr", "share", "mysql", name] => BOOTSTRAP.contains(name),
         _ => false,
     },
+    own: None,
+    sees_sys: false,
     revision: 1,
     user: "mysql",
 };

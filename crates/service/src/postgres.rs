@@ -32,7 +32,7 @@ pub const RECIPE: Recipe = Recipe {
     // The JIT compiler is larger than everything else together.
     without: &["libllvm"],
     programs: |series| format!("usr/lib/postgresql/{series}/bin"),
-    plugins: Some(|series| format!("usr/lib/postgresql/{series}/lib")),
+    plugins: &[|series| format!("usr/lib/postgresql/{series}/lib")],
     loaded: &[],
     required: &["postgres", "initdb", "pg_controldata", "pg_waldump"],
     version_argument: "--version",
@@ -42,6 +42,8 @@ pub const RECIPE: Recipe = Recipe {
         ["usr", "share", "postgresql", v, rest @ ..] => *v == series && rest.first() != Some(&"man"),
         _ => false,
     },
+    own: None,
+    sees_sys: false,
     revision: 1,
     user: SUPERUSER,
 };

@@ -145,7 +145,10 @@ impl Programs {
             Home::Installed(_) => None,
         };
         let user = self.user(folder)?;
-        enclose(&mut command, &Sandbox { root, folder: (folder, FOLDER), user, mapped_only: false })?;
+        enclose(
+            &mut command,
+            &Sandbox { root, folder: (folder, FOLDER), user, sees_sys: self.recipe.sees_sys, mapped_only: false },
+        )?;
         Ok(command)
     }
 }

@@ -17,9 +17,9 @@ pub struct Recipe {
     pub beside: &'static [&'static str],
     /// Libraries that it does not need, by the prefixes of their packages' names.
     pub without: &'static [&'static str],
-    /// The folder of its programs, and the folder of the libraries that it loads itself, from the root, for a series: `usr/lib/postgresql/15/bin`.
+    /// The folder of its programs, and the folders of the libraries that it loads itself, from the root, for a series: `usr/lib/postgresql/15/bin`.
     pub programs: fn(&str) -> String,
-    pub plugins: Option<fn(&str) -> String>,
+    pub plugins: &'static [fn(&str) -> String],
     /// Beginnings of the names of libraries that it loads at run time, so that no program names them.
     pub loaded: &'static [&'static str],
     /// Programs that must exist.
@@ -28,11 +28,18 @@ pub struct Recipe {
     pub version_argument: &'static str,
     /// Whether a file of a package is kept, given its path's parts in a usr-merged tree. Shared libraries are kept if they are needed.
     pub keeps: fn(&[&str], &str) -> bool,
+    /// A file of bigiron's own that goes into the root, by its path there.
+    pub own: Option<OwnFile>,
+    /// Whether its programs see `/sys`.
+    pub sees_sys: bool,
     /// From 1; increased when other files of the same packages are kept.
     pub revision: u32,
     /// The user that an installed server runs as, and its name in a root of its own.
     pub user: &'static str,
 }
+
+/// A file that bigiron brings itself: its path from the root, and its bytes, `None` in an executable that does not have them.
+pub type OwnFile = (&'static str, fn() -> Option<&'static [u8]>);
 
 impl PartialEq for Recipe {
     fn eq(&self, other: &Self) -> bool {

@@ -144,6 +144,9 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
     let version = parts.first().map(|p| p.version.clone()).unwrap_or_default();
     let mut packages: Vec<String> = parts.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
     packages.sort();
+    if let Some((path, bytes)) = tree::own_file(recipe)? {
+        packages.push(format!("{path}={}", &hash::of_bytes(bytes)[..12]));
+    }
     let key = hash::of_bytes(format!("{} {}", VERSION + recipe.revision - 1, packages.join(" ")).as_bytes());
     let folder = format!("{version}-{}", &key[..12]);
     let target = place.join("trees").join(&folder);

@@ -35,7 +35,7 @@ pub const RECIPE: Recipe = Recipe {
     beside: &["dash"],
     without: &[],
     programs: |_| "usr/sbin".to_owned(),
-    plugins: Some(|_| LIBRARIES.to_owned()),
+    plugins: &[|_| LIBRARIES.to_owned()],
     loaded: &[],
     required: &["smbd"],
     version_argument: "--version",
@@ -44,6 +44,8 @@ pub const RECIPE: Recipe = Recipe {
         ["usr", "lib", "x86_64-linux-gnu", "samba", name] => name.contains(".so"),
         _ => false,
     },
+    own: None,
+    sees_sys: false,
     revision: 1,
     user: USER,
 };

@@ -104,9 +104,10 @@ fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String
     let shared = dir.join(LIBRARIES);
     let mut libraries = Libraries::default();
     libraries.add(&shared)?;
-    if let Some(folder) = recipe.plugins {
+    let folders = recipe.plugins.iter().map(|folder| dir.join(folder(series)));
+    for folder in folders.clone() {
         // Some servers keep libraries of their own programs there.
-        libraries.add(&dir.join(folder(series)))?;
+        libraries.add(&folder)?;
     }
     let mut needed = BTreeSet::new();
     for program in recipe.required {
@@ -121,10 +122,12 @@ fn prune(dir: &Path, recipe: &Recipe, series: &str) -> anyhow::Result<Vec<String
     }
     let mut left_out = Vec::new();
     let mut plugins = Vec::new();
-    if let Some(folder) = recipe.plugins {
-        plugins = fs::read_dir(dir.join(folder(series)))?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
-        plugins.sort();
+    for folder in folders {
+        plugins.extend(fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<std::io::Result<Vec<_>>>()?);
     }
+    // Java has its classes there too.
+    plugins.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(".so")));
+    plugins.sort();
     for library in plugins {
         match libraries.closure(&library)? {
             Ok(files) => needed.extend(files),
@@ -171,11 +174,24 @@ fn complete(dir: &Path, recipe: &Recipe) -> Result<(), ServerError> {
         link(dir, Path::new(name), &LinkEntry::Link(Path::new("usr").join(name)))?;
     }
     link(dir, Path::new("usr/bin/sh"), &LinkEntry::Link("dash".into()))?;
+    if let Some((path, bytes)) = own_file(recipe)? {
+        let path = dir.join(path);
+        let parent = path.parent().expect("a path below the tree");
+        fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
+        fs::write(&path, bytes).map_err(doing("Cannot write", &path))?;
+    }
     put("etc/passwd", &format!("root:x:0:0::/:/bin/sh\n{user}:x:{UID}:{UID}::/{FOLDER}:/bin/sh\n"))?;
     put("etc/group", &format!("root:x:0:\n{user}:x:{UID}:\n"))?;
     put("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n")?;
     // Servers connect to themselves through `localhost`, for example PostgreSQL 14 and older.
     put("etc/hosts", "127.0.0.1 localhost\n")
+}
+
+/// The path and bytes of the file that bigiron adds.
+pub(crate) fn own_file(recipe: &Recipe) -> Result<Option<(&'static str, &'static [u8])>, ServerError> {
+    let Some((path, bytes)) = recipe.own else { return Ok(None) };
+    let missing = || ServerError::Failed(format!("This executable lacks `{path}`, which {} needs", recipe.title));
+    Ok(Some((path, bytes().ok_or_else(missing)?)))
 }
 
 /// Hash over names, kinds, modes and contents of everything below `dir`, and the bytes of all files.

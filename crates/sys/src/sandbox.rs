@@ -22,6 +22,8 @@ pub struct Sandbox<'a> {
     pub folder: (&'a Path, &'a str),
     /// The user and group of the program. An ordinary user is mapped to them; root switches to them.
     pub user: u32,
+    /// Whether the child sees the machine's `/sys`.
+    pub sees_sys: bool,
     /// Whether to map only the user, without mounts or another root: this is how an ordinary user makes a file system whose files belong to others.
     pub mapped_only: bool,
 }
@@ -36,6 +38,7 @@ struct Prepared {
     nodes: Vec<(CString, CString)>,
     shm: CString,
     proc: CString,
+    sys: Option<CString>,
     tmp: CString,
     folder: (CString, CString),
     uid_map: CString,
@@ -66,6 +69,7 @@ pub fn enclose<'c>(command: &'c mut Command, sandbox: &Sandbox<'_>) -> io::Resul
         shm: text(&dev.join("shm"))?,
         dev: text(&dev)?,
         proc: text(&root.join("proc"))?,
+        sys: sandbox.sees_sys.then(|| text(&root.join("sys"))).transpose()?,
         tmp: text(&root.join("tmp"))?,
         folder: (text(sandbox.folder.0)?, text(&root.join(sandbox.folder.1))?),
         uid_map: CString::new(format!("{} {uid} 1\n", sandbox.user))?,
@@ -165,6 +169,9 @@ fn mount_all(p: &Prepared) -> io::Result<()> {
     }
     mount(c"tmpfs", &p.tmp, c"tmpfs", PLAIN, c"mode=1777")?;
     mount(c"/proc", &p.proc, c"", BIND, c"")?;
+    if let Some(sys) = &p.sys {
+        mount(c"/sys", sys, c"", BIND, c"")?;
+    }
     mount(&p.folder.0, &p.folder.1, c"", BIND, c"")?;
     if let Some(root) = &p.root {
         // SAFETY: the strings end with a zero byte.

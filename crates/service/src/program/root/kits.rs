@@ -3,6 +3,7 @@
 //!
 //! Invariant: the selection depends only on the request and on the machine's files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -21,19 +22,33 @@ struct Kit {
     names: &'static str,
     programs: &'static str,
     paths: &'static str,
+    /// Whether the program needs the folder that contains its `bin`, as Java does, of which there may be several.
+    home: bool,
 }
 
-const KITS: [Kit; 4] = [
+const KITS: [Kit; 5] = [
     Kit {
         names: "make gmake ninja cmake cc gcc g++ c++ c99 cpp ld as",
         programs: "make gmake ninja cmake cc gcc g++ c++ c89 c99 cpp ld ld.bfd ld.gold as ar nm ranlib strip objcopy objdump readelf size \
             strings addr2line pkg-config m4 bison flex git",
         paths: "/usr/lib/gcc /usr/libexec/gcc /usr/include /usr/lib/bfd-plugins /usr/lib/x86_64-linux-gnu/ldscripts \
             /usr/lib/x86_64-linux-gnu/bfd-plugins /usr/share/cmake",
+        home: false,
     },
-    Kit { names: "python python3", programs: "python3", paths: "/usr/lib/python3" },
-    Kit { names: "nroff troff groff", programs: "groff troff grotty preconv tbl", paths: "/usr/share/groff" },
-    Kit { names: "perl", programs: "perl", paths: "/usr/share/perl /usr/share/perl5 /usr/lib/x86_64-linux-gnu/perl5" },
+    Kit { names: "python python3", programs: "python3", paths: "/usr/lib/python3", home: false },
+    Kit {
+        names: "nroff troff groff",
+        programs: "groff troff grotty preconv tbl",
+        paths: "/usr/share/groff",
+        home: false,
+    },
+    Kit {
+        names: "perl",
+        programs: "perl",
+        paths: "/usr/share/perl /usr/share/perl5 /usr/lib/x86_64-linux-gnu/perl5",
+        home: false,
+    },
+    Kit { names: "java javac jar", programs: "", paths: "/usr/share/java", home: true },
 ];
 
 /// Folders that begin with this hold files that a linker uses; their names follow.
@@ -43,6 +58,8 @@ const LINKED_NAMES: &str = "crt1.o crti.o crtn.o Scrt1.o gcrt1.o grcrt1.o rcrt1.
 
 /// Folders below `/usr/include` that are larger than everything else, and that few programs include.
 const LARGE: [&str; 3] = ["/usr/include/boost", "/usr/include/node", "/usr/include/llvm"];
+/// Files of a Java development kit that no running program reads: its modules a second time, for linking, and its sources.
+const LARGE_OF_HOME: [&str; 2] = ["jmods", "src.zip"];
 
 /// Selects the files.
 pub(super) fn select(wanted: &ProgramNeeds<'_>) -> Selection {
@@ -83,6 +100,11 @@ pub(super) fn select(wanted: &ProgramNeeds<'_>) -> Selection {
         for path in kit.paths.split_whitespace().flat_map(with_versions) {
             selection.add(&path, &|path| LARGE.iter().any(|l| path.to_string_lossy().starts_with(l)));
         }
+        if kit.home {
+            for home in homes(wanted, &words, kit.names) {
+                selection.add(&home, &|path| LARGE_OF_HOME.iter().any(|large| path.ends_with(large)));
+            }
+        }
         if kit.names.starts_with("make") {
             linked(&mut selection);
         }
@@ -91,6 +113,15 @@ pub(super) fn select(wanted: &ProgramNeeds<'_>) -> Selection {
         selection.add(path, &nothing);
     }
     selection
+}
+
+/// The folders that contain the `bin` of the programs with these names.
+fn homes(wanted: &ProgramNeeds<'_>, words: &[String], names: &str) -> BTreeSet<PathBuf> {
+    let found =
+        words.iter().filter(|w| is_among(w, names)).filter_map(|w| fs::canonicalize((wanted.find)(w).ok()?).ok());
+    found
+        .filter_map(|program| Some(program.parent().filter(|bin| bin.ends_with("bin"))?.parent()?.to_owned()))
+        .collect()
 }
 
 /// Studies in a program's folder do not concern it, and they change while it runs.
@@ -143,6 +174,33 @@ fn linked(selection: &mut Selection) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn java_comes_with_its_home_and_what_its_libraries_need() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        for folder in ["bin", "lib/server", "jmods"] {
+            fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        let (shell, needed) = crate::program::root::selection::tests::library();
+        fs::copy(shell, home.join("lib/server/libjvm.so")).unwrap();
+        for file in ["bin/java", "jmods/java.base.jmod", "lib/modules"] {
+            fs::write(home.join(file), "").unwrap();
+        }
+        let link = dir.path().join("java");
+        std::os::unix::fs::symlink(home.join("bin/java"), &link).unwrap();
+        let find = |word: &str| if word == "java" { Ok(link.clone()) } else { Err(String::new()) };
+        let wanted = |words: &[&str]| {
+            let words = words.iter().map(|&word| word.to_owned()).collect();
+            select(&ProgramNeeds { whose: "the command", words, dir: None, find: &find, roots: &[], less: "" })
+        };
+        let selection = wanted(&["java", "-version"]);
+        let has = |path: PathBuf| selection.entries.contains_key(&path);
+        assert!(has(home.join("bin/java")) && has(home.join("lib/modules")) && has(home.join("lib/server/libjvm.so")));
+        assert!(!has(home.join("jmods")), "only a linker of Java reads it");
+        assert!(selection.entries.keys().any(|path| path.ends_with(&needed)), "{needed}");
+        assert!(!wanted(&["other"]).entries.contains_key(&home.join("lib/modules")));
+    }
 
     #[test]
     fn versions_of_a_name_are_that_name() {

@@ -121,7 +121,7 @@ impl Selection {
         let entry = SelectedFile { kind: kind.clone(), mode: meta.permissions().mode() & 0o7777, modified_s };
         self.entries.insert(path.to_owned(), entry);
         if let FileKind::File(_) = kind
-            && meta.permissions().mode() & 0o111 != 0
+            && (meta.permissions().mode() & 0o111 != 0 || is_library(path))
         {
             self.needs(path);
         }
@@ -177,9 +177,38 @@ impl Selection {
     }
 }
 
+/// Whether the name is that of a shared library, which is usually not executable: a program may open it at run time.
+fn is_library(path: &Path) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(".so") || name.contains(".so."))
+}
+
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// A library of this machine, and the name of one that it needs besides the C library.
+    pub fn library() -> (PathBuf, String) {
+        let folders = LIBRARIES.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().flatten();
+        let mut found = folders.map(|entry| entry.path()).filter(|path| path.is_file() && is_library(path));
+        let other = |path: &PathBuf| {
+            let needed = elf::needed(&fs::read(path).ok()?).ok()?;
+            let other = needed.into_iter().find(|name| !name.starts_with("libc.") && !name.starts_with("ld-"))?;
+            LIBRARIES.iter().any(|dir| Path::new(dir).join(&other).exists()).then_some(other)
+        };
+        found.find_map(|path| other(&path).map(|needed| (path, needed))).expect("a library that needs another")
+    }
+
+    #[test]
+    fn a_library_in_a_folder_comes_with_what_it_needs() {
+        let (library, needed) = library();
+        let dir = tempfile::tempdir().unwrap();
+        let plugin = dir.path().join("plugin.so");
+        fs::copy(library, &plugin).unwrap();
+        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o644)).unwrap();
+        let mut selection = Selection::default();
+        selection.add(dir.path(), &|_| false);
+        assert!(selection.entries.keys().any(|path| path.ends_with(&needed)), "{needed}: {:?}", selection.entries);
+    }
 
     #[test]
     fn a_program_comes_with_what_it_needs_and_the_links_on_the_way() {

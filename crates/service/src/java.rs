@@ -1,0 +1,118 @@
+//! Java: the recipe for Debian's headless JRE, with the jar of bigiron's own programs (java/) in its tree.
+//!
+//! Invariant: programs run without the machine's own Java, in a tree whose hash covers the jar.
+
+use std::sync::OnceLock;
+
+use bigiron_archive::SeriesPackage;
+
+use super::recipe::Recipe;
+
+/// Java 17 in Debian's archive. `libjvm` opens its libraries at run time, so that they count as plugins.
+pub const RECIPE: Recipe = Recipe {
+    name: "java",
+    title: "Java",
+    instead: "the workload `command` runs a Java program with this machine's own Java",
+    package: SeriesPackage::InVersion("openjdk-17-jre-headless"),
+    beside: &["dash"],
+    // Printing, sound, pictures, fonts, smart cards and certificates.
+    without: &[
+        "libcups",
+        "libfontconfig",
+        "liblcms",
+        "libjpeg",
+        "libnss",
+        "libasound",
+        "libfreetype",
+        "libharfbuzz",
+        "libpcsclite",
+    ],
+    programs: |_| format!("{HOME}/bin"),
+    plugins: &[|_| format!("{HOME}/lib"), |_| format!("{HOME}/lib/server")],
+    // The C library needs it to end a thread.
+    loaded: &["libgcc_s.so"],
+    required: &["java"],
+    version_argument: "--version",
+    keeps: |path, _| match path {
+        ["usr", "lib", "jvm", "java-17-openjdk-amd64", rest @ ..] => match rest {
+            ["bin", name] => *name == "java",
+            ["lib", name] => KEPT.contains(name),
+            ["lib", "server" | "security", ..] | ["conf", ..] => true,
+            _ => false,
+        },
+        ["etc", "java-17-openjdk", ..] => true,
+        _ => false,
+    },
+    own: Some((JAR, jar)),
+    sees_sys: true,
+    revision: 1,
+    user: "nobody",
+};
+
+/// The series of versions that all Java programs of bigiron run on.
+pub const SERIES: &str = "17.0";
+/// The jar's path in the tree.
+pub const JAR: &str = "usr/share/java/bigiron.jar";
+const HOME: &str = "usr/lib/jvm/java-17-openjdk-amd64";
+const KEPT: [&str; 13] = [
+    "modules",
+    "jvm.cfg",
+    "tzdb.dat",
+    "libjava.so",
+    "libjimage.so",
+    "libjli.so",
+    "libjsvml.so",
+    "libmanagement.so",
+    "libmanagement_ext.so",
+    "libnet.so",
+    "libnio.so",
+    "libverify.so",
+    "libzip.so",
+];
+
+static INSTALLED: OnceLock<&'static [u8]> = OnceLock::new();
+
+/// Lets trees of this process have the jar, which the agent of guests does not contain: there it is in the tree.
+pub fn install(jar: &'static [u8]) {
+    // A second call installs the same.
+    let _ = INSTALLED.set(jar);
+}
+
+/// The jar, in executables that have it.
+pub fn jar() -> Option<&'static [u8]> {
+    INSTALLED.get().copied()
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    /// The jar as in the executable.
+    pub fn install() {
+        super::install(include_bytes!("../../../java/bigiron-java.jar"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::Programs;
+    use crate::root;
+    use crate::server_folder::server_folder;
+    use bigiron_archive::Store;
+
+    #[test]
+    fn a_program_runs_in_a_tree_that_is_closed() {
+        testing::install();
+        let root = root::ensure(&Store::open().unwrap(), &RECIPE, SERIES, &|line| eprintln!("{line}")).unwrap();
+        eprintln!("{} {} bytes {:?}", root.dir.display(), root.about.bytes, root.about.left_out);
+        assert!(root.about.left_out.is_empty() && root.about.bytes < 250 << 20, "{:?}", root.about);
+        let programs = Programs::of(&RECIPE, &root).unwrap();
+        assert!(programs.version().unwrap().starts_with("openjdk 17."), "{:?}", programs.version());
+        let place = server_folder(&std::env::temp_dir()).unwrap();
+        let mut command = programs.command("java", place.path()).unwrap();
+        let inside = format!("/{JAR}");
+        command.args(["-Xmx64m", "-jar", &inside, "points=1", "warmup=9", "length=30", "items=90", "customers=9"]);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("{\"warehouses\":1,\"operations\":30,"), "{said} {output:?}");
+    }
+}

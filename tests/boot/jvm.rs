@@ -1,0 +1,63 @@
+//! Java in a guest: the workload `jvm`, and a program of this machine through `command`.
+
+use std::path::Path;
+
+use super::test;
+use crate::builder::skipped;
+
+const SMALL: [&str; 12] = [
+    "jvm",
+    "--memory",
+    "512M",
+    "--set",
+    "jvm.warehouses=1",
+    "--set",
+    "jvm.operations=2000",
+    "--set",
+    "jvm.warmup=500",
+    "--set",
+    "jvm.data=1M",
+    "--quick",
+];
+
+#[test]
+fn a_business_in_a_jvm_takes_the_same_time_twice() {
+    let test = test();
+    let trials = ["study", "again"].map(|out| {
+        let record = super::first(&test, out, &SMALL);
+        assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+        assert_eq!(record["facts"]["jvm.transactions"], "6000", "{record}");
+        assert_eq!(record["facts"]["jvm.points-checked"], "2");
+        assert!(record["facts"]["jvm.jvm"].as_str().unwrap().contains("OpenJDK 64-Bit Server VM 17."), "{record}");
+        record["metrics"]["jvm"].clone()
+    });
+    assert!(trials[0]["operations"].as_f64().unwrap() > 100.0, "{}", trials[0]);
+    assert_eq!(trials[0], trials[1]);
+}
+
+#[test]
+fn a_jvm_with_too_small_a_heap_fails_its_trial() {
+    let heap = ["--set", "jvm.heap=16M", "--set", "jvm.data=64M"];
+    let outcome = super::first(&test(), "study", &[&SMALL[..], &heap].concat())["outcome"].clone();
+    assert_eq!(outcome["kind"], "failed", "{outcome}");
+    assert!(outcome["message"].as_str().unwrap().contains("OutOfMemoryError: Java heap space"), "{outcome}");
+}
+
+#[test]
+fn a_java_program_of_this_machine_runs_in_a_guest() {
+    const JAVA: &str = "/usr/lib/jvm/java-17-openjdk-amd64/bin/java";
+    if !Path::new(JAVA).exists() {
+        return skipped("`scripts/setup java` installs Java");
+    }
+    let jar = Path::new(env!("CARGO_MANIFEST_DIR")).join("java/bigiron-java.jar");
+    let test = test().file("src/input", "");
+    std::fs::copy(jar, test.dir().join("src/program.jar")).unwrap();
+    let command =
+        ["java", "-Xmx64m", "-jar", "program.jar", "points=1", "warmup=9", "length=50", "items=90", "customers=9"];
+    let record = super::first(&test, "study", &[&["--set", "command.dir=src", "--"], &command[..]].concat());
+    assert_eq!(record["outcome"]["kind"], "completed", "{record}");
+    let kept = record["artifacts"].as_array().unwrap().iter().filter_map(|a| a.as_str());
+    let stdout = kept.filter(|a| a.ends_with("command.run-1.stdout")).map(|a| test.dir().join("study").join(a));
+    let stdout: String = stdout.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    assert!(stdout.contains("{\"warehouses\":1,\"operations\":50,"), "{stdout}");
+}
