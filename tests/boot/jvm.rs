@@ -5,7 +5,7 @@ use std::path::Path;
 use super::test;
 use crate::builder::skipped;
 
-const SMALL: [&str; 12] = [
+const SMALL: [&str; 10] = [
     "jvm",
     "--memory",
     "512M",
@@ -15,8 +15,6 @@ const SMALL: [&str; 12] = [
     "jvm.operations=2000",
     "--set",
     "jvm.warmup=500",
-    "--set",
-    "jvm.data=1M",
     "--quick",
 ];
 
@@ -24,7 +22,7 @@ const SMALL: [&str; 12] = [
 fn a_business_in_a_jvm_takes_the_same_time_twice() {
     let test = test();
     let trials = ["study", "again"].map(|out| {
-        let record = super::first(&test, out, &SMALL);
+        let record = super::first(&test, out, &[&SMALL[..], &["--set", "jvm.data=1M"]].concat());
         assert_eq!(record["outcome"]["kind"], "completed", "{record}");
         assert_eq!(record["facts"]["jvm.transactions"], "6000", "{record}");
         assert_eq!(record["facts"]["jvm.points-checked"], "2");
