@@ -188,7 +188,7 @@ fn phases_have_their_own_pace_and_figures() {
     let bench = Bench::new(|job| {
         // Long enough for a transaction to end on a machine that hardly runs this process.
         let part = Length::Time(Duration::from_secs(1));
-        job.run.length = Length::Time(Duration::from_secs(2));
+        job.run.length = Length::Time(Duration::from_secs(5));
         job.run.phases = vec![
             phase("a", Length::Auto, None),
             phase("b", part, Some(Pace::Closed { think: Duration::from_secs(600) })),

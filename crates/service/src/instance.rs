@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::error::{ServerError, doing};
 use super::group_guard::GroupGuard;
-use super::processes::{self, Usage};
+use super::processes::{self, CpuMeter, Usage};
 use super::programs::Programs;
 
 /// The server's working folder below its own.
@@ -70,6 +70,7 @@ pub struct Instance<S: Server> {
     server: S,
     folder: PathBuf,
     child: Child,
+    cpu: CpuMeter,
     ended: bool,
     /// Of its process group, if that goes on without the first process.
     _guard: Option<GroupGuard>,
@@ -92,7 +93,8 @@ impl<S: Server> Instance<S> {
         let child = command.spawn().map_err(doing("Cannot start the server of", folder))?;
         // If the machine runs out of memory, the server is killed and no other work; its children inherit this. Not allowed everywhere.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), "1000");
-        let mut instance = Self { server, folder: folder.to_owned(), child, ended: false, _guard: None };
+        let mut instance =
+            Self { server, folder: folder.to_owned(), child, cpu: CpuMeter::default(), ended: false, _guard: None };
         if instance.server.leaves_processes() {
             let guard = GroupGuard::start(instance.parent());
             instance._guard = Some(guard.map_err(doing("Cannot guard the server of", folder))?);
@@ -164,7 +166,7 @@ impl<S: Server> Instance<S> {
 
     /// CPU time of all its processes so far, those that have ended included, in nanoseconds.
     pub fn cpu_ns(&self) -> u64 {
-        processes::cpu_ns(self.parent())
+        self.cpu.total_ns(self.parent())
     }
 
     /// How its first process ended, if it did.

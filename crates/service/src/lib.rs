@@ -26,4 +26,4 @@ pub mod server_folder;
 pub mod testing;
 pub mod tree;
 
-pub use processes::{Usage, cpu_ns, kernel_cpu_ns};
+pub use processes::{CpuMeter, Usage, kernel_cpu_ns};

@@ -1,8 +1,10 @@
 //! The processes of a server, from /proc.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, WaitOptions, test_kill_process, waitpid};
@@ -78,18 +80,32 @@ fn has_ended(stat: &str) -> bool {
 /// A clock tick of /proc, in nanoseconds: the kernel's `USER_HZ` is 100 on every architecture that bigiron knows.
 const TICK_NS: u64 = 10_000_000;
 
-/// CPU time of a process and its children in nanoseconds, with their children that have ended (these in whole clock ticks).
-pub fn cpu_ns(parent: Pid) -> u64 {
-    let mut pids = children(parent);
-    pids.push(parent);
-    let living: u64 = pids.iter().filter_map(|pid| cpu_time(*pid).ok()).map(|time| time.as_nanos() as u64).sum();
-    // Fields 16 and 17 of proc(5); the state, the first of `stat`, is field 3. Children have some too: what ran programs for a web server.
-    let ended = pids.iter().filter_map(|pid| {
-        let stat = stat(pid.as_raw_nonzero().get())?;
-        let mut fields = stat.split(' ').skip(16 - 3);
-        Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-    });
-    living + ended.sum::<u64>() * TICK_NS
+/// The CPU time of a process and its children, read repeatedly.
+///
+/// Invariant: a total is never below an earlier one, unless children end that were never seen: the kernel adds the time of a child that has ended to its
+/// parent's in whole clock ticks, so a meter keeps the time with which it has seen it last.
+#[derive(Debug, Default)]
+pub struct CpuMeter(Mutex<HashMap<Pid, u64>>);
+
+impl CpuMeter {
+    /// The total so far of `parent` and its children, in nanoseconds.
+    pub fn total_ns(&self, parent: Pid) -> u64 {
+        let mut pids = children(parent);
+        pids.push(parent);
+        let living: HashMap<Pid, u64> =
+            pids.iter().filter_map(|pid| Some((*pid, cpu_time(*pid).ok()?.as_nanos() as u64))).collect();
+        // Fields 16 and 17 of proc(5); the state, the first of `stat`, is field 3. Children have some too: what ran programs for a web server.
+        let ended = living.keys().filter_map(|pid| {
+            let stat = stat(pid.as_raw_nonzero().get())?;
+            let mut fields = stat.split(' ').skip(16 - 3);
+            Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+        });
+        let ended = ended.sum::<u64>() * TICK_NS;
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.extend(&living);
+        let seen_ended: u64 = seen.iter().filter(|(pid, _)| !living.contains_key(pid)).map(|(_, time)| time).sum();
+        living.values().sum::<u64>() + ended.max(seen_ended)
+    }
 }
 
 /// The parent of the kernel's own threads.
@@ -98,7 +114,7 @@ const KTHREADD: Option<Pid> = Pid::from_raw(2);
 /// CPU time of the kernel's own threads so far, in nanoseconds; 0 where they are not visible.
 pub fn kernel_cpu_ns() -> u64 {
     let is_kthreadd = |pid: &Pid| stat(pid.as_raw_nonzero().get()).is_some_and(|s| s.split(' ').nth(1) == Some("0"));
-    KTHREADD.filter(is_kthreadd).map_or(0, cpu_ns)
+    KTHREADD.filter(is_kthreadd).map_or(0, |parent| CpuMeter::default().total_ns(parent))
 }
 
 /// The resources used by these processes; those that are gone count as zero.
@@ -123,6 +139,25 @@ pub(crate) fn usage(pids: &[Pid]) -> Usage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_that_ends_takes_no_time_away() {
+        // Children work, wait to be seen, and end one after the other; most have a part of a tick.
+        let work = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; sleep 0.1";
+        let script = format!("for n in 1 2 3 4 5 6; do sh -c '{work}'; done; sleep 9");
+        let mut parent = std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        let (meter, pid) = (CpuMeter::default(), Pid::from_child(&parent));
+        let mut last = 0;
+        for _ in 0..150 {
+            let total = meter.total_ns(pid);
+            assert!(total >= last, "{total} after {last}");
+            last = total;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        assert!(last > 0);
+    }
 
     #[test]
     fn a_process_has_ended_when_its_last_thread_has() {

@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::Pid;
 
-use bigiron_service::cpu_ns;
+use bigiron_service::CpuMeter;
 use bigiron_service::httpd::{Gateway, Kind, PROGRAMS, RUN, SOCKET};
 use bigiron_service::instance;
 use bigiron_service::programs::Programs;
@@ -45,6 +45,7 @@ enum Behind {
 pub struct PageServer {
     behind: Behind,
     application: Option<Child>,
+    cpu: CpuMeter,
     /// `None` if the server waits for its CGI programs, or has none.
     program_cpu: Option<ProgramCpu>,
 }
@@ -89,7 +90,7 @@ impl PageServer {
         let counts = kind.drops_cpu_time() && gateway != Gateway::FastCgi;
         let program_cpu = counts.then(|| ProgramCpu::create(folder, user)).transpose()?;
         if gateway == Gateway::Cgi {
-            return Ok(Self { behind, application: None, program_cpu });
+            return Ok(Self { behind, application: None, cpu: CpuMeter::default(), program_cpu });
         }
         let (_link, short) = short_path(folder, SOCKET)?;
         let listener = UnixListener::bind(short.join(SOCKET)).context("Cannot listen for the server's requests")?;
@@ -100,13 +101,13 @@ impl PageServer {
         command.args(["worker", WORKER, serves]).arg(place).arg(threads);
         command.stdin(OwnedFd::from(listener)).stderr(Stdio::piped());
         let application = command.spawn().context("Cannot start the FastCGI application")?;
-        Ok(Self { behind, application: Some(application), program_cpu })
+        Ok(Self { behind, application: Some(application), cpu: CpuMeter::default(), program_cpu })
     }
 
     /// CPU time of the application so far, of the programs that it has started, and of CGI programs that the server does not wait for, in
     /// nanoseconds; the server's processes include that of other CGI programs.
     pub fn cpu_ns(&self) -> u64 {
-        let of_application = self.application.as_ref().map_or(0, |child| cpu_ns(Pid::from_child(child)));
+        let of_application = self.application.as_ref().map_or(0, |child| self.cpu.total_ns(Pid::from_child(child)));
         of_application + self.program_cpu.as_ref().map_or(0, ProgramCpu::total_ns)
     }
 
