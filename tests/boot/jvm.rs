@@ -35,8 +35,8 @@ fn a_business_in_a_jvm_takes_the_same_time_twice() {
 
 #[test]
 fn a_jvm_with_too_small_a_heap_fails_its_trial() {
-    let heap = ["--set", "jvm.heap=16M", "--set", "jvm.data=64M"];
-    let outcome = super::first(&test(), "study", &[&SMALL[..], &heap].concat())["outcome"].clone();
+    let small = ["jvm", "--quick", "--memory", "512M", "--set", "jvm.heap=16M", "--set", "jvm.data=64M"];
+    let outcome = super::first(&test(), "study", &small)["outcome"].clone();
     assert_eq!(outcome["kind"], "failed", "{outcome}");
     assert!(outcome["message"].as_str().unwrap().contains("OutOfMemoryError: Java heap space"), "{outcome}");
 }
