@@ -70,7 +70,7 @@ pub struct Instance<S: Server> {
     server: S,
     folder: PathBuf,
     child: Child,
-    cpu: CpuMeter,
+    cpu: Box<CpuMeter>,
     ended: bool,
     /// Of its process group, if that goes on without the first process.
     _guard: Option<GroupGuard>,
@@ -94,7 +94,7 @@ impl<S: Server> Instance<S> {
         // If the machine runs out of memory, the server is killed and no other work; its children inherit this. Not allowed everywhere.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), "1000");
         let mut instance =
-            Self { server, folder: folder.to_owned(), child, cpu: CpuMeter::default(), ended: false, _guard: None };
+            Self { server, folder: folder.to_owned(), child, cpu: Box::default(), ended: false, _guard: None };
         if instance.server.leaves_processes() {
             let guard = GroupGuard::start(instance.parent());
             instance._guard = Some(guard.map_err(doing("Cannot guard the server of", folder))?);
