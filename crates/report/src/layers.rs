@@ -12,7 +12,7 @@ use bigiron_judge::line::Line;
 use bigiron_model::metric::Unit;
 use bigiron_model::plan::Plan;
 
-/// The workload with the server, and those of its layers with what they are.
+/// The workload with the server, and each layer's workload with its description.
 const WHOLE: &str = "files";
 const LAYERS: [(&str, &str); 2] = [("fs-clients", "the file system alone"), ("net-clients", "the network alone")];
 /// The primary metric of all three, in bytes per second.
@@ -90,7 +90,7 @@ fn of_comparison<'a>(plan: &'a Plan, comparison: &Comparison) -> Option<Layers<'
         let (baseline, arm) = Quantity::couple(a, b, Unit::Ns, 0.0);
         LayerTime { workload, baseline, arm, share: share([a, b]) }
     };
-    let mut text = format!("{arm} against {baseline}, time for each MB:");
+    let mut text = format!("{arm} against {baseline}, time per MB:");
     let mut times = Vec::new();
     for (((name, what), line), part) in LAYERS.iter().zip(&parts).zip(&part_times) {
         let time = shown(Some(*name), *part);
@@ -106,7 +106,7 @@ fn of_comparison<'a>(plan: &'a Plan, comparison: &Comparison) -> Option<Layers<'
         (Some(rest), [files, network, _]) => {
             let percent = |share: f64| Quantity::percent(100.0 * share, 0);
             format!(
-                ". Of the difference of `{WHOLE}`, the file system has {}, the network {}, and the server, with what the layers do to each other, {}",
+                ". Of the difference of `{WHOLE}`: the file system {}, the network {}, the server (including interactions between the layers) {}",
                 percent(*files),
                 percent(*network),
                 percent(rest)

@@ -1,7 +1,7 @@
-//! The CPU time of CGI programs that nobody waits for.
+//! The CPU time of CGI programs that their parent does not wait for.
 //!
-//! Apache's `mod_cgid` ignores SIGCHLD, so that the kernel drops the CPU time of its programs instead of adding it to their parent's. Each program
-//! therefore appends its own as its last act.
+//! Apache's `mod_cgid` ignores SIGCHLD, so the kernel discards the CPU time of its programs instead of adding it to their parent's. Each program
+//! therefore appends its own just before it ends.
 //!
 //! Invariant: a record is appended by one write, so records of programs that end at the same time stay whole.
 
