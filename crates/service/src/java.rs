@@ -87,7 +87,9 @@ pub fn jar() -> Option<&'static [u8]> {
 pub mod testing {
     /// The jar as in the executable.
     pub fn install() {
-        super::install(include_bytes!("../../../java/bigiron-java.jar"));
+        // Not included: a crate's package has only files of its own folder.
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../java/bigiron-java.jar");
+        super::install(std::fs::read(path).expect("the repository's jar").leak());
     }
 }
 
