@@ -82,10 +82,20 @@ const TICK_NS: u64 = 10_000_000;
 
 /// The CPU time of a process and its children, read repeatedly.
 ///
-/// Invariant: a total is never below an earlier one, unless children end that were never seen: the kernel adds the time of a child that has ended to its
-/// parent's in whole clock ticks, so a meter keeps the time with which it has seen it last.
+/// Invariant: a total is never below an earlier one. The kernel adds the time of a child that has ended to its parent's in whole clock ticks, so a meter
+/// adds at least the time with which it has seen the child last.
 #[derive(Debug, Default)]
-pub struct CpuMeter(Mutex<HashMap<Pid, u64>>);
+pub struct CpuMeter(Mutex<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Of the processes at the last reading.
+    living: HashMap<Pid, u64>,
+    /// What the kernel then said of those that had ended.
+    waited_for: u64,
+    /// Of all that have ended.
+    ended: u64,
+}
 
 impl CpuMeter {
     /// The total so far of `parent` and its children, in nanoseconds.
@@ -100,11 +110,14 @@ impl CpuMeter {
             let mut fields = stat.split(' ').skip(16 - 3);
             Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
         });
-        let ended = ended.sum::<u64>() * TICK_NS;
+        let waited_for = ended.sum::<u64>() * TICK_NS;
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.extend(&living);
-        let seen_ended: u64 = seen.iter().filter(|(pid, _)| !living.contains_key(pid)).map(|(_, time)| time).sum();
-        living.values().sum::<u64>() + ended.max(seen_ended)
+        let gone: u64 = seen.living.iter().filter(|(pid, _)| !living.contains_key(pid)).map(|(_, time)| time).sum();
+        seen.ended += waited_for.saturating_sub(seen.waited_for).max(gone);
+        seen.waited_for = waited_for;
+        let total = living.values().sum::<u64>() + seen.ended;
+        seen.living = living;
+        total
     }
 }
 
