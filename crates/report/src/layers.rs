@@ -10,7 +10,7 @@ use super::quantity::Quantity;
 use bigiron_judge::Comparison;
 use bigiron_judge::line::Line;
 use bigiron_model::metric::Unit;
-use bigiron_model::plan::Plan;
+use bigiron_model::plan::{Arm, Plan};
 
 /// The workload with the server, and each layer's workload with its description.
 const WHOLE: &str = "files";
@@ -18,7 +18,8 @@ const LAYERS: [(&str, &str); 2] = [("fs-clients", "the file system alone"), ("ne
 /// The primary metric of all three, in bytes per second.
 const THROUGHPUT: &str = "throughput";
 /// Options that decide which work is done.
-const WORK: [&str; 5] = ["loadfile", "loadfile-seed", "requests", "clients", "work"];
+const WORK: [&str; 5] = ["loadfile", "loadfile-seed", "requests", CLIENTS, "work"];
+const CLIENTS: &str = "clients";
 const MB: f64 = 1e6;
 
 /// The layers of one comparison.
@@ -52,18 +53,21 @@ pub fn layers<'a>(report: &'a Report<'_>) -> Vec<Layers<'a>> {
     report.judgement.comparisons.iter().filter_map(|comparison| of_comparison(report.plan, comparison)).collect()
 }
 
-/// The first option in which the workloads' work differs, with the two values.
-fn difference(plan: &Plan) -> Option<String> {
-    // A curve's metric is that of its last number of clients.
-    let value = |workload: &str, option: &str| {
-        let options = &plan.workloads.iter().find(|w| w.name == workload)?.options;
-        Some(options.get(option)?.rsplit(',').next()?.trim().to_owned())
+/// The first option in which the workloads' work differs in an arm.
+fn difference(plan: &Plan, arms: [&Arm; 2]) -> Option<String> {
+    let value = |arm: &Arm, workload: &str, option: &str| {
+        let own = arm.settings.iter().find(|(lever, _)| *lever == format!("{workload}.{option}"));
+        let common = || plan.workloads.iter().find(|w| w.name == workload)?.options.get(option);
+        let value = own.map(|(_, value)| value).or_else(common)?;
+        // A curve's metric is that of its last number of clients.
+        let value = if option == CLIENTS { value.rsplit(',').next()?.trim() } else { value };
+        Some(value.to_owned())
     };
-    LAYERS.iter().flat_map(|(layer, _)| WORK.map(|option| (layer, option))).find_map(|(layer, option)| {
-        let (whole, part) = (value(WHOLE, option), value(layer, option));
-        let shown = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
-        (whole != part)
-            .then(|| format!("`{WHOLE}.{option}` is {}, and `{layer}.{option}` is {}", shown(whole), shown(part)))
+    let options = || LAYERS.iter().flat_map(|(layer, _)| WORK.map(|option| (layer, option)));
+    arms.into_iter().flat_map(|arm| options().map(move |of| (arm, of))).find_map(|(arm, (layer, option))| {
+        // Without the values: a loadfile is its whole text.
+        let differs = value(arm, WHOLE, option) != value(arm, layer, option);
+        differs.then(|| format!("`{WHOLE}.{option}` and `{layer}.{option}` differ"))
     })
 }
 
@@ -75,7 +79,7 @@ fn of_comparison<'a>(plan: &'a Plan, comparison: &Comparison) -> Option<Layers<'
     let whole = line(WHOLE)?;
     let parts: Vec<&Line> = LAYERS.iter().map(|(layer, _)| line(layer)).collect::<Option<_>>()?;
     let (baseline, arm) = (plan.arms[0].name.as_str(), plan.arms[comparison.arm].name.as_str());
-    if let Some(different) = difference(plan) {
+    if let Some(different) = difference(plan, [&plan.arms[0], &plan.arms[comparison.arm]]) {
         let text = format!(
             "The layers of `{WHOLE}` cannot be added, because they did not do the same work: {different}. Set the same value for all three"
         );
@@ -177,6 +181,6 @@ mod tests {
         let (shares, rest, text) = of("4", [1.2, 1.0, 1.0]);
         assert!(shares.iter().all(Option::is_none) && rest.is_none() && text.ends_with("no difference to divide"));
         let (shares, _, text) = of("8", [1.0, 1.0, 1.2]);
-        assert!(shares.is_empty() && text.contains("`files.clients` is 4, and `net-clients.clients` is 8"), "{text}");
+        assert!(shares.is_empty() && text.contains("`files.clients` and `net-clients.clients` differ"), "{text}");
     }
 }
