@@ -56,12 +56,9 @@ pub fn layers<'a>(report: &'a Report<'_>) -> Vec<Layers<'a>> {
 /// The first option in which the workloads' work differs in an arm.
 fn difference(plan: &Plan, arms: [&Arm; 2]) -> Option<String> {
     let value = |arm: &Arm, workload: &str, option: &str| {
-        let own = arm.settings.iter().find(|(lever, _)| *lever == format!("{workload}.{option}"));
-        let common = || plan.workloads.iter().find(|w| w.name == workload)?.options.get(option);
-        let value = own.map(|(_, value)| value).or_else(common)?;
+        let value = plan.options_in(arm, workload).remove(option)?;
         // A curve's metric is that of its last number of clients.
-        let value = if option == CLIENTS { value.rsplit(',').next()?.trim() } else { value };
-        Some(value.to_owned())
+        Some(if option == CLIENTS { value.rsplit(',').next()?.trim().to_owned() } else { value })
     };
     let options = || LAYERS.iter().flat_map(|(layer, _)| WORK.map(|option| (layer, option)));
     arms.into_iter().flat_map(|arm| options().map(move |of| (arm, of))).find_map(|(arm, (layer, option))| {
@@ -149,16 +146,19 @@ mod tests {
     }
 
     /// The layers of a study in which these layers' rates change by these factors.
-    fn of(clients: &str, [files, network, whole]: [f64; 3]) -> (Vec<Option<f64>>, Option<f64>, String) {
+    fn of(clients: &str, factors: [f64; 3]) -> (Vec<Option<f64>>, Option<f64>, String) {
         let all = vec![workload("files", "1,4"), workload("fs-clients", "4"), workload("net-clients", clients)];
-        let plan = plan(&["debian:6.1", "debian:6.12"], 10, all);
-        let records = records(&plan, 0.001, |_, workload, _| match workload {
+        of_plan(&plan(&["debian:6.1", "debian:6.12"], 10, all), factors)
+    }
+
+    fn of_plan(plan: &Plan, [files, network, whole]: [f64; 3]) -> (Vec<Option<f64>>, Option<f64>, String) {
+        let records = records(plan, 0.001, |_, workload, _| match workload {
             "fs-clients" => files,
             "net-clients" => network,
             _ => whole,
         });
-        let judgement = judge(&plan, &records);
-        let report = Report::new(&plan, &records, &judgement, &Extras::default());
+        let judgement = judge(plan, &records);
+        let report = Report::new(plan, &records, &judgement, &Extras::default());
         let [layers] = &layers(&report)[..] else { panic!("one comparison") };
         (
             layers.times.iter().map(|t| t.share).collect(),
@@ -182,5 +182,11 @@ mod tests {
         assert!(shares.iter().all(Option::is_none) && rest.is_none() && text.ends_with("no difference to divide"));
         let (shares, _, text) = of("8", [1.0, 1.0, 1.2]);
         assert!(shares.is_empty() && text.contains("`files.clients` and `net-clients.clients` differ"), "{text}");
+        // An arm's own setting counts, too.
+        let all = ["files", "fs-clients", "net-clients"].map(|name| workload(name, "4")).to_vec();
+        let mut plan = plan(&["debian:6.1", "debian:6.12"], 10, all);
+        plan.arms[1].settings.push(("files.requests".to_owned(), "4000".to_owned()));
+        let (shares, _, text) = of_plan(&plan, [1.0, 1.0, 1.2]);
+        assert!(shares.is_empty() && text.contains("`files.requests` and `fs-clients.requests` differ"), "{text}");
     }
 }
