@@ -2,10 +2,14 @@
 //!
 //! Invariant: programs run without the machine's own Java, in a tree whose hash covers the jar.
 
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use bigiron_archive::SeriesPackage;
 
+use super::error::ServerError;
+use super::instance::write;
+use super::programs::Programs;
 use super::recipe::Recipe;
 
 /// Java 17 in Debian's archive. `libjvm` opens its libraries at run time, so that they count as plugins.
@@ -45,7 +49,7 @@ pub const RECIPE: Recipe = Recipe {
     },
     own: Some((JAR, jar)),
     sees_sys: true,
-    revision: 1,
+    revision: 2,
     user: "nobody",
 };
 
@@ -54,10 +58,11 @@ pub const SERIES: &str = "17.0";
 /// The jar's path in the tree.
 pub const JAR: &str = "usr/share/java/bigiron.jar";
 const HOME: &str = "usr/lib/jvm/java-17-openjdk-amd64";
-const KEPT: [&str; 13] = [
+const KEPT: [&str; 14] = [
     "modules",
     "jvm.cfg",
     "tzdb.dat",
+    "libextnet.so",
     "libjava.so",
     "libjimage.so",
     "libjli.so",
@@ -69,6 +74,20 @@ const KEPT: [&str; 13] = [
     "libverify.so",
     "libzip.so",
 ];
+
+/// The jar's path as the programs in `folder` see it.
+///
+/// # Errors
+/// An installed Java, which is in no tree of bigiron's, needs the jar in `folder`, and it cannot be written.
+pub fn place(programs: &Programs, folder: &Path, user: u32) -> Result<PathBuf, ServerError> {
+    if programs.inside(folder) != folder {
+        return Ok(Path::new("/").join(JAR));
+    }
+    let missing = || ServerError::Failed("This executable has no Java programs".to_owned());
+    let path = folder.join("bigiron.jar");
+    write(&path, jar().ok_or_else(missing)?, user)?;
+    Ok(path)
+}
 
 static INSTALLED: OnceLock<&'static [u8]> = OnceLock::new();
 

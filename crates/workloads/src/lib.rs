@@ -5,6 +5,7 @@ pub mod chat;
 pub mod command;
 pub mod files;
 pub mod fs_clients;
+mod java_program;
 pub mod jvm;
 pub mod loadfile;
 pub mod micro;

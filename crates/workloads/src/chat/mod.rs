@@ -4,6 +4,7 @@
 
 mod carrier;
 mod groups;
+mod java;
 mod message;
 mod rooms;
 mod spec;
@@ -15,16 +16,20 @@ use anyhow::{Context as _, ensure};
 
 use self::carrier::Carrier;
 use self::groups::Groups;
+use self::java::JavaRooms;
 use self::message::Stamp;
 use self::rooms::Rooms;
-use self::spec::{AUTO, Spec, Topology, Workers};
+use self::spec::{AUTO, Engine, Spec, Topology, Workers};
 use self::worker_group::{BOARD_BYTES, RunBoard, RunCost};
-use super::micro;
+use super::{java_program, micro};
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
+use bigiron_probe::symbols;
 use bigiron_sys::segment::Segment;
 use bigiron_workload::limits;
-use bigiron_workload::{Configured, Context, Needs, OptionDef, Progress, Running, Workload, WorkloadResult};
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Workload, WorkloadResult,
+};
 
 /// The primary metric's name.
 const PRIMARY: &str = "messages";
@@ -35,6 +40,12 @@ const OTHER_FILES: u64 = 64;
 pub struct Chat;
 
 const OPTIONS: &[OptionDef] = &[
+    OptionDef {
+        name: "engine",
+        default: "native",
+        allowed: &["native", "java"],
+        summary: "Program of the workers: bigiron itself, or two JVMs, one for the users and one for the server",
+    },
     OptionDef {
         name: "shape",
         default: "rooms",
@@ -132,24 +143,42 @@ impl Configured for Spec {
         false
     }
 
-    fn prepare(&self, _cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
+    fn images(&self, cx: &ImageContext<'_>) -> anyhow::Result<Images> {
+        match self.engine {
+            Engine::Native => Ok(Images::default()),
+            Engine::Java => java_program::images(cx),
+        }
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> anyhow::Result<Box<dyn Running + '_>> {
         limits::check(self.workers() as usize)?;
         if self.carrier == Carrier::Tcp {
             micro::loopback_up()?;
         }
         limits::allow_files(self.connections() * self.carrier.descriptors() + OTHER_FILES)?;
-        Ok(Box::new(self))
+        let java = (self.engine == Engine::Java).then(|| JavaRooms::start(self, cx)).transpose()?;
+        Ok(Box::new(Trial { spec: self, java }))
     }
 }
 
-impl Running for &Spec {
+/// A trial, with its JVMs if it has some.
+struct Trial<'a> {
+    spec: &'a Spec,
+    java: Option<JavaRooms>,
+}
+
+impl Running for Trial<'_> {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
-        let spec: &Spec = self;
+        let spec = self.spec;
         let (mut sum, mut windows) = (RunCost::default(), Vec::new());
         for n in 0..spec.runs {
             let step = format!("run-{}", n + 1);
             (cx.progress)(Progress { step: &step, done: n, of: spec.runs });
-            let taken = once(spec, cx).with_context(|| format!("In {step}"))?;
+            let taken = match &mut self.java {
+                Some(java) => java.run(),
+                None => once(spec, cx),
+            };
+            let taken = taken.with_context(|| format!("In {step}"))?;
             let metrics = vec![PRIMARY.to_owned(), "elapsed".to_owned()];
             windows.push(Window { metrics, operations: spec.messages(cx.clock), ns: taken.elapsed_ns });
             sum = RunCost { elapsed_ns: sum.elapsed_ns + taken.elapsed_ns, usage: sum.usage.and(taken.usage) };
@@ -164,11 +193,19 @@ impl Running for &Spec {
             ("voluntary-switches", sum.usage.voluntary_switches as f64),
             ("involuntary-switches", sum.usage.involuntary_switches as f64),
         ];
+        let mut facts = facts(spec, messages, cx);
+        let mut programs = Vec::new();
+        if let Some(java) = self.java.take() {
+            facts.push(("jvm", java.version()));
+            // While they are still visible.
+            programs = symbols::running();
+            java.end()?;
+        }
         Ok(WorkloadResult {
+            programs,
             values: values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
-            facts: facts(spec, messages, cx).into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            facts: facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             windows,
-            ..WorkloadResult::default()
         })
     }
 

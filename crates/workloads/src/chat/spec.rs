@@ -23,9 +23,19 @@ pub enum Workers {
     Threads,
 }
 
+/// The program of the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// bigiron itself.
+    Native,
+    /// Two JVMs, with the threads of the server and of the users.
+    Java,
+}
+
 /// All options, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
+    pub engine: Engine,
     pub shape: Topology,
     pub workers: Workers,
     pub carrier: Carrier,
@@ -48,6 +58,9 @@ const RUNS_LIMIT: u32 = 1000;
 const WORKERS_LIMIT: u64 = 100_000;
 /// Maximum memory in which a server keeps a room's messages.
 const MEMORY_LIMIT: u64 = 16 << 30;
+/// Memory of a JVM besides its heap, and of one of its threads.
+const OF_JVM: u64 = 160 << 20;
+const OF_THREAD: u64 = 96 << 10;
 
 /// Default rounds, under the exact clock (or none) and on the wall clock: with the default numbers of workers 40,000 and 4
 /// million messages in groups, 40,000 and 2 million in rooms.
@@ -71,6 +84,17 @@ impl Spec {
             (number("groups", 1, GROUPS_LIMIT)?, number("peers", 1, PEERS_LIMIT)?, rounds("loops")?);
         let (rooms, users, messages) =
             (number("rooms", 1, GROUPS_LIMIT)?, number("users", 2, PEERS_LIMIT)?, rounds("messages")?);
+        let engine = if get("engine") == "java" { Engine::Java } else { Engine::Native };
+        if engine == Engine::Java {
+            for (name, only) in [("shape", "rooms"), ("workers", "threads"), ("carrier", "tcp")] {
+                if ![only, AUTO].contains(&get(name)) {
+                    return Err(format!(
+                        "`chat.{name}` cannot be `{}` with `chat.engine=java`, which has rooms of threads over TCP; it can be `{only}`",
+                        get(name)
+                    ));
+                }
+            }
+        }
         let workers = match get("workers") {
             "processes" => Workers::Processes,
             "threads" => Workers::Threads,
@@ -88,6 +112,7 @@ impl Spec {
             )
         })?;
         let spec = Self {
+            engine,
             shape: if in_rooms { Topology::Rooms { rooms, users } } else { Topology::Groups { groups, peers } },
             workers,
             carrier,
@@ -151,8 +176,20 @@ impl Spec {
         u64::from(rooms) * (said * self.slot() as u64 + queues + 256)
     }
 
+    /// Bytes of the heap of each JVM: all messages of a run as objects, and the queues' references to them.
+    pub fn heap_bytes(&self, clock: Clock) -> u64 {
+        let Topology::Rooms { users, .. } = self.shape else { return 0 };
+        let said = self.messages(clock) / u64::from(users);
+        (32 << 20) + 2 * (said * (self.size as u64 + 24) + self.messages(clock) * 8)
+    }
+
     /// Maximum bytes of memory of a run.
     pub fn memory_bytes(&self) -> u64 {
+        if self.engine == Engine::Java {
+            return 2 * (self.heap_bytes(Clock::Wall) + OF_JVM)
+                + self.connections() * (512 << 10)
+                + self.workers() * OF_THREAD;
+        }
         // A process needs its tables, its stacks and its private pages; a thread its two stacks.
         let worker: u64 = if self.workers == Workers::Processes { 256 << 10 } else { 96 << 10 };
         // Messages in transit, with the kernel's overhead for each.

@@ -40,10 +40,10 @@ fn every_shape_runs_over_every_carrier_with_both_kinds_of_workers() {
             for workers in ["processes", "threads"] {
                 let own = [("shape", shape), ("carrier", carrier), ("workers", workers), ("runs", "2")];
                 let settings = [&SMALL[..], &own].concat();
-                with_context(&settings, |mut spec, cx| {
-                    spec.prepare(cx).unwrap();
-                    let outcome = spec.run(cx).unwrap_or_else(|e| panic!("{own:?}: {e:#}"));
-                    Box::new(spec).verify(cx).unwrap();
+                with_context(&settings, |spec, cx| {
+                    let mut trial = spec.prepare(cx).unwrap();
+                    let outcome = trial.run(cx).unwrap_or_else(|e| panic!("{own:?}: {e:#}"));
+                    trial.verify(cx).unwrap();
                     let declared = spec.metrics();
                     assert_eq!(declared.iter().filter(|m| m.primary).count(), 1);
                     assert_eq!(declared.len(), outcome.values.len());

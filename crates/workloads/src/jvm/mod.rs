@@ -16,14 +16,11 @@ use anyhow::{Context as _, Result, ensure};
 use self::log::Pauses;
 use self::options::{BESIDE_HEAP, NAME, OPTIONS, Settings, words};
 use self::process::{Jvm, Point};
-use bigiron_archive::Store;
+use crate::java_program;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::symbols;
-use bigiron_service::guest_tree::{self, TREE, programs_here};
 pub use bigiron_service::java::install;
-use bigiron_service::java::{RECIPE, SERIES};
-use bigiron_service::programs::Programs;
 use bigiron_workload::{
     Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Workload,
     WorkloadResult, limits,
@@ -71,12 +68,7 @@ impl Configured for Settings {
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
-        let (store, mut images) = (Store::open()?, Images::default());
-        let root = guest_tree::find(&store, &RECIPE, SERIES, cx, &mut images)?;
-        if cx.filesystem.is_some() {
-            images.images.push(guest_tree::image(&store, &RECIPE, &root, cx)?);
-        }
-        Ok(images)
+        java_program::images(cx)
     }
 
     fn metrics(&self) -> Vec<MetricDef> {
@@ -144,10 +136,7 @@ impl Configured for Settings {
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         let warehouses = self.warehouses(cx.cpus);
         limits::check(2 * warehouses as usize + THREADS.0 * cx.cpus as usize + THREADS.1)?;
-        let programs = match cx.images.get(TREE) {
-            Some(tree) => Programs::in_tree(&RECIPE, tree, SERIES),
-            None => programs_here(cx, &RECIPE, SERIES)?,
-        };
+        let programs = java_program::programs(cx)?;
         Ok(Box::new(Trial { settings: self, warehouses, jvm: Some(Jvm::start(self, &programs, cx)?) }))
     }
 }
@@ -178,12 +167,11 @@ impl Running for Trial<'_> {
         }
         // While it is still visible.
         let programs = symbols::running();
-        let about = jvm.about.clone();
         jvm.keep_log(cx)?;
-        let rss = jvm.end()?;
+        let (version, rss) = (jvm.program.version(), jvm.program.max_rss());
+        jvm.program.end()?;
         let mut outcome = self.outcome(&points, rss)?;
-        let text = |name: &str| about[name].as_str().unwrap_or_default();
-        outcome.facts.insert("jvm".to_owned(), format!("{} {}", text("vm"), text("java")));
+        outcome.facts.insert("jvm".to_owned(), version);
         outcome.facts.insert("heap-bytes".to_owned(), self.settings.heap(cx.cpus).to_string());
         outcome.programs = programs;
         Ok(outcome)

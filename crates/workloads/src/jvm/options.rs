@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::java_program::{flag, options};
 use bigiron_model::clock::Clock;
 use bigiron_model::size::parse_bytes;
 use bigiron_model::workload::Options;
@@ -154,24 +155,12 @@ impl Settings {
             Collector::G1 => "G1",
             Collector::Z => "Z",
         };
-        let flag = |on: bool, name: &str| format!("-XX:{}{name}", if on { '+' } else { '-' });
-        let heap = self.heap(cpus) >> 10;
-        let mut arguments = vec![
-            format!("-Xms{heap}k"),
-            format!("-Xmx{heap}k"),
-            flag(true, &format!("Use{collector}GC")),
+        let mut arguments = options(self.heap(cpus), collector, self.background);
+        arguments.extend([
             flag(self.thp, "UseTransparentHugePages"),
             flag(self.large_pages, "UseLargePages"),
-            flag(self.background, "BackgroundCompilation"),
-            // Statistics for other programs, in a mapped file.
-            flag(false, "UsePerfData"),
-            flag(true, "ExitOnOutOfMemoryError"),
-            // Standard output belongs to the program.
-            flag(true, "DisplayVMOutputToStderr"),
-            "-Xlog:disable".to_owned(),
-            "-Xlog:all=warning:stderr:none".to_owned(),
             format!("-Xlog:gc,gc+init,gc+phases,safepoint:file={log}:none:filecount=0"),
-        ];
+        ]);
         arguments.extend(self.compiler_threads.map(|n| format!("-XX:CICompilerCount={n}")));
         arguments.extend(["-cp", jar, "bigiron.Main", "steps=stdin"].map(str::to_owned));
         let points: Vec<String> = (1..=2 * self.warehouses(cpus)).map(|n| n.to_string()).collect();

@@ -5,6 +5,9 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use super::*;
+use bigiron_archive::Store;
+use bigiron_service::java::{RECIPE, SERIES};
+use bigiron_service::programs::Programs;
 use bigiron_service::root;
 use bigiron_workload::{WrongData, testing};
 
@@ -80,12 +83,12 @@ fn a_killed_jvm_fails_the_trial_and_a_dropped_one_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(&[]);
     let mut killed = trial(&settings, &programs(), dir.path()).unwrap();
-    let pid = Pid::from_raw(killed.jvm.as_ref().unwrap().pid() as i32).unwrap();
+    let pid = Pid::from_raw(killed.jvm.as_ref().unwrap().program.pid() as i32).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     let error = format!("{:#}", killed.run(&testing::context(dir.path())).unwrap_err());
     assert!(error.contains("The JVM ended (signal: 9 (SIGKILL))"), "{error}");
     let dropped = trial(&settings, &programs(), dir.path()).unwrap();
-    let pid = Pid::from_raw(dropped.jvm.as_ref().unwrap().pid() as i32).unwrap();
+    let pid = Pid::from_raw(dropped.jvm.as_ref().unwrap().program.pid() as i32).unwrap();
     drop(dropped);
     assert!(test_kill_process(pid).is_err());
 }

@@ -83,13 +83,4 @@ final class Company {
             throw new Wrong(what + ": " + is + " instead of " + right);
         }
     }
-
-    /** Wrong data. */
-    static final class Wrong extends RuntimeException {
-        private static final long serialVersionUID = 1;
-
-        Wrong(String message) {
-            super(message);
-        }
-    }
 }

@@ -24,7 +24,7 @@ final class CheckTest {
         change.make(company);
         try {
             company.check();
-        } catch (Company.Wrong wrong) {
+        } catch (Wrong wrong) {
             if (wrong.getMessage().contains(what)) {
                 return;
             }
