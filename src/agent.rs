@@ -18,7 +18,9 @@ pub fn run() {
             process::exit(0);
         }
         let args: Vec<_> = env::args_os().skip(2).map(|a| a.to_string_lossy().into_owned()).collect();
-        process::exit(worker::run(&args));
+        if let Some(status) = worker::run(&args) {
+            process::exit(status);
+        }
     }
     // The kernel passes words that it does not know to init as arguments. Being PID 1 is not enough: it may be a container's first process.
     if process::id() == 1 && Path::new(JOB_PATH).exists() {

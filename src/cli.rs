@@ -4,6 +4,7 @@ mod bisect;
 mod dbsim;
 mod display;
 mod dss;
+mod fleet;
 pub mod help;
 mod kernel;
 mod lever;
@@ -30,6 +31,7 @@ pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat,
 pub use dbsim::{Dbsim, DbsimAction, DbsimJob, DbsimRun};
 pub use display::{Color, Display, RunFormat};
 pub use dss::{Dss, DssAction, DssRun};
+pub use fleet::{Fleet, FleetEngine, Kubernetes, Worker};
 pub use kernel::{Kernel, KernelAction};
 pub use lever::{Lever, LeverAction};
 pub use nightly::{History, HistoryFormat, Nightly};
@@ -82,6 +84,8 @@ pub enum Command {
     Nightly(Nightly),
     History(History),
     Site(Site),
+    Worker(Worker),
+    Fleet(Fleet),
     Bisect(Box<Bisect>),
     Studies(Studies),
     Schema(Schema),
@@ -209,6 +213,10 @@ pub struct ResultOptions {
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N")]
     pub jobs: Option<usize>,
+    /// Write the study's folder and stop before the first trial. `bigiron worker` runs its trials, on any number of machines; at the
+    /// end, the same command without this option reports
+    #[arg(long)]
+    pub prepare: bool,
     /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, the wall clock
     /// samples functions. On the exact clock, a number given here also reruns and models arms that do not differ [default: 1,
     /// or 2 with sampling]

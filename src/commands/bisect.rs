@@ -118,6 +118,7 @@ impl<'a> BisectionRun<'a> {
             why: Some(why),
             model: false,
             locks: Some(0),
+            prepare: false,
             part: Some(SearchContext { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
             observer: &Terminal,
         };

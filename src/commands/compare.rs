@@ -59,6 +59,7 @@ pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
         why: args.outcome.why,
         model: args.outcome.model,
         locks: args.outcome.locks,
+        prepare: args.outcome.prepare,
         part: None,
         observer: &Terminal,
     };

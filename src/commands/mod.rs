@@ -6,6 +6,7 @@ mod dbsim;
 mod doc;
 mod doctor;
 mod dss;
+mod fleet;
 mod history;
 mod jobs;
 mod kernel;
@@ -67,6 +68,8 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),
         Command::Site(args) => site::run(&args),
+        Command::Worker(args) => fleet::work(&args),
+        Command::Fleet(args) => fleet::fleet(&args),
         Command::Bisect(args) => bisect::run(&args),
         Command::Studies(args) => studies::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -335,6 +335,7 @@ impl NightRun<'_> {
             why: Some(0),
             model: false,
             locks: None,
+            prepare: false,
             part: Some(SearchContext { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
             observer: &Terminal,
         };

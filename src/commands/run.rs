@@ -1,5 +1,7 @@
 //! `bigiron run`.
 
+use std::path::Path;
+
 use anyhow::anyhow;
 use bigiron_model::host::HostKind;
 use serde::Deserialize;
@@ -8,19 +10,16 @@ use super::report;
 use crate::cli::Run;
 use crate::commands::output::Terminal;
 use crate::conduct::StudyRequest;
-use crate::study::file;
+use crate::study::file::{self, StudyFile};
 use bigiron_lab::host::sim::Script;
 use bigiron_model::refusal::Refusal;
 
 pub(super) fn run(args: Run) -> anyhow::Result<u8> {
     let study = file::find(&args.study)?;
+    let script = script_of(&study, &args.study)?;
     let mut question = study.question;
     question.seed = args.seed.or(question.seed);
     question.qemu = args.qemu.or(question.qemu);
-    let script = script(&study.text).map_err(|e| {
-        let line = e.span().map_or(1, |span| 1 + study.text[..span.start].matches('\n').count());
-        anyhow!(Refusal::new(e.message().to_owned()).at(Some(format!("{}:{line}", args.study.display()))))
-    })?;
     if script.is_some() && question.host != Some(HostKind::Sim) {
         let place = Some(args.study.display().to_string());
         return Err(Refusal::new("`[sim]` is for the host `sim` only; this study runs in a VM").at(place).into());
@@ -35,6 +34,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         why: args.outcome.why,
         model: args.outcome.model,
         locks: args.outcome.locks,
+        prepare: args.outcome.prepare,
         part: None,
         observer: &Terminal,
     };
@@ -42,6 +42,13 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
 }
 
 /// The table `[sim]` of a study file.
+pub(super) fn script_of(study: &StudyFile, path: &Path) -> anyhow::Result<Option<Script>> {
+    script(&study.text).map_err(|e| {
+        let line = e.span().map_or(1, |span| 1 + study.text[..span.start].matches('\n').count());
+        anyhow!(Refusal::new(e.message().to_owned()).at(Some(format!("{}:{line}", path.display()))))
+    })
+}
+
 fn script(text: &str) -> Result<Option<Script>, toml::de::Error> {
     #[derive(Deserialize)]
     struct Sim {

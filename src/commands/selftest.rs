@@ -62,6 +62,7 @@ fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool
         why: Some(0),
         model: false,
         locks: None,
+        prepare: false,
         part: None,
         observer: &Terminal,
     };

@@ -12,6 +12,7 @@ mod other_question;
 mod reruns;
 pub mod signals;
 pub mod study_folder;
+pub mod worker;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,6 +37,7 @@ use bigiron_model::purpose::Purpose;
 use bigiron_model::record::Record;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
+use bigiron_model::shell::quote;
 use bigiron_model::store::{Folder, SlotTally};
 use bigiron_report as report;
 use bigiron_report::sentence::{self, About};
@@ -76,6 +78,8 @@ pub struct StudyRequest<'a> {
     pub model: bool,
     /// Pairs to rerun with lock tracing; `None`: as many as are profiled, if locks can be contended.
     pub locks: Option<u32>,
+    /// Whether to stop before the first trial, for workers.
+    pub prepare: bool,
     /// The larger search that the study belongs to, if any.
     pub part: Option<SearchContext<'a>>,
     pub observer: &'a dyn Observer,
@@ -134,6 +138,13 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         None => signals::cancelled_by_signals(),
     };
     let mut cancel = if resolved.rebuilds.is_some() { Some(orderly()?) } else { None };
+    if request.prepare && resolved.machine.host != HostKind::Sim && !resolved.clock.is_exact() {
+        return Err(Refusal::new(format!(
+            "`--prepare` is for the exact clock; on the clock `{}` a trial depends on the machine",
+            resolved.clock
+        ))
+        .into());
+    }
     if request.model {
         modelled::check(resolved.machine.host, resolved.clock)?;
     }
@@ -210,6 +221,16 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             (prepared.create(&plan)?, kernels)
         }
     };
+    if request.prepare {
+        let judged = judged(&folder, &cancel.unwrap_or_default(), observer)?;
+        let (dir, slots) = (quote(&folder.dir().display().to_string()), folder.plan().slots.len());
+        observer.note(&format!(
+            "Prepared {slots} trials, the slots 0 to {}. `bigiron worker {dir} --claim` runs them, on any number of machines; at the end, repeat \
+             this command without `--prepare`",
+            slots - 1
+        ));
+        return finish(folder, judged, Vec::new(), &AtomicBool::new(false), observer);
+    }
     let host = hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref())?;
     observer.note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
     if folder.plan().machine.host != HostKind::Sim && request.part.is_none() {

@@ -139,6 +139,7 @@ mod tests {
             why,
             model: false,
             locks: None,
+            prepare: false,
             part: None,
             observer: &Silent,
         };

@@ -28,6 +28,13 @@ pub enum SessionError {
         dir.display()
     )]
     AllAlike { message: String, dir: PathBuf },
+    #[error("`{machine}` cannot run trial {slot}; nothing was delivered, and another machine may: {why}")]
+    Unsuited { slot: u32, machine: String, why: String },
+    #[error(
+        "Another machine had run trial {slot} when this one, `{machine}`, had, and {what}: one of the two does not execute the exact clock exactly. \
+         The study says so; do not use this machine before you know why"
+    )]
+    Differs { slot: u32, what: String, machine: String },
     #[error("The plan differs from the one in `{}`", dir.display())]
     OtherPlan { dir: PathBuf },
     #[error("The study is finished, but the search for causes stopped; fix this, and the same command resumes: {why}")]

@@ -15,8 +15,10 @@ mod run;
 mod tests;
 #[cfg(test)]
 mod tests_kill;
+mod worker;
 
 pub use error::SessionError;
 pub use event::{SessionEvent, TrialId};
 pub use rerun::rerun;
 pub use run::{Summary, run, width};
+pub use worker::{Share, work};

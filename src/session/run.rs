@@ -61,12 +61,14 @@ pub fn run(
         return Ok(summary(plan, &read.records, 0));
     }
     // Read again under the lock: another bigiron may have been running until now.
-    let writer = folder.writer()?;
+    let mut writer = folder.writer()?;
     let mut read = folder.records()?;
     if writer.torn() > 0 {
         let why = format!("torn: {} bytes without an end, now in records.torn", writer.torn());
         read.unreadable.push((read.records.len() + read.unreadable.len() + 1, why));
     }
+    let delivered = writer.take_deliveries(folder, &read.records)?;
+    read.records.extend(delivered);
     let width = width(plan, host, jobs);
     let mut session = Session {
         plan,
@@ -124,12 +126,12 @@ struct Session<'a> {
     voids_before: u32,
 }
 
-struct FinishedTrial {
+pub(super) struct FinishedTrial {
     slot: u32,
-    wall: Duration,
+    pub wall: Duration,
     /// The session was told to stop before this trial ended.
     late: bool,
-    result: Result<TrialResult, HostError>,
+    pub result: Result<TrialResult, HostError>,
 }
 
 impl Session<'_> {
@@ -214,24 +216,12 @@ impl Session<'_> {
         self.ran += 1;
         match ended.result {
             Ok(mut result) => {
-                let kernel = &self.plan.arms[self.plan.slots[id.slot as usize].arm].kernel;
-                if let Some(guest) = result.guest.as_ref().filter(|g| g.release != kernel.release) {
-                    let wrong = SessionError::WrongKernel {
-                        arm: id.arm.clone(),
-                        spec: kernel.spec.clone(),
-                        asked: kernel.release.clone(),
-                        said: guest.release.clone(),
-                    };
-                    return self.discard(&artifacts, Some(wrong));
-                }
-                if result.failure.is_some() && ended.late {
-                    return self.discard(&artifacts, None);
-                }
-                check::metrics(self.plan, &self.plan.slots[id.slot as usize], &mut result);
-                check::times(self.plan.clock, &mut result);
-                let outcome = match result.failure.take() {
-                    None => Outcome::Completed,
-                    Some((failure, message)) => Outcome::Failed { failure, message },
+                let has_failed = result.failure.is_some();
+                let outcome = match checked(self.plan, &id, &mut result) {
+                    Err(wrong) => return self.discard(&artifacts, Some(wrong)),
+                    // A guest may have died because the session was told to stop.
+                    Ok(_) if has_failed && ended.late => return self.discard(&artifacts, None),
+                    Ok(outcome) => outcome,
                 };
                 let wall_s = (ended.wall + gap(self.plan)).as_secs_f64();
                 self.record(&id, &artifacts, outcome.clone(), result)?;
@@ -314,27 +304,8 @@ impl Session<'_> {
         outcome: Outcome,
         result: TrialResult,
     ) -> Result<(), SessionError> {
-        let slot = &self.plan.slots[id.slot as usize];
-        let kernel = &self.plan.arms[slot.arm].kernel;
-        let record = Record {
-            schema: SCHEMA,
-            slot: id.slot,
-            pair: id.pair,
-            position: id.position,
-            arm: id.arm.clone(),
-            attempt: id.attempt,
-            outcome,
-            guest: result.guest,
-            image_sha256: self.plan.image_of(slot).to_owned(),
-            config_sha256: kernel.config_sha256.clone(),
-            metrics: result.metrics,
-            facts: result.facts,
-            counters: result.counters,
-            changes: result.changes,
-            complaints: result.complaints,
-            host: result.cost,
-            artifacts: self.writer.collect(artifacts)?,
-        };
+        let artifacts = self.writer.collect(artifacts)?;
+        let record = Record { artifacts, ..record_of(self.plan, id, outcome, result) };
         self.writer.append(&record)?;
         self.records.push(record);
         self.tally = SlotTally::of(self.plan, &self.records);
@@ -372,7 +343,7 @@ impl Session<'_> {
 }
 
 /// Runs one trial, on its own thread.
-fn run_trial(
+pub(super) fn run_trial(
     plan: &Plan,
     host: &dyn Host,
     id: &TrialId,
@@ -389,6 +360,53 @@ fn run_trial(
         catch_unwind(AssertUnwindSafe(|| host.run(&trial, &|phase| events(SessionEvent::Phase(id.clone(), phase)))))
             .unwrap_or_else(|_| Err(HostError::Fatal("bigiron's own code panicked; this is a bug".to_owned())));
     FinishedTrial { slot: id.slot, wall: start.elapsed(), late: false, result }
+}
+
+/// The record of a trial, without the names of its artefacts.
+pub(super) fn record_of(plan: &Plan, id: &TrialId, outcome: Outcome, result: TrialResult) -> Record {
+    let slot = &plan.slots[id.slot as usize];
+    Record {
+        schema: SCHEMA,
+        slot: id.slot,
+        pair: id.pair,
+        position: id.position,
+        arm: id.arm.clone(),
+        attempt: id.attempt,
+        outcome,
+        guest: result.guest,
+        image_sha256: plan.image_of(slot).to_owned(),
+        config_sha256: plan.arms[slot.arm].kernel.config_sha256.clone(),
+        metrics: result.metrics,
+        facts: result.facts,
+        counters: result.counters,
+        changes: result.changes,
+        complaints: result.complaints,
+        host: result.cost,
+        artifacts: Vec::new(),
+    }
+}
+
+/// The outcome of a trial that ran, after the session's own checks.
+///
+/// # Errors
+/// The guest booted another kernel.
+pub(super) fn checked(plan: &Plan, id: &TrialId, result: &mut TrialResult) -> Result<Outcome, SessionError> {
+    let slot = &plan.slots[id.slot as usize];
+    let kernel = &plan.arms[slot.arm].kernel;
+    if let Some(guest) = result.guest.as_ref().filter(|g| g.release != kernel.release) {
+        return Err(SessionError::WrongKernel {
+            arm: id.arm.clone(),
+            spec: kernel.spec.clone(),
+            asked: kernel.release.clone(),
+            said: guest.release.clone(),
+        });
+    }
+    check::metrics(plan, slot, result);
+    check::times(plan.clock, result);
+    Ok(match result.failure.take() {
+        None => Outcome::Completed,
+        Some((failure, message)) => Outcome::Failed { failure, message },
+    })
 }
 
 /// Idle time before each boot.

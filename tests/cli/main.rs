@@ -14,6 +14,7 @@ mod dbsim;
 mod docs;
 mod dss;
 mod exit_status;
+mod fleet;
 mod java;
 mod kernels;
 mod kills;

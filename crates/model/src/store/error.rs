@@ -31,6 +31,14 @@ pub enum StoreError {
         path.display()
     )]
     Full { doing: String, path: PathBuf, free: String, cause: io::Error },
+    #[error(
+        "Two machines ran trial {trial} with different results: {why}. One of them does not execute the exact clock exactly, so this study cannot be \
+         judged; find it, and ask again in a new folder. The results are in `{}`",
+        dir.display()
+    )]
+    Deliveries { dir: PathBuf, trial: String, why: String },
+    #[error("`{}` is not what a worker of this study delivered: {why}", path.display())]
+    BadDelivery { path: PathBuf, why: String },
     #[error("Cannot write a record as JSON: {0}")]
     Unwritable(String),
     #[error("Cannot {doing} `{}`: {cause}", path.display())]

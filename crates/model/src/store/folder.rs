@@ -266,7 +266,7 @@ fn read_records(plan: &Plan, bytes: &[u8]) -> Records {
 }
 
 /// Whether the record belongs to one of the plan's slots.
-fn belongs(plan: &Plan, r: &Record) -> Result<(), String> {
+pub(super) fn belongs(plan: &Plan, r: &Record) -> Result<(), String> {
     let Some(slot) = plan.slots.get(r.slot as usize) else {
         return Err(format!("the plan has no slot {}", r.slot));
     };

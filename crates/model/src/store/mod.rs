@@ -2,6 +2,7 @@
 //!
 //! Invariant: records are never changed and never guessed. Everything else in a folder can be recreated.
 
+pub mod delivery;
 pub mod error;
 pub mod folder;
 pub mod line;
@@ -15,6 +16,7 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use delivery::{Delivered, Delivery};
 pub use error::StoreError;
 pub use folder::{Folder, Records};
 pub use tally::{SlotState, SlotTally};

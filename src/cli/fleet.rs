@@ -1,0 +1,80 @@
+//! The command line of `bigiron worker` and `bigiron fleet`.
+
+use std::path::PathBuf;
+
+use bigiron_model::qemu::QemuSource;
+use clap::{Args, Subcommand};
+
+use super::number::whole;
+use super::qemu_source;
+use crate::complete;
+
+/// Run trials of a prepared study, beside other workers
+///
+/// `bigiron run STUDY --prepare` writes the study's folder. Workers need this executable, QEMU, and the folder and bigiron's cache on a
+/// file system that all of them see. A trial that has a result is not run again, and running one twice does no harm: on the exact clock
+/// both must have the same digits, else the worker fails and the study cannot be judged. At the end, `bigiron run STUDY` again reports.
+///
+/// Exits with 0 once its trials are recorded, also if a kernel failed; with 1 if this machine could not run one (another may); with 2 if
+/// this machine's bigiron, QEMU or kernels are not those of the study.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron run kernel-upgrade --prepare --out DIR\n  \
+    bigiron worker DIR --claim\n  \
+    bigiron worker DIR --slot 7\n  \
+    sbatch --array=0-39 --wrap 'bigiron worker DIR --slot $SLURM_ARRAY_TASK_ID'\n  \
+    bigiron run kernel-upgrade --out DIR")]
+pub struct Worker {
+    /// The study's folder
+    #[arg(value_name = "STUDY", add = complete::study_folder())]
+    pub dir: PathBuf,
+    /// Run the trial of this slot of the plan, counted from 0
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", required_unless_present = "claim", conflicts_with = "claim")]
+    pub slot: Option<u32>,
+    /// Run one trial after the other of those that no other worker is at work on, until all have a result
+    #[arg(long)]
+    pub claim: bool,
+    /// Name of this machine in messages and files [default: its host name]
+    #[arg(long, value_name = "NAME")]
+    pub machine: Option<String>,
+    /// QEMU that runs the guests, pinned or system, as when the study was prepared
+    #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
+    pub qemu: Option<QemuSource>,
+    /// The study file, for the table `[sim]` of a simulated study
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub script: Option<PathBuf>,
+}
+
+/// Describe a prepared study to an engine that runs jobs on many machines
+#[derive(Debug, Args)]
+pub struct Fleet {
+    #[command(subcommand)]
+    pub engine: FleetEngine,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FleetEngine {
+    Kubernetes(Kubernetes),
+}
+
+/// Print an Indexed Job for Kubernetes (1.29 or later)
+///
+/// Each index is a slot of the study. The pods are ordinary ones: the exact clock needs no /dev/kvm. A volume that all pods share contains
+/// the study's folder and bigiron's cache. A pod whose node could not run its trial is replaced; one that the study refuses fails the job.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    bigiron fleet kubernetes DIR --image registry.example/bigiron:1 --claim bigiron-data | kubectl apply -f -")]
+pub struct Kubernetes {
+    /// The study's folder
+    #[arg(value_name = "STUDY", add = complete::study_folder())]
+    pub dir: PathBuf,
+    /// Container image with bigiron
+    #[arg(long, value_name = "IMAGE")]
+    pub image: String,
+    /// Name of the PersistentVolumeClaim with the folders `study` (the study) and `cache`
+    #[arg(long, value_name = "NAME")]
+    pub claim: String,
+    /// Pods at a time
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", default_value_t = 10)]
+    pub parallel: u32,
+}

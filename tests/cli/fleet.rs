@@ -1,0 +1,114 @@
+//! Studies whose trials workers run, as an engine for many machines starts them.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::builder::Test;
+
+fn study(script: &str) -> String {
+    format!(
+        "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n\n[design]\npairs = 8\nseed = 7\n\
+         clock = \"exact\"\n\n[machine]\nhost = \"sim\"\n\n[sim]\n{script}"
+    )
+}
+
+const SLOWER: &str = "noise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.1\n";
+
+#[test]
+fn workers_side_by_side_give_the_report_of_one_machine() {
+    let alone = Test::new().file("s.toml", study(SLOWER));
+    let report = alone.run(&["run", "s.toml", "--out", "out"]).status(0);
+
+    let test = Test::new().file("s.toml", study(&format!("delay-ms = 30\n{SLOWER}")));
+    let prepared = test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
+    prepared.stderr_has("Prepared 16 trials, the slots 0 to 15").stderr_has("bigiron worker out --claim");
+    assert!(test.records("out").is_empty());
+    // Each slot as an array job runs it, one of them twice at once, and a worker that is killed.
+    let slot = |n: &str, machine: &str| {
+        test.start(&["worker", "out", "--slot", n, "--machine", machine, "--script", "s.toml"])
+    };
+    let mut workers = vec![slot("3", "n1"), slot("3", "n2"), slot("4", "n1")];
+    let mut killed = test.start(&["worker", "out", "--claim", "--machine", "n3", "--script", "s.toml"]);
+    std::thread::sleep(Duration::from_millis(200));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    for worker in &mut workers {
+        assert!(worker.wait().unwrap().success());
+    }
+    // Its claim is younger than a minute.
+    for n in 0..16 {
+        let n = n.to_string();
+        test.run(&["worker", "out", "--slot", &n, "--machine", "n2", "--script", "s.toml"]).status(0);
+    }
+    test.run(&["worker", "out", "--claim", "--script", "s.toml"]).status(0).stderr_has("Nothing to run");
+    let whole = test.run(&["run", "s.toml", "--out", "out"]).status(0);
+    assert_eq!(test.records("out").len(), 16);
+    let without_delay = |text: &str| text.replace("delay-ms = 30", "");
+    assert_eq!(without_delay(&whole.stdout), report.stdout);
+}
+
+#[test]
+fn two_workers_that_claim_share_the_trials() {
+    let test = Test::new().file("s.toml", study(&format!("delay-ms = 20\n{SLOWER}")));
+    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
+    let worker = |machine: &str| test.start(&["worker", "out", "--claim", "--machine", machine, "--script", "s.toml"]);
+    let mut both = [worker("n1"), worker("n2")];
+    for worker in &mut both {
+        assert!(worker.wait().unwrap().success());
+    }
+    let delivered = fs::read_dir(test.dir().join("out/slots")).unwrap().flatten();
+    let names: Vec<_> = delivered.map(|e| e.file_name().into_string().unwrap()).collect();
+    assert_eq!(names.len(), 16, "nothing but deliveries is left: {names:?}");
+    test.run(&["run", "s.toml", "--out", "out"]).status(0).stdout_has(": worse\n");
+}
+
+#[test]
+fn a_trial_that_differs_between_machines_spoils_the_study() {
+    let test = Test::new().file("s.toml", study(SLOWER));
+    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
+    // The machine that is not exact works on the slot when the other one delivers it.
+    let other = study(
+        "delay-ms = 3000\nnoise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.2\n[sim.effects.\"debian:6.1\"]\n\"*\" = 1.2\n",
+    );
+    let test = test.file("other.toml", other);
+    let slow = test.start(&["worker", "out", "--slot", "0", "--machine", "n2", "--script", "other.toml"]);
+    std::thread::sleep(Duration::from_millis(500));
+    test.run(&["worker", "out", "--slot", "0", "--machine", "n1", "--script", "s.toml"]).status(0);
+    let slow = slow.wait_with_output().unwrap();
+    assert_eq!(slow.status.code(), Some(1));
+    test.run(&["worker", "out", "--slot", "1", "--script", "s.toml"])
+        .status(1)
+        .stderr_has("Two machines ran trial 0000-0");
+    test.run(&["run", "s.toml", "--out", "out"]).status(1).stderr_has("this study cannot be judged");
+}
+
+#[test]
+fn what_workers_cannot_do_is_refused() {
+    let test = Test::new().file("s.toml", study("")).file("wall.toml", study("").replace("\"exact\"", "\"wall\""));
+    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
+    test.run(&["worker", "out"]).status(2).stderr_has("--slot");
+    test.run(&["worker", "out", "--slot", "16", "--script", "s.toml"]).refused("it has 0 to 15");
+    test.run(&["worker", "out", "--slot", "1", "--machine", "a/b"]).refused("`a/b` cannot be the name of a machine");
+    test.run(&["worker", "nowhere", "--claim"]).refused("There is no folder `nowhere`");
+    test.run(&["compare", "--on", "local", "running", "running", "micro", "--prepare"])
+        .refused("`--prepare` is for the exact clock");
+    let marked = "executable = \"";
+    test.edit_plan("out", |plan| plan.replacen(marked, &format!("{marked}0"), 1));
+    test.run(&["worker", "out", "--slot", "1", "--script", "s.toml"]).refused("begun by another build of bigiron");
+}
+
+#[test]
+fn kubernetes_gets_a_job_with_an_index_for_each_slot() {
+    let test = Test::new().file("s.toml", study(""));
+    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
+    let printed = test.run(&["fleet", "kubernetes", "out", "--image", "bigiron:1", "--claim", "data"]).status(0).stdout;
+    let job: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&job["apiVersion"], &job["kind"]), (&"batch/v1".into(), &"Job".into()));
+    let spec = &job["spec"];
+    assert_eq!((&spec["completionMode"], &spec["completions"]), (&"Indexed".into(), &16.into()));
+    // Exit status 2 is the study's refusal, which no other node would lift.
+    assert_eq!(spec["podFailurePolicy"]["rules"][1]["onExitCodes"]["values"], serde_json::json!([2]));
+    let container = &spec["template"]["spec"]["containers"][0];
+    assert_eq!(container["command"][4], "$(JOB_COMPLETION_INDEX)");
+    test.run(&["fleet", "kubernetes", "out", "--image", "x", "--claim", "a b"]).refused("`--claim` cannot be `a b`");
+}
