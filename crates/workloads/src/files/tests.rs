@@ -9,6 +9,8 @@ use super::trial::Running as RunningServer;
 use super::*;
 use crate::loadfile::replay::Service as _;
 use bigiron_service::instance::patiently;
+use bigiron_service::samba;
+use bigiron_smb::{Account, Client, NtStatus, Protection, SmbError};
 use bigiron_workload::{WorkloadResult, testing};
 
 const SMALL: [(&str, &str); 5] =
@@ -113,6 +115,20 @@ fn one_process_of_the_server_has_all_channels_of_a_session() {
     assert!((0..60).find_map(|_| patiently(has_one_each)).is_some(), "{:?}", serving(address.port()));
     assert_eq!(serving(address.port()).1, 2 * 3);
     drop(sessions);
+}
+
+#[test]
+fn a_client_that_does_not_encrypt_is_refused() {
+    for channels in ["1", "2"] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(&[("channels", channels), ("encryption", "on")]);
+        let trial = trial(&settings, dir.path());
+        let Some(RunningServer::Samba(server)) = &trial.server else { panic!("a server runs") };
+        let terms = bigiron_smb::Terms { protection: Protection::None, ..server.samba.terms() };
+        let account = Account { user: samba::USER, password: &server.password };
+        let refused = Client::connect(server.address, terms, account, samba::SHARE).unwrap_err();
+        assert!(matches!(refused, SmbError::Status(NtStatus::ACCESS_DENIED)), "{refused}");
+    }
 }
 
 #[test]
