@@ -58,8 +58,9 @@ pub struct Client {
     /// By which the server knows that its connections are of one client.
     pub(crate) guid: [u8; 16],
     pub(crate) channels: Vec<Channel>,
-    /// The index of the channel of the present request, and of the last read or write.
+    /// The index of the present request's channel.
     pub(crate) current: usize,
+    /// That of the last read or write.
     turn: usize,
     pub(crate) session: u64,
     tree: u32,

@@ -17,7 +17,7 @@ pub enum SmbError {
     /// A response that is none: cut off, of another request, or with a wrong signature.
     #[error("The server's response is not valid: {0}")]
     Response(&'static str),
-    /// The server has one connection for a session, or none that knows the other.
+    /// The server does not offer several connections for a session.
     #[error("The server offers no multichannel")]
     NoMultichannel,
     /// The server refuses a further connection of the session, or it breaks.
