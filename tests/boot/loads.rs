@@ -96,11 +96,12 @@ fn file_servers_serve_in_a_guest_and_take_the_same_time_twice() {
     for (server, more, name, want) in [
         ("nfs", &["--set", "files.nfs-version=3", "--set", "files.export=async"][..], "files.nfs-version", "3"),
         ("samba", &["--set", "files.encryption=on"], "files.protection", "encrypted with AES-128-GCM"),
+        ("samba", &["--set", "files.signing=on", "--set", "files.channels=2"], "files.channels", "2"),
     ] {
         let server_is = format!("files.server={server}");
         let args = [&small[..], &["--set", &server_is], more].concat();
         let [one, again] = ["study", "again"].map(|out| {
-            let record = first(&test, &format!("{server}-{out}"), &args);
+            let record = first(&test, &format!("{name}-{out}"), &args);
             assert_eq!(record["outcome"]["kind"], "completed", "{record}");
             record
         });

@@ -76,6 +76,8 @@ pub struct Smbd {
     pub oplocks: bool,
     /// Whether reads and writes go to threads.
     pub asynchronous: bool,
+    /// Whether a session may have several connections.
+    pub multichannel: bool,
     /// The hash of the account's password, by which NTLM knows it.
     pub password_hash: [u8; 16],
 }
@@ -86,6 +88,15 @@ impl Smbd {
         let run = run.display();
         let switch = |on: bool| if on { "yes" } else { "no" };
         let sizes = if self.asynchronous { 1 } else { 0 };
+        // The default since 4.15; series before it need the line. Clients know the address, so the server need not name its interfaces.
+        let channels = if self.multichannel { "  server multi channel support = yes\n" } else { "" };
+        let (encryption, of_share) = match (self.encrypts, self.multichannel) {
+            (false, _) => ("off", ""),
+            (true, false) => ("required", ""),
+            // The messages that bind a further channel are signed and not encrypted (MS-SMB2 3.2.4.1.8). A session that requires encryption refuses them, so
+            // the share requires it instead.
+            (true, true) => ("desired", "  server smb encrypt = required\n"),
+        };
         // No printers, no names but the address, no helpers; the rest is Samba's own default.
         format!(
             "# Written by bigiron at every start.\n\
@@ -95,14 +106,13 @@ impl Smbd {
              passdb backend = smbpasswd:{passwords}\n  private dir = {run}\n  lock directory = {run}\n  state directory = {run}\n  \
              cache directory = {run}\n  pid directory = {run}\n  ncalrpc dir = {run}/ncalrpc\n  log level = 0\n  \
              server min protocol = {protocol}\n  server max protocol = {protocol}\n  server signing = {signing}\n  \
-             server smb encrypt = {encryption}\n\
+             server smb encrypt = {encryption}\n{channels}\
              [{SHARE}]\n  path = {data}\n  read only = no\n  oplocks = {oplocks}\n  level2 oplocks = {oplocks}\n  aio read size = {sizes}\n  \
-             aio write size = {sizes}\n",
+             aio write size = {sizes}\n{of_share}",
             port = self.port,
             passwords = inside.join(PASSWORDS).display(),
             protocol = self.protocol,
             signing = if self.signs { "mandatory" } else { "auto" },
-            encryption = if self.encrypts { "required" } else { "off" },
             data = inside.join(DATA).display(),
             oplocks = switch(self.oplocks),
         )
@@ -191,6 +201,7 @@ mod tests {
             encrypts: false,
             oplocks: true,
             asynchronous: true,
+            multichannel: false,
             password_hash: [7; 16],
         };
         let server = Instance::start(smbd.clone(), &programs, folder).unwrap();

@@ -1,6 +1,7 @@
 //! The keys of a session, signatures and encryption (MS-SMB2 3.1.4 and 3.1.5).
 //!
-//! Invariant: a nonce is used once: signatures take the message's number, encryption counts.
+//! Invariant: a nonce is used once: signatures take the message's number, encryption counts. The exception is the protocol's own: further channels are
+//! bound with messages of the same numbers and the same key.
 
 use std::ops::Range;
 
@@ -40,6 +41,11 @@ impl Default for Preauth {
 }
 
 impl Preauth {
+    #[cfg(test)]
+    pub fn of(hash: &[u8]) -> Self {
+        Self(hash.try_into().expect("512 bits"))
+    }
+
     pub fn add(&mut self, message: &[u8]) {
         let mut hash = digest::Context::new(&digest::SHA512);
         hash.update(&self.0);

@@ -58,6 +58,11 @@ impl Inbox {
         Ok(())
     }
 
+    /// Whether something has come in behind the last message.
+    pub fn has_more(&self) -> bool {
+        self.end > self.next
+    }
+
     /// The last message.
     pub fn message(&self) -> &[u8] {
         &self.bytes[self.message.clone()]

@@ -20,7 +20,7 @@ pub fn nt_hash(password: &str) -> [u8; 16] {
     Md4::digest(utf16(password)).into()
 }
 
-fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> [u8; 16] {
+pub fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> [u8; 16] {
     let mut mac = Hmac::<Md5>::new_from_slice(key).expect("any length is a key");
     parts.iter().for_each(|part| mac.update(part));
     mac.finalize().into_bytes().into()

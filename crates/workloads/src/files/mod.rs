@@ -134,9 +134,10 @@ impl Configured for Settings {
     }
 }
 
-/// Processes and threads of a trial with Samba: each client, Samba's process for it, and the thread of that which reads and writes.
+/// Processes and threads of a trial with Samba: each client, Samba's process for it, and the thread of that which reads and writes. A further channel of a
+/// session has a process until that has handed it to the session's.
 fn processes(samba: &Samba, clients: usize) -> usize {
-    clients * if samba.asynchronous { 3 } else { 2 } + OF_SAMBA
+    clients * (2 + usize::from(samba.asynchronous) + usize::from(samba.channels > 1)) + OF_SAMBA
 }
 
 #[cfg(test)]

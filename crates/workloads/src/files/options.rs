@@ -5,7 +5,7 @@ use super::samba::Samba;
 use crate::loadfile::Settings as Replay;
 use crate::loadfile::settings::{CLIENTS_OPTION, LENGTH, LOADFILE, REQUESTS_OPTION, SEED, WARM_UP, WORK};
 use bigiron_model::workload::Options;
-use bigiron_smb::{Dialect, Protection};
+use bigiron_smb::{Dialect, MOST_CHANNELS, Protection};
 use bigiron_workload::{ByClock, OptionDef, OptionReader, choice, option};
 
 pub const NAME: &str = "files";
@@ -30,6 +30,11 @@ const ENCRYPTION: OptionDef =
     choice("encryption", &["off", "on"], "Whether every SMB message is encrypted; only with protocol 3.1.1");
 const OPLOCKS: OptionDef = choice("oplocks", &["on", "off"], "Whether clients ask for oplocks and Samba grants them");
 const AIO: OptionDef = choice("aio", &["on", "off"], "Whether Samba reads and writes in threads");
+const CHANNELS: OptionDef = option(
+    "channels",
+    "1",
+    "TCP connections of each client's SMB session (multichannel), 1 to 8; more than one need protocol 3.1.1 or 3.0.2",
+);
 const NFS_VERSION: OptionDef = choice("nfs-version", &["4.2", "3"], "Version of NFS that client and server speak");
 const EXPORT: OptionDef = choice(
     "export",
@@ -58,11 +63,12 @@ pub const OPTIONS: &[OptionDef] = &[
     ENCRYPTION,
     OPLOCKS,
     AIO,
+    CHANNELS,
 ];
 
 /// Options that only one of the servers has.
 const OF_NFS: [OptionDef; 4] = [NFS_VERSION, EXPORT, NFS_THREADS, CONNECTIONS];
-const OF_SAMBA: [OptionDef; 6] = [VERSION, PROTOCOL, SIGNING, ENCRYPTION, OPLOCKS, AIO];
+const OF_SAMBA: [OptionDef; 7] = [VERSION, PROTOCOL, SIGNING, ENCRYPTION, OPLOCKS, AIO, CHANNELS];
 /// Debian 12's.
 const SERIES: &str = "4.17";
 
@@ -136,16 +142,17 @@ fn server(options: &Options) -> Result<Server, String> {
     if is_samba { samba(&read).map(Server::Samba) } else { nfs(&read).map(Server::Nfs) }
 }
 
+fn number(read: &OptionReader<'_>, def: &OptionDef, most: u32) -> Result<u32, String> {
+    let number = read.text(def.name).parse().ok().filter(|n| (1..=most).contains(n));
+    number.ok_or_else(|| read.wrong(def.name, &format!("1 to {most}")))
+}
+
 fn nfs(read: &OptionReader<'_>) -> Result<Nfs, String> {
-    let number = |def: &OptionDef, most: u32| {
-        let number = read.text(def.name).parse().ok().filter(|n| (1..=most).contains(n));
-        number.ok_or_else(|| read.wrong(def.name, &format!("1 to {most}")))
-    };
     Ok(Nfs {
         version: if read.text(NFS_VERSION.name) == "3" { Version::V3 } else { Version::V42 },
         is_async: read.text(EXPORT.name) == "async",
-        threads: number(&NFS_THREADS, 1024)?,
-        connections: number(&CONNECTIONS, 16)?,
+        threads: number(read, &NFS_THREADS, 1024)?,
+        connections: number(read, &CONNECTIONS, 16)?,
     })
 }
 
@@ -178,5 +185,19 @@ fn samba(read: &OptionReader<'_>) -> Result<Samba, String> {
         series if series.starts_with(|c: char| c.is_ascii_digit()) => series,
         _ => return Err(read.wrong(VERSION.name, "a series such as `4.22`, or `auto`")),
     };
-    Ok(Samba { series: series.to_owned(), dialect, protection, oplocks: is_on(&OPLOCKS), asynchronous: is_on(&AIO) })
+    let channels = number(read, &CHANNELS, MOST_CHANNELS as u32)? as usize;
+    if channels > 1 && dialect == Dialect::V21 {
+        return Err(format!(
+            "`{NAME}.{0}` `{channels}` needs `{NAME}.{1}` `3.1.1` or `3.0.2`: SMB 2.1 has no multichannel; set `{NAME}.{0}` to 1",
+            CHANNELS.name, PROTOCOL.name
+        ));
+    }
+    Ok(Samba {
+        series: series.to_owned(),
+        dialect,
+        protection,
+        oplocks: is_on(&OPLOCKS),
+        asynchronous: is_on(&AIO),
+        channels,
+    })
 }

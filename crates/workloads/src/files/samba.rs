@@ -32,12 +32,14 @@ pub struct Samba {
     pub protection: Protection,
     pub oplocks: bool,
     pub asynchronous: bool,
+    /// Connections of each client's session.
+    pub channels: usize,
 }
 
 impl Samba {
     /// What clients ask for.
     pub fn terms(&self) -> Terms {
-        Terms { dialect: self.dialect, protection: self.protection }
+        Terms { dialect: self.dialect, protection: self.protection, channels: self.channels }
     }
 }
 
@@ -82,6 +84,7 @@ impl SambaServer {
             encrypts: samba.protection == Protection::Encrypted,
             oplocks: samba.oplocks,
             asynchronous: samba.asynchronous,
+            multichannel: samba.channels > 1,
             password_hash: nt_hash(&password),
         };
         let instance = Instance::start(smbd, &programs, &folder)?;
@@ -111,7 +114,7 @@ impl SambaServer {
 
     /// For the record.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
-        let Samba { dialect, protection, oplocks, asynchronous, .. } = self.samba;
+        let Samba { dialect, protection, oplocks, asynchronous, channels, .. } = self.samba;
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
         let protection = match (protection, dialect) {
             (Protection::None, _) => "none",
@@ -126,6 +129,8 @@ impl SambaServer {
             ("protection", protection.to_owned()),
             ("oplocks", switch(oplocks)),
             ("server-aio", switch(asynchronous)),
+            // Of each session: a client that cannot bind all of them fails the trial.
+            ("channels", channels.to_string()),
         ]
     }
 

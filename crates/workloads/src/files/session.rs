@@ -53,8 +53,13 @@ impl<'a> Service for Sessions<'a> {
 
     fn open(&self, client: usize) -> Result<Session<'a>> {
         let account = Account { user: USER, password: self.password };
-        let mut smb = Client::connect(self.address, self.samba.terms(), account, SHARE)
-            .with_context(|| format!("The server at {} refuses a session", self.address))?;
+        let mut smb = Client::connect(self.address, self.samba.terms(), account, SHARE).map_err(|error| {
+            let hint = match error {
+                SmbError::NoMultichannel | SmbError::Channel { .. } => "; `files.channels` `1` needs no multichannel",
+                _ => "",
+            };
+            anyhow!(error).context(format!("The server at {} refuses a session{hint}", self.address))
+        })?;
         let root = smb.open("", OpenKind::Directory { disposition: OPEN }).context("The share cannot be opened")?.id;
         let file = &self.settings.file;
         let paths = file.paths.iter().map(|path| of_share(path, client)).collect::<Result<Vec<_>>>()?;

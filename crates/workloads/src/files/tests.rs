@@ -1,10 +1,16 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::session::Sessions;
 use super::trial::Running as RunningServer;
 use super::*;
+use crate::loadfile::replay::Service as _;
+use bigiron_service::instance::patiently;
+use bigiron_service::samba;
+use bigiron_smb::{Account, Client, NtStatus, Protection, SmbError};
 use bigiron_workload::{WorkloadResult, testing};
 
 const SMALL: [(&str, &str); 5] =
@@ -36,6 +42,10 @@ fn samba_serves_with_every_protection_and_what_was_written_is_there() {
         &[("protocol", "3.0.2"), ("signing", "on")],
         &[("signing", "on")],
         &[("encryption", "on"), ("clients", "1,2")],
+        &[("channels", "2")],
+        &[("channels", "2"), ("signing", "on")],
+        &[("channels", "2"), ("encryption", "on")],
+        &[("channels", "8"), ("protocol", "3.0.2"), ("signing", "on")],
     ] {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(more);
@@ -62,13 +72,62 @@ Close 4 NT_STATUS_OK
 Close 3 NT_STATUS_OK
 "#;
     let text = fs_clients::tests::every_request() + again;
-    for more in [("signing", "on"), ("oplocks", "off")] {
+    for more in [("signing", "on"), ("oplocks", "off"), ("channels", "3")] {
         let dir = tempfile::tempdir().unwrap();
         let settings = settings(&[("loadfile", &text), more]);
         let mut trial = trial(&settings, dir.path());
         run(&mut trial, dir.path()).unwrap();
         assert_eq!(fs::read(trial.share.join("clients/client2/d/b")).unwrap().len(), 20);
         Box::new(trial).verify(&testing::context(dir.path())).unwrap();
+    }
+}
+
+/// The processes that have the server's ends of connections to this port, and how many connections there are.
+fn serving(port: u16) -> (BTreeSet<String>, usize) {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let sockets: Vec<_> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == "01")
+        .map(|fields| format!("socket:[{}]", fields[9]))
+        .collect();
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let has_one = |process: &Path| {
+        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|to| sockets.iter().any(|s| to == Path::new(s)))
+    };
+    let holders = processes.filter(|process| has_one(process));
+    (holders.map(|process| process.display().to_string()).collect(), sockets.len())
+}
+
+#[test]
+fn one_process_of_the_server_has_all_channels_of_a_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&[("channels", "3"), ("clients", "1")]);
+    let trial = trial(&settings, dir.path());
+    let Some(RunningServer::Samba(server)) = &trial.server else { panic!("a server runs") };
+    let pattern = &fs_clients::Pattern::new(1, settings.last().file.longest());
+    let (samba, address, password) = (&server.samba, server.address, &*server.password);
+    let sessions = Sessions { settings: settings.last(), samba, address, password, pattern, checked: true };
+    let sessions = [0, 1].map(|client| sessions.open(client).unwrap());
+    // A process that has handed its connection over may take a moment to end.
+    let has_one_each = || (serving(address.port()).0.len() == 2).then_some(());
+    assert!((0..60).find_map(|_| patiently(has_one_each)).is_some(), "{:?}", serving(address.port()));
+    assert_eq!(serving(address.port()).1, 2 * 3);
+    drop(sessions);
+}
+
+#[test]
+fn a_client_that_does_not_encrypt_is_refused() {
+    for channels in ["1", "2"] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(&[("channels", channels), ("encryption", "on")]);
+        let trial = trial(&settings, dir.path());
+        let Some(RunningServer::Samba(server)) = &trial.server else { panic!("a server runs") };
+        let terms = bigiron_smb::Terms { protection: Protection::None, ..server.samba.terms() };
+        let account = Account { user: samba::USER, password: &server.password };
+        let refused = Client::connect(server.address, terms, account, samba::SHARE).unwrap_err();
+        assert!(matches!(refused, SmbError::Status(NtStatus::ACCESS_DENIED)), "{refused}");
     }
 }
 
@@ -158,6 +217,14 @@ fn options_that_cannot_be_are_refused() {
         (&[("server", "samba"), ("export", "async")], "`files.export` has no effect with `files.server` `samba`"),
         (&[("server", "samba"), ("encryption", "on"), ("protocol", "2.1")], "needs `files.protocol` `3.1.1`"),
         (&[("server", "samba"), ("encryption", "on"), ("signing", "on")], "omit `files.signing`"),
+        (&[("channels", "2")], "`files.channels` has no effect with `files.server` `nfs`; omit it"),
+        (&[("server", "samba"), ("channels", "0")], "`files.channels` cannot be `0`; it can be 1 to 8"),
+        (&[("server", "samba"), ("channels", "9")], "`files.channels` cannot be `9`; it can be 1 to 8"),
+        (&[("server", "samba"), ("channels", "two")], "`files.channels` cannot be `two`; it can be 1 to 8"),
+        (
+            &[("server", "samba"), ("channels", "2"), ("protocol", "2.1")],
+            "`files.channels` `2` needs `files.protocol` `3.1.1` or `3.0.2`: SMB 2.1 has no multichannel",
+        ),
         (&[("server", "samba"), ("version", "new")], "a series such as `4.22`, or `auto`"),
     ] {
         let said = testing::options(&FileService, settings.iter().copied()).unwrap_err();
