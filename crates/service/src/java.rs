@@ -2,10 +2,14 @@
 //!
 //! Invariant: programs run without the machine's own Java, in a tree whose hash covers the jar.
 
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use bigiron_archive::SeriesPackage;
 
+use super::error::ServerError;
+use super::instance::write;
+use super::programs::Programs;
 use super::recipe::Recipe;
 
 /// Java 17 in Debian's archive. `libjvm` opens its libraries at run time, so that they count as plugins.
@@ -15,34 +19,14 @@ pub const RECIPE: Recipe = Recipe {
     instead: "the workload `command` runs a Java program with this machine's own Java",
     package: SeriesPackage::InVersion("openjdk-17-jre-headless"),
     beside: &["dash"],
-    // Printing, sound, pictures, fonts, smart cards and certificates.
-    without: &[
-        "libcups",
-        "libfontconfig",
-        "liblcms",
-        "libjpeg",
-        "libnss",
-        "libasound",
-        "libfreetype",
-        "libharfbuzz",
-        "libpcsclite",
-    ],
+    without: &WITHOUT,
     programs: |_| format!("{HOME}/bin"),
     plugins: &[|_| format!("{HOME}/lib"), |_| format!("{HOME}/lib/server")],
     // The C library needs it to end a thread.
     loaded: &["libgcc_s.so"],
     required: &["java"],
     version_argument: "--version",
-    keeps: |path, _| match path {
-        ["usr", "lib", "jvm", "java-17-openjdk-amd64", rest @ ..] => match rest {
-            ["bin", name] => *name == "java",
-            ["lib", name] => KEPT.contains(name),
-            ["lib", "server" | "security", ..] | ["conf", ..] => true,
-            _ => false,
-        },
-        ["etc", "java-17-openjdk", ..] => true,
-        _ => false,
-    },
+    keeps: |path, _| keeps(path),
     own: Some((JAR, jar)),
     sees_sys: true,
     revision: 1,
@@ -53,6 +37,18 @@ pub const RECIPE: Recipe = Recipe {
 pub const SERIES: &str = "17.0";
 /// The jar's path in the tree.
 pub const JAR: &str = "usr/share/java/bigiron.jar";
+/// Printing, sound, pictures, fonts, smart cards and certificates.
+const WITHOUT: [&str; 9] = [
+    "libcups",
+    "libfontconfig",
+    "liblcms",
+    "libjpeg",
+    "libnss",
+    "libasound",
+    "libfreetype",
+    "libharfbuzz",
+    "libpcsclite",
+];
 const HOME: &str = "usr/lib/jvm/java-17-openjdk-amd64";
 const KEPT: [&str; 13] = [
     "modules",
@@ -69,6 +65,34 @@ const KEPT: [&str; 13] = [
     "libverify.so",
     "libzip.so",
 ];
+
+/// Whether a file of Java's packages is kept.
+pub(crate) fn keeps(path: &[&str]) -> bool {
+    match path {
+        ["usr", "lib", "jvm", "java-17-openjdk-amd64", rest @ ..] => match rest {
+            ["bin", name] => *name == "java",
+            ["lib", name] => KEPT.contains(name),
+            ["lib", "server" | "security", ..] | ["conf", ..] => true,
+            _ => false,
+        },
+        ["etc", "java-17-openjdk", ..] => true,
+        _ => false,
+    }
+}
+
+/// The jar's path as the programs in `folder` see it.
+///
+/// # Errors
+/// An installed Java, which is in no tree of bigiron's, needs the jar in `folder`, and it cannot be written.
+pub fn place(programs: &Programs, folder: &Path, user: u32) -> Result<PathBuf, ServerError> {
+    if programs.inside(folder) != folder {
+        return Ok(Path::new("/").join(JAR));
+    }
+    let missing = || ServerError::Failed("This executable has no Java programs".to_owned());
+    let path = folder.join("bigiron.jar");
+    write(&path, jar().ok_or_else(missing)?, user)?;
+    Ok(path)
+}
 
 static INSTALLED: OnceLock<&'static [u8]> = OnceLock::new();
 

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Instant;
 
@@ -15,8 +15,8 @@ use super::log::Pauses;
 use super::options::Settings;
 use bigiron_probe::counters::span;
 use bigiron_service::error::doing;
-use bigiron_service::instance::{make_folder, write};
-use bigiron_service::java::{self, JAR};
+use bigiron_service::instance::make_folder;
+use bigiron_service::java;
 use bigiron_service::programs::Programs;
 use bigiron_workload::{ARTIFACTS, Context, WrongData};
 
@@ -63,11 +63,7 @@ impl Jvm {
         let user = programs.user(&folder).map_err(doing("Cannot find the user of", &folder))?;
         make_folder(&folder, user)?;
         let inside = programs.inside(&folder);
-        // An installed Java is in no tree of bigiron's.
-        let jar = if inside == folder { folder.join("bigiron.jar") } else { Path::new("/").join(JAR) };
-        if inside == folder {
-            write(&jar, java::jar().context("This executable has no Java programs")?, user)?;
-        }
+        let jar = java::place(programs, &folder, user)?;
         let log = inside.join(LOG).display().to_string();
         let mut command = programs.command("java", &folder).context("Cannot start Java")?;
         command.args(settings.arguments(cx.cpus, cx.seed, &jar.display().to_string(), &log));
