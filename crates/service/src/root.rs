@@ -116,7 +116,10 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
         1 => series.to_owned(),
         n => format!("{series}-{n}"),
     };
-    let kept = |max_age| current(&place, &named, max_age);
+    let own = tree::own_file(recipe)?.map(|(path, bytes)| format!("{path}={}", &hash::of_bytes(bytes)[..12]));
+    // A tree with another executable's file is not that of this one.
+    let has_own = |root: &Root| own.as_ref().is_none_or(|own| root.about.packages.contains(own));
+    let kept = |max_age| current(&place, &named, max_age).filter(has_own);
     if let Some(root) = kept(DAY) {
         return Ok(root);
     }
@@ -144,9 +147,7 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
     let version = parts.first().map(|p| p.version.clone()).unwrap_or_default();
     let mut packages: Vec<String> = parts.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
     packages.sort();
-    if let Some((path, bytes)) = tree::own_file(recipe)? {
-        packages.push(format!("{path}={}", &hash::of_bytes(bytes)[..12]));
-    }
+    packages.extend(own.clone());
     let key = hash::of_bytes(format!("{} {}", VERSION + recipe.revision - 1, packages.join(" ")).as_bytes());
     let folder = format!("{version}-{}", &key[..12]);
     let target = place.join("trees").join(&folder);

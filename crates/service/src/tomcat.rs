@@ -26,6 +26,7 @@ pub const RECIPE: Recipe = Recipe {
     beside: &["libtomcat10-java", "libpostgresql-jdbc-java", "dash"],
     keeps: |path, _| match path {
         ["usr", "share", "java", name] => JARS.iter().any(|jar| is_of(jar, name)),
+        ["usr", "lib", "jvm", "java-17-openjdk-amd64", "lib", name] if *name == OPTIONS => true,
         path => java::keeps(path),
     },
     sees_sys: false,
@@ -50,6 +51,8 @@ const JARS: [&str; 12] = [
     "tomcat10-util",
     "tomcat10-util-scan",
 ];
+/// Its sockets have options of Linux, which need this library.
+const OPTIONS: &str = "libextnet.so";
 const PACKAGE: &str = "libtomcat10-java=";
 const RUN: &str = "run";
 const PID_FILE: &str = "run/pid";

@@ -51,7 +51,8 @@ abstract class Operation extends HttpServlet {
         } catch (SQLException error) {
             throw new ServletException(error.getMessage(), error);
         }
-        if (sessionBytes > 0) {
+        // The factory and the suppliers have none.
+        if (sessionBytes > 0 && request.getRequestedSessionId() != null) {
             remember(request.getSession(), page);
         }
         byte[] bytes = page.bytes();

@@ -7,13 +7,16 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * A dealer orders items. What the stock does not have is built: a work order of its own. Refused if the dealer's credit does not suffice.
+ * A dealer orders items. Many of one, and what the stock does not have, are built: a work order of their own. Refused if the dealer's credit does not
+ * suffice.
  *
  * <p>Says the total, the work orders, and the purchases for them. Rows are locked in the order dealers, orders, work orders, items, components, each by
  * number: so do all operations.
  */
 public final class Order extends Operation {
     private static final long serialVersionUID = 1;
+    /** Most items that come from the stock. */
+    private static final int MANY = 100;
 
     @Override
     void act(Connection database, HttpServletRequest request, Page page) throws SQLException {
@@ -31,7 +34,7 @@ public final class Order extends Operation {
             long[] item = row(database, "SELECT price, stock FROM item WHERE id = ? FOR UPDATE", line.getKey());
             long quantity = line.getValue();
             long amount = item[0] * quantity;
-            lines[count] = new long[] {line.getKey(), quantity, amount, item[1] < quantity ? 1 : 0};
+            lines[count] = new long[] {line.getKey(), quantity, amount, quantity > MANY || quantity > item[1] ? 1 : 0};
             total += amount;
             count++;
         }

@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets;
 
 /** An HTML page. Its first line is for the driver: whether the operation was done, and three numbers that its data must add up to. */
 final class Page {
-    private final StringBuilder text = new StringBuilder(4096);
+    private final StringBuilder text = new StringBuilder(8192);
     private boolean done;
     private long[] sums = new long[3];
 

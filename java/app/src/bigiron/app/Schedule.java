@@ -11,8 +11,8 @@ import java.util.TreeMap;
 /** A production line plans a work order for the stock, which takes its components. Says the items and the purchases that became necessary. */
 public final class Schedule extends Operation {
     private static final long serialVersionUID = 1;
-    /** Items of a purchase. */
-    private static final int LOT = 200;
+    /** What a purchase brings a stock to, above its low mark. */
+    private static final int LOT = 1000;
 
     @Override
     void act(Connection database, HttpServletRequest request, Page page) throws SQLException {
@@ -46,8 +46,9 @@ public final class Schedule extends Operation {
         for (Map.Entry<Integer, Integer> entry : components.entrySet()) {
             int component = entry.getKey();
             long[] known = row(database, "SELECT stock, low, ordered, cost FROM component WHERE id = ? FOR UPDATE", component);
-            boolean isShort = known[0] - entry.getValue() < known[1] && known[2] == 0;
-            int lot = isShort ? LOT + entry.getValue() : 0;
+            long left = known[0] - entry.getValue();
+            boolean isShort = left < known[1] && known[2] == 0;
+            long lot = isShort ? known[1] + LOT - left : 0;
             change(database, "UPDATE component SET stock = stock - ?, ordered = ordered + ? WHERE id = ?", entry.getValue(), lot, component);
             if (isShort) {
                 change(database, "INSERT INTO purchase (component, quantity, cost, delivered) VALUES (?, ?, ?, 0)", component, lot, lot * known[3]);
