@@ -8,7 +8,7 @@ use bigiron_sql::database::{Database, SqlValue};
 use bigiron_web::call::CallTally;
 use bigiron_workload::WrongData;
 
-use crate::calls::{ACCOUNT, ADVANCE, CANCEL, DELIVER, KINDS, ORDER, SCHEDULE};
+use crate::calls::{ACCOUNT, ADVANCE, CANCEL, DELIVER, ORDER, SCHEDULE};
 
 /// What must be true of each row, and how many there are of which it is not.
 const CONDITIONS: [(&str, &str); 7] = [
@@ -139,10 +139,4 @@ pub fn alone(database: &mut dyn Database) -> Result<Vec<String>> {
         ensure!(wrong == 0, WrongData(format!("Not true of {wrong} rows: {condition}")));
     }
     Ok(CONDITIONS.iter().map(|(condition, _)| (*condition).to_owned()).collect())
-}
-
-/// The kinds of which nothing was done in a run: with them its conditions say little.
-pub fn undone(calls: &[CallTally]) -> Vec<&'static str> {
-    let run = Run(calls);
-    (0..KINDS.len()).filter(|kind| run.done(*kind) == 0).map(|kind| KINDS[kind].metric).collect()
 }

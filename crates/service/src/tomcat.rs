@@ -204,7 +204,63 @@ impl Server for Tomcat {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
+    use crate::instance::Instance;
+    use crate::listen::free_port;
+    use crate::root;
+    use crate::server_folder::server_folder;
+    use bigiron_archive::Store;
+
+    /// What a server with these servlets, whose database is not there, says at a port.
+    fn refused(programs: &Programs, folder: &Path, port: u16, servlets: &'static [&'static str]) -> String {
+        init(programs, folder).unwrap();
+        let user = programs.user(folder).unwrap();
+        let source = Source {
+            driver: "org.postgresql.Driver",
+            url: "jdbc:postgresql://127.0.0.1:1/postgres".to_owned(),
+            user: "postgres",
+            password: None,
+        };
+        let server = Tomcat {
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
+            threads: 2,
+            pool: 2,
+            source,
+            session_bytes: 0,
+            heap_bytes: 64 << 20,
+            background: true,
+            servlets,
+            jar: java::place(programs, folder, user).unwrap(),
+        };
+        Instance::start(server, programs, folder).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_server_that_cannot_start_says_why() {
+        java::testing::install();
+        let root = root::ensure(&Store::open().unwrap(), &RECIPE, SERIES, &|line| eprintln!("{line}")).unwrap();
+        eprintln!("{} {} bytes", root.dir.display(), root.about.bytes);
+        assert!(root.about.left_out.is_empty() && root.about.bytes < 260 << 20, "{:?}", root.about);
+        assert!(version(&root.about.packages).starts_with("10.1."), "{:?}", root.about.packages);
+        let programs = Programs::of(&RECIPE, &root).unwrap();
+        let place = server_folder(&std::env::temp_dir()).unwrap();
+        let folder = place.path();
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let said = refused(&programs, folder, taken.local_addr().unwrap().port(), &["Order"]);
+        assert!(said.contains("Caused by: java.net.BindException: Address already in use"), "{said}");
+        let port = free_port(folder).unwrap();
+        let said = refused(&programs, folder, port, &["Order"]);
+        assert!(said.contains("Connection to 127.0.0.1:1 refused"), "{said}");
+        let said = refused(&programs, folder, port, &["Elsewhere"]);
+        assert!(said.contains("ClassNotFoundException: bigiron.app.Elsewhere"), "{said}");
+        // No Java at all.
+        let empty = tempfile::tempdir().unwrap();
+        let none = Programs::installed(&RECIPE, empty.path(), SERIES);
+        let said = refused(&none, folder, port, &["Order"]);
+        assert!(said.starts_with("Cannot start the server of") && said.contains("No such file"), "{said}");
+    }
 
     #[test]
     fn a_jar_is_told_from_those_that_its_name_begins() {
