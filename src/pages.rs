@@ -23,7 +23,7 @@ macro_rules! pages {
 
 const PAGES: &[Page] = pages! {
     "workload" in "workloads":
-        "micro", "dbsim", "oltp", "sqlphases", "dss", "web", "multiuser", "fs-clients", "net-clients", "files", "tio", "raw-io", "chat", "jvm",
+        "micro", "dbsim", "oltp", "sqlphases", "dss", "web", "app", "multiuser", "fs-clients", "net-clients", "files", "tio", "raw-io", "chat", "jvm",
         "scripts", "build", "command";
     "lever" in "levers": "boot", "fault", "sysctl", "file", "block", "mm", "memory", "cpu", "fs", "net", "vm";
     "concept" in "concepts":

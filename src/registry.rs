@@ -11,6 +11,7 @@ pub const WORKLOADS: Registry = Registry::new(&[
     &bigiron_workloads::sqlphases::SqlPhases,
     &bigiron_dss::workload::Dss,
     &bigiron_web::workload::Web,
+    &bigiron_app::App,
     &bigiron_workloads::multiuser::Multiuser,
     &bigiron_workloads::fs_clients::FsClients,
     &bigiron_workloads::net_clients::NetClients,

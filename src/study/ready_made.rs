@@ -38,6 +38,7 @@ pub const ALL: &[ReadyMade] = ready_made![
     "web-c10k",
     "web-cgi-db",
     "jvm-kernel",
+    "app-kernel",
     "samba",
     "samba-signing",
     "nfs-versions",

@@ -3,6 +3,7 @@
 //! Tests start in the order of their names. The longest are in the modules that sort first, so that none runs alone at the end.
 
 mod again;
+mod app;
 mod causes;
 mod clock;
 mod command;
@@ -63,25 +64,8 @@ fn boots(test: &Test, study: &str) -> usize {
 
 /// The record of the first trial of a study of one kernel in `out`, under the exact clock; the study is interrupted then.
 fn first(test: &Test, out: &str, args: &[&str]) -> Value {
-    let study =
-        ["compare", "debian:6.12", "debian:6.12", "--clock", "exact", "--seed", "7", "--jobs", "1", "--out", out];
-    let mut child = test.start(&[&study[..], args].concat());
-    let begun = Instant::now();
-    let record = loop {
-        let text = std::fs::read_to_string(test.dir().join(out).join("records.jsonl")).unwrap_or_default();
-        if let Some(line) = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok()) {
-            break line["record"].clone();
-        }
-        if child.try_wait().unwrap().is_some() {
-            let output = child.wait_with_output().unwrap();
-            panic!("ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-        }
-        assert!(begun.elapsed() < Duration::from_secs(600), "no boot is done");
-        std::thread::sleep(Duration::from_millis(100));
-    };
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    child.wait_with_output().unwrap();
-    record
+    let study = ["compare", "debian:6.12", "debian:6.12", "--clock", "exact", "--seed", "7", "--jobs", "1"];
+    test.first_record(out, &[&study[..], args].concat())
 }
 
 /// What a trial executed.

@@ -9,7 +9,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -111,6 +114,27 @@ impl Test {
     /// Starts it, and what it prints is lost: for a run that may print more than a pipe holds while nobody reads.
     pub fn start_quiet(&self, args: &[&str]) -> Child {
         self.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    /// The record of the first trial of a study in `out`, which is interrupted then.
+    pub fn first_record(&self, out: &str, args: &[&str]) -> Value {
+        let mut child = self.start(&[args, &["--out", out]].concat());
+        let begun = Instant::now();
+        let record = loop {
+            let text = fs::read_to_string(self.dir().join(out).join("records.jsonl")).unwrap_or_default();
+            if let Some(line) = text.lines().next().and_then(|line| serde_json::from_str::<Value>(line).ok()) {
+                break line["record"].clone();
+            }
+            if child.try_wait().unwrap().is_some() {
+                let output = child.wait_with_output().unwrap();
+                panic!("ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+            }
+            assert!(begun.elapsed() < Duration::from_secs(600), "no trial is done");
+            std::thread::sleep(Duration::from_millis(100));
+        };
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        child.wait_with_output().unwrap();
+        record
     }
 
     /// The values of all metrics in a study's folder, by slot.

@@ -179,12 +179,15 @@ impl<S: Server> Instance<S> {
 
     /// Why the server, named `title`, cannot go on: how it ended, or what its log says.
     pub fn complaint(&mut self, title: &str) -> Option<ServerError> {
-        if let Ok(Some(status)) = self.end() {
-            return Some(ServerError::Failed(format!("{title} ended in the run ({status})")));
-        }
+        let status = self.end();
         let log = self.log_from(0);
         let fatal = |line: &&str| self.server.fatal_words().iter().any(|word| line.contains(word));
-        let line = log.lines().rfind(fatal)?;
+        let line = log.lines().rfind(fatal);
+        if let Ok(Some(status)) = status {
+            let why = line.map_or_else(String::new, |line| format!(": {}", line.trim()));
+            return Some(ServerError::Failed(format!("{title} ended in the run ({status}){why}")));
+        }
+        let line = line?;
         Some(ServerError::Failed(format!("{title} reported: {}", line.trim())))
     }
 

@@ -19,34 +19,14 @@ pub const RECIPE: Recipe = Recipe {
     instead: "the workload `command` runs a Java program with this machine's own Java",
     package: SeriesPackage::InVersion("openjdk-17-jre-headless"),
     beside: &["dash"],
-    // Printing, sound, pictures, fonts, smart cards and certificates.
-    without: &[
-        "libcups",
-        "libfontconfig",
-        "liblcms",
-        "libjpeg",
-        "libnss",
-        "libasound",
-        "libfreetype",
-        "libharfbuzz",
-        "libpcsclite",
-    ],
+    without: &WITHOUT,
     programs: |_| format!("{HOME}/bin"),
     plugins: &[|_| format!("{HOME}/lib"), |_| format!("{HOME}/lib/server")],
     // The C library needs it to end a thread.
     loaded: &["libgcc_s.so"],
     required: &["java"],
     version_argument: "--version",
-    keeps: |path, _| match path {
-        ["usr", "lib", "jvm", "java-17-openjdk-amd64", rest @ ..] => match rest {
-            ["bin", name] => *name == "java",
-            ["lib", name] => KEPT.contains(name),
-            ["lib", "server" | "security", ..] | ["conf", ..] => true,
-            _ => false,
-        },
-        ["etc", "java-17-openjdk", ..] => true,
-        _ => false,
-    },
+    keeps: |path, _| keeps(path),
     own: Some((JAR, jar)),
     sees_sys: true,
     revision: 2,
@@ -57,6 +37,18 @@ pub const RECIPE: Recipe = Recipe {
 pub const SERIES: &str = "17.0";
 /// The jar's path in the tree.
 pub const JAR: &str = "usr/share/java/bigiron.jar";
+/// Printing, sound, pictures, fonts, smart cards and certificates.
+const WITHOUT: [&str; 9] = [
+    "libcups",
+    "libfontconfig",
+    "liblcms",
+    "libjpeg",
+    "libnss",
+    "libasound",
+    "libfreetype",
+    "libharfbuzz",
+    "libpcsclite",
+];
 const HOME: &str = "usr/lib/jvm/java-17-openjdk-amd64";
 const KEPT: [&str; 14] = [
     "modules",
@@ -74,6 +66,20 @@ const KEPT: [&str; 14] = [
     "libverify.so",
     "libzip.so",
 ];
+
+/// Whether a file of Java's packages is kept.
+pub(crate) fn keeps(path: &[&str]) -> bool {
+    match path {
+        ["usr", "lib", "jvm", "java-17-openjdk-amd64", rest @ ..] => match rest {
+            ["bin", name] => *name == "java",
+            ["lib", name] => KEPT.contains(name),
+            ["lib", "server" | "security", ..] | ["conf", ..] => true,
+            _ => false,
+        },
+        ["etc", "java-17-openjdk", ..] => true,
+        _ => false,
+    }
+}
 
 /// The jar's path as the programs in `folder` see it.
 ///

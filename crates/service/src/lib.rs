@@ -24,6 +24,7 @@ pub mod samba;
 pub mod server_folder;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod tomcat;
 pub mod tree;
 
 pub use processes::{CpuMeter, Usage, kernel_cpu_ns};

@@ -116,11 +116,10 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
         1 => series.to_owned(),
         n => format!("{series}-{n}"),
     };
-    // A tree with another version of bigiron's own file is another tree.
     let own = tree::own_file(recipe)?.map(|(path, bytes)| format!("{path}={}", &hash::of_bytes(bytes)[..12]));
-    let kept = |max_age| {
-        current(&place, &named, max_age).filter(|root| own.as_ref().is_none_or(|own| root.about.packages.contains(own)))
-    };
+    // A tree with another executable's file is not that of this one.
+    let has_own = |root: &Root| own.as_ref().is_none_or(|own| root.about.packages.contains(own));
+    let kept = |max_age| current(&place, &named, max_age).filter(has_own);
     if let Some(root) = kept(DAY) {
         return Ok(root);
     }

@@ -3,6 +3,7 @@
 //! Invariant: the documents and the order of a connection's requests depend only on the job, and every byte of every response is compared with
 //! what the server was given.
 
+pub mod call;
 pub mod document;
 pub mod driver;
 pub mod encryption;

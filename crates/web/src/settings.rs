@@ -12,6 +12,7 @@ use bigiron_workload::network::over_devices;
 use bigiron_workload::run_control::RunLength;
 use bigiron_workload::{ByClock, OptionReader};
 
+use crate::driver::Load;
 use crate::options::OPTIONS;
 use crate::url::Url;
 use crate::web99;
@@ -323,6 +324,21 @@ impl Settings {
     /// Connections that send requests in the window.
     pub fn driven(&self) -> u32 {
         if self.job == Job::C10k { self.busy } else { self.connections }
+    }
+
+    /// The load of its clients.
+    pub fn load(&self) -> Load {
+        Load {
+            driven: self.driven(),
+            idle: self.connections - self.driven(),
+            files: self.files(),
+            keep_alive: self.keep_alive,
+            pipeline: self.pipeline,
+            rate: self.rate,
+            line_rate: self.line_rate,
+            warm_up: self.warm_up,
+            length: self.length,
+        }
     }
 
     /// Most files that a process of the trial has open: each of the server's processes may have all connections, and documents open for some of them.

@@ -16,11 +16,12 @@ use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
 use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
 
-use crate::driver::{self, Drive, DriveResult};
+use crate::driver::{self, Drive, DriveResult, Work};
 use crate::encryption;
 use crate::metrics::{self, OtherCpu};
 use crate::server::TrialServer;
 use crate::settings::{Job, KeepAlive, Settings, WebServer};
+use crate::web99::Mix;
 
 /// A trial with its server. Dropping it ends a private one.
 pub struct Trial<'a> {
@@ -78,7 +79,8 @@ impl<'a> Trial<'a> {
             RunMoment::Connecting | RunMoment::Sample | RunMoment::Halfway => {}
         };
         let driven = driver::run(Drive {
-            settings: self.settings,
+            load: &self.settings.load(),
+            work: self.work(),
             address: server.address,
             encryptor: server.encryptor.as_deref(),
             host: &server.host,
@@ -94,6 +96,13 @@ impl<'a> Trial<'a> {
         let idle = [0, 1].map(|n| with[n].saturating_sub(without[n]));
         let network = server.wiring.facts(traffic?)?;
         Ok((driven, Seen { other, memory_bytes: grown?.iter().sum(), idle, network }))
+    }
+
+    fn work(&self) -> Work<'_> {
+        match self.settings.job {
+            Job::Web99 => Work::Drawn(Box::new(Mix::new(self.settings.directories, self.settings.dynamic))),
+            Job::StaticPage | Job::C10k | Job::CgiDb | Job::Handshakes | Job::Bulk => Work::Cycle,
+        }
     }
 
     fn facts(&self, cx: &Context<'_>, driven: &DriveResult, seen: &Seen) -> BTreeMap<String, String> {

@@ -139,6 +139,12 @@ impl<S: Server, P> PrivateServer<S, P> {
         self.instance.as_ref().map_or(0, Instance::cpu_ns)
     }
 
+    /// How the server, named `title`, ended, if it did.
+    pub fn end(&mut self, title: &str) -> Option<ServerError> {
+        let status = self.instance.as_mut()?.end().ok()??;
+        Some(ServerError::Failed(format!("{title} ended in the run ({status})")))
+    }
+
     /// The server's own explanation of its loss.
     pub fn complaint(&self) -> Option<ServerError> {
         (self.kind.complaint)(self.instance.as_ref()?)

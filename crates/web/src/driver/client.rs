@@ -17,14 +17,14 @@ use bigiron_sys::load::rng::SplitMix64;
 use bigiron_workload::run_control::RunControl;
 
 use super::connection::{Connection, Fault, Request, Wants};
-use super::lane::{Lane, Line, Order};
+use super::lane::{Lane, Line, Next, Order};
+use super::load::{Load, Work};
 use super::{Tally, Texts, share};
+use crate::call::of_kind;
 use crate::document::Documents;
 use crate::encryption::Encryptor;
-use crate::settings::{KeepAlive, Settings};
-use crate::web99::Mix;
+use crate::settings::KeepAlive;
 use crate::web99::request;
-use crate::web99::request::Ask;
 
 /// Bytes read at once: more than the kernel usually holds for a connection.
 const BUFFER: usize = 256 << 10;
@@ -32,7 +32,7 @@ const BUFFER: usize = 256 << 10;
 /// A thread's part in the run.
 #[derive(Clone, Copy)]
 pub(super) struct Share<'a> {
-    pub settings: &'a Settings,
+    pub load: &'a Load,
     pub address: SocketAddrV4,
     pub encryptor: Option<&'a dyn Encryptor>,
     pub documents: &'a Documents,
@@ -40,7 +40,7 @@ pub(super) struct Share<'a> {
     /// The server's name in requests, and the driver's address as the server sees it.
     pub host: &'a str,
     pub client: &'a str,
-    pub mix: &'a Mix,
+    pub work: &'a Work<'a>,
     pub control: &'a RunControl,
     pub stop: &'a Stop,
     pub seed: u64,
@@ -61,20 +61,20 @@ pub(super) struct ThreadResult {
 }
 
 /// Requests that wait for a connection.
-struct Queue {
+struct Queue<'a> {
     arrivals: Poisson<SplitMix64>,
     waiting: VecDeque<u64>,
     free: VecDeque<usize>,
-    order: Order,
+    order: Order<'a>,
     longest: usize,
 }
 
 pub(super) struct Client<'a> {
     share: Share<'a>,
     poll: Poll,
-    lanes: Vec<Lane>,
+    lanes: Vec<Lane<'a>>,
     /// `None` in a closed loop.
-    queue: Option<Queue>,
+    queue: Option<Queue<'a>>,
     /// When busy lines are free again.
     timers: BinaryHeap<Reverse<(u64, usize)>>,
     buffer: Box<[u8]>,
@@ -90,16 +90,16 @@ impl<'a> Client<'a> {
     /// # Errors
     /// No descriptor is free.
     pub(super) fn new(part: Share<'a>) -> Result<Self> {
-        let count = share(part.settings.driven(), part.thread);
+        let count = share(part.load.driven, part.thread);
         let documents = part.documents.count();
         let (thread, threads) = part.thread;
         // Neighbours are at different documents, unless a connection is for a whole page.
-        let whole = part.settings.keep_alive == KeepAlive::Page;
+        let whole = part.load.keep_alive == KeepAlive::Page;
         let lane = |number: usize| Lane {
             connection: None,
             wants: Wants::Input,
             order: Order::new(
-                part.settings,
+                part.work,
                 part.seed,
                 number as u32 * threads + thread,
                 (if whole { 0 } else { number }, documents),
@@ -108,7 +108,7 @@ impl<'a> Client<'a> {
             line: Line::default(),
             free_at: 0,
         };
-        let queue = part.settings.rate.map(|rate| Queue {
+        let queue = part.load.rate.map(|rate| Queue {
             arrivals: Poisson::new(
                 SplitMix64::stream(part.seed, &format!("arrivals {thread}")),
                 threads,
@@ -117,7 +117,7 @@ impl<'a> Client<'a> {
             ),
             waiting: VecDeque::new(),
             free: (0..count).collect(),
-            order: Order::new(part.settings, part.seed, u32::MAX - thread, (0, documents)),
+            order: Order::new(part.work, part.seed, u32::MAX - thread, (0, documents)),
             longest: 0,
         });
         Ok(Self {
@@ -138,7 +138,7 @@ impl<'a> Client<'a> {
 
     /// Works until the window is over and every request is answered.
     pub(super) fn work(mut self) -> ThreadResult {
-        if self.queue.is_some() || self.share.settings.line_rate.is_some() {
+        if self.queue.is_some() || self.share.load.line_rate.is_some() {
             // Otherwise a timer of this thread may be 50 µs late.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         }
@@ -161,7 +161,7 @@ impl<'a> Client<'a> {
     fn rounds(&mut self) -> Result<(), Fault> {
         if self.queue.is_none() {
             (0..self.lanes.len()).try_for_each(|lane| self.fill(lane))?;
-        } else if self.share.settings.keep_alive == KeepAlive::Yes {
+        } else if self.share.load.keep_alive == KeepAlive::Yes {
             (0..self.lanes.len()).try_for_each(|lane| self.connect(lane))?;
         }
         let mut ready = Vec::new();
@@ -208,8 +208,8 @@ impl<'a> Client<'a> {
             && let Some(intended) = queue.waiting.pop_front()
             && let Some(lane) = queue.free.pop_front()
         {
-            let ask = queue.order.next(self.share.mix);
-            self.send(lane, ask, intended)?;
+            let next = queue.order.next();
+            self.send(lane, next, intended)?;
         }
         Ok(())
     }
@@ -231,24 +231,24 @@ impl<'a> Client<'a> {
     }
 
     fn conforming(&self) -> usize {
-        let rate = self.share.settings.line_rate;
+        let rate = self.share.load.line_rate;
         rate.map_or(0, |rate| self.lanes.iter().filter(|lane| lane.line.conforms(rate)).count())
     }
 
     /// Closed loop: sends as many requests on a connection as may be outstanding.
     fn fill(&mut self, lane: usize) -> Result<(), Fault> {
-        let Share { settings, control, mix, .. } = self.share;
+        let Share { load, control, .. } = self.share;
         loop {
             let place = &mut self.lanes[lane];
             let (outstanding, asked) = place.connection.as_ref().map_or((0, 0), |c| (c.outstanding(), c.asked));
             let is_full = place.connection.is_some() && asked >= place.limit;
-            if outstanding >= settings.pipeline as usize || is_full || control.is_over() {
+            if outstanding >= load.pipeline as usize || is_full || control.is_over() {
                 return Ok(());
             }
             // With a line, a request is due when the line is free, however late this thread is.
             let intended = if place.free_at > 0 { place.free_at } else { now_ns() };
-            let ask = place.order.next(mix);
-            self.send(lane, ask, intended)?;
+            let next = place.order.next();
+            self.send(lane, next, intended)?;
         }
     }
 
@@ -259,28 +259,38 @@ impl<'a> Client<'a> {
         added.map_err(|e| Fault::Server(format!("Cannot wait for a connection: {e}")))?;
         let place = &mut self.lanes[lane];
         (place.connection, place.wants) = (Some(connection), Wants::Input);
-        place.limit = place.order.requests(self.share.settings.keep_alive);
+        place.limit = place.order.requests(self.share.load.keep_alive);
         self.want(lane, wants)
     }
 
-    fn send(&mut self, lane: usize, ask: Ask, intended: u64) -> Result<(), Fault> {
+    fn send(&mut self, lane: usize, next: Next, intended: u64) -> Result<(), Fault> {
         if self.lanes[lane].connection.is_none() {
             self.connect(lane)?;
         }
         let limit = self.lanes[lane].limit;
         let Share { texts, documents, host, client, .. } = self.share;
-        let Some(connection) = &mut self.lanes[lane].connection else { return Ok(()) };
-        let request = Request::new(ask.document, intended);
+        let Lane { connection: Some(connection), order, .. } = &mut self.lanes[lane] else { return Ok(()) };
         let is_last = connection.asked + 1 == limit;
-        let wants = match ask.dynamic {
-            None => {
-                let texts = &texts[ask.document];
-                connection.send(request, if is_last { &texts.last } else { &texts.kept })?
+        let wants = match (next, order) {
+            (Next::Web(ask), _) => {
+                let request = Request::new(ask.document, intended);
+                match ask.dynamic {
+                    None => {
+                        let texts = &texts[ask.document];
+                        connection.send(request, if is_last { &texts.last } else { &texts.kept })?
+                    }
+                    Some(dynamic) => {
+                        let (text, page) = request::write(ask, dynamic, documents, host, client, is_last);
+                        connection.send(request.with(page), &text)?
+                    }
+                }
             }
-            Some(dynamic) => {
-                let (text, page) = request::write(ask, dynamic, documents, host, client, is_last);
-                connection.send(request.with(page), &text)?
+            (Next::Call(call), Order::Called(_, calls)) => {
+                let request = Request::call(call.kind, calls.name(call.kind), intended);
+                connection.send(request, &calls.write(call, host, is_last))?
             }
+            // Only calls are in the order of calls.
+            (Next::Call(_), _) => return Ok(()),
         };
         self.outstanding += 1;
         self.sent(lane, wants)
@@ -320,11 +330,12 @@ impl<'a> Client<'a> {
         }
         let Self { share, lanes, buffer, tally, outstanding, timers, .. } = self;
         let Lane { connection: Some(connection), line, free_at, .. } = &mut lanes[lane] else { return Ok(()) };
-        let (before, rate) = (*outstanding, share.settings.line_rate);
+        let (before, rate) = (*outstanding, share.load.line_rate);
         connection.receive(buffer, share.documents, &mut |answer| {
             *outstanding -= 1;
             tally.all += 1;
             answer.dynamic.iter().for_each(|dynamic| tally.pages.add(dynamic));
+            answer.said.iter().for_each(|said| of_kind(&mut tally.calls, said.kind).see(said));
             let counts = share.control.ended(answer.ended);
             if counts {
                 tally.count(&answer);

@@ -15,6 +15,7 @@ use bigiron_sys::load::compare::same;
 use bigiron_sys::load::now_ns;
 use bigiron_tls::Encryption;
 
+use crate::call::{Awaited, Said};
 use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::http::response::Head;
@@ -38,12 +39,20 @@ impl From<Malformed> for Fault {
     }
 }
 
+/// The body of a response.
+#[derive(Clone, Debug)]
+enum Expected {
+    Document,
+    Page(Box<Page>),
+    /// Whatever begins with what was done.
+    Call(Box<Awaited>),
+}
+
 /// A request that was sent.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub document: usize,
-    /// `None`: the document as it is.
-    page: Option<Box<Page>>,
+    expected: Expected,
     /// When it should have been sent, in nanoseconds of [`now_ns`].
     pub intended: u64,
     pub sent: u64,
@@ -54,13 +63,18 @@ pub struct Request {
 
 impl Request {
     pub fn new(document: usize, intended: u64) -> Self {
-        Self { document, page: None, intended, sent: intended, first_byte: None, compared: 0 }
+        Self { document, expected: Expected::Document, intended, sent: intended, first_byte: None, compared: 0 }
     }
 
     /// One that is answered with this page of the document.
     #[must_use]
     pub fn with(self, page: Page) -> Self {
-        Self { page: Some(Box::new(page)), ..self }
+        Self { expected: Expected::Page(Box::new(page)), ..self }
+    }
+
+    /// One for an operation of this kind and name.
+    pub fn call(kind: usize, name: &'static str, intended: u64) -> Self {
+        Self { expected: Expected::Call(Box::new(Awaited::new(kind, name))), ..Self::new(0, intended) }
     }
 }
 
@@ -96,6 +110,8 @@ pub struct Answer {
     pub ended: u64,
     /// `None`: it is the document as it is.
     pub dynamic: Option<Dynamic>,
+    /// What the page of a call says.
+    pub said: Option<Said>,
 }
 
 /// What a connection waits for after it was read or written.
@@ -299,11 +315,33 @@ impl Connection {
             let Some(request) = self.outstanding.front_mut() else {
                 return Err(Fault::Server("The server sent a response without a request".to_owned()));
             };
-            let Request { document, page, first_byte, compared, .. } = request;
-            let page = page.as_deref();
-            let (body, path) = match page {
-                Some(page) => (&page.body[..], page.target.as_str()),
-                None => (documents.body(*document), documents.path(*document)),
+            let Request { document, expected, first_byte, compared, .. } = request;
+            let (body, path, page) = match expected {
+                Expected::Call(call) => {
+                    match piece {
+                        Piece::Head(head) => {
+                            first_byte.get_or_insert(now);
+                            check_status(head, call.name)?;
+                            self.ends |= head.close;
+                        }
+                        Piece::Body(part) => {
+                            *compared += part.len();
+                            call.take(part);
+                        }
+                        Piece::End => {
+                            let said = call.said().ok_or_else(|| says_nothing(call))?;
+                            let (bytes, first_byte) = (*compared, first_byte.unwrap_or(now));
+                            let (intended, sent) = (request.intended, request.sent);
+                            self.outstanding.pop_front();
+                            let said = Some(said);
+                            answered(Answer { bytes, intended, sent, first_byte, ended: now, dynamic: None, said });
+                        }
+                        Piece::More => {}
+                    }
+                    continue;
+                }
+                Expected::Page(page) => (&page.body[..], page.target.as_str(), Some(&**page)),
+                Expected::Document => (documents.body(*document), documents.path(*document), None),
             };
             match piece {
                 Piece::Head(head) => {
@@ -325,7 +363,7 @@ impl Connection {
                     let dynamic = page.map(|page| page.dynamic);
                     let (intended, sent, first_byte) = (request.intended, request.sent, first_byte.unwrap_or(now));
                     self.outstanding.pop_front();
-                    answered(Answer { bytes, intended, sent, first_byte, ended: now, dynamic });
+                    answered(Answer { bytes, intended, sent, first_byte, ended: now, dynamic, said: None });
                 }
                 Piece::More => {}
             }
@@ -341,10 +379,20 @@ impl Connection {
     }
 }
 
-fn check_head(head: Head, length: usize, path: &str) -> Result<(), Fault> {
-    if head.status != 200 {
-        return Err(Fault::Server(format!("The server answered a request for `{path}` with status {}", head.status)));
+fn check_status(head: Head, path: &str) -> Result<(), Fault> {
+    if head.status == 200 {
+        return Ok(());
     }
+    Err(Fault::Server(format!("The server answered a request for `{path}` with status {}", head.status)))
+}
+
+fn says_nothing(call: &Awaited) -> Fault {
+    let (name, text) = (call.name, call.beginning());
+    Fault::Server(format!("The server's page for `{name}` does not begin with what was done: `{text}`"))
+}
+
+fn check_head(head: Head, length: usize, path: &str) -> Result<(), Fault> {
+    check_status(head, path)?;
     match head.length {
         Some(announced) if announced != length as u64 => Err(wrong_length(path, announced, length)),
         _ => Ok(()),

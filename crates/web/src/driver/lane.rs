@@ -3,42 +3,54 @@
 //! Invariant: the order of a client's requests depends only on the settings, the seed and its number.
 
 use super::connection::{Answer, Connection, Wants};
-use crate::settings::{Job, KeepAlive, Settings};
+use super::load::Work;
+use crate::call::{Call, Calls};
+use crate::settings::KeepAlive;
 use crate::web99::request::Ask;
 use crate::web99::{Draws, Mix};
+use bigiron_sys::load::rng::SplitMix64;
 
 /// A connection conforms if it gets this share of its line, SPECweb99's 320,000 of 400,000 bits per second.
 const CONFORMING: f64 = 0.8;
 
 /// Which request is next.
-pub(super) enum Order {
+pub(super) enum Order<'a> {
     /// One after the other.
     Cycle { next: usize, count: usize },
     /// As in SPECweb99.
-    Drawn(Draws),
+    Drawn(Box<Draws>, &'a Mix),
+    /// Operations of a program.
+    Called(SplitMix64, &'a dyn Calls),
 }
 
-impl Order {
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Web(Ask),
+    Call(Call),
+}
+
+impl<'a> Order<'a> {
     /// Of the client or thread `number`, which begins with the document `first`.
-    pub(super) fn new(settings: &Settings, seed: u64, number: u32, (first, count): (usize, usize)) -> Self {
-        match settings.job {
-            Job::StaticPage | Job::C10k | Job::CgiDb | Job::Handshakes | Job::Bulk => {
-                Self::Cycle { next: first % count, count }
-            }
-            Job::Web99 => Self::Drawn(Draws::new(seed, number)),
+    pub(super) fn new(work: &'a Work<'_>, seed: u64, number: u32, (first, count): (usize, usize)) -> Self {
+        match work {
+            Work::Cycle => Self::Cycle { next: first % count, count },
+            Work::Drawn(mix) => Self::Drawn(Box::new(Draws::new(seed, number)), mix),
+            Work::Called(calls) => Self::Called(SplitMix64::stream(seed, &format!("calls {number}")), *calls),
         }
     }
 
     /// The next request.
-    pub(super) fn next(&mut self, mix: &Mix) -> Ask {
-        match self {
+    pub(super) fn next(&mut self) -> Next {
+        Next::Web(match self {
             Self::Cycle { next, count } => {
                 let document = *next;
                 *next = (document + 1) % *count;
                 Ask::file(document)
             }
-            Self::Drawn(draws) => draws.next(mix),
-        }
+            Self::Drawn(draws, mix) => draws.next(mix),
+            Self::Called(rng, calls) => return Next::Call(calls.draw(rng)),
+        })
     }
 
     /// Requests of the next connection.
@@ -47,7 +59,8 @@ impl Order {
             (KeepAlive::Yes, _) => u32::MAX,
             (KeepAlive::No, _) => 1,
             (KeepAlive::Page, Self::Cycle { count, .. }) => *count as u32,
-            (KeepAlive::Page, Self::Drawn(draws)) => draws.requests(),
+            (KeepAlive::Page, Self::Drawn(draws, _)) => draws.requests(),
+            (KeepAlive::Page, Self::Called(..)) => u32::MAX,
         }
     }
 }
@@ -79,10 +92,10 @@ impl Line {
 }
 
 /// A client. Its number among those of its thread is that of its events.
-pub(super) struct Lane {
+pub(super) struct Lane<'a> {
     pub connection: Option<Connection>,
     pub wants: Wants,
-    pub order: Order,
+    pub order: Order<'a>,
     /// Most requests of the present connection.
     pub limit: u32,
     pub line: Line,
@@ -104,6 +117,7 @@ mod tests {
             first_byte: 9,
             ended: 7 + ms * 1_000_000,
             dynamic: None,
+            said: None,
         };
         assert_eq!(Line::free_at(&answer(1), 400_000.0), 7 + 100_000_000);
         assert_eq!(Line::free_at(&answer(130), 400_000.0), 7 + 130_000_000);

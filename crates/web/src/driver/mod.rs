@@ -7,6 +7,7 @@ mod client;
 pub mod connection;
 mod idle;
 mod lane;
+mod load;
 mod tally;
 
 use std::net::SocketAddrV4;
@@ -26,18 +27,18 @@ use bigiron_workload::run_control::{RunControl, RunMoment, look_on};
 use crate::document::Documents;
 use crate::encryption::Encryptor;
 use crate::http;
-use crate::settings::Settings;
-use crate::web99::Mix;
 
 use idle::Idle;
 
 use client::{Client, Share, ThreadResult};
 pub use connection::Fault;
+pub use load::{Load, Work};
 pub use tally::Tally;
 
 /// A run.
 pub struct Drive<'a> {
-    pub settings: &'a Settings,
+    pub load: &'a Load,
+    pub work: Work<'a>,
     pub address: SocketAddrV4,
     /// `None`: in plain text.
     pub encryptor: Option<&'a dyn Encryptor>,
@@ -86,42 +87,40 @@ pub fn run(drive: Drive<'_>) -> Result<DriveResult> {
 }
 
 fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
-    let Drive { settings, address, encryptor, host, documents, wiring, threads, seed, watch } = drive;
-    limits::allow_files(settings.files())?;
+    let Drive { load, work, address, encryptor, host, documents, wiring, threads, seed, watch } = drive;
+    limits::allow_files(load.files)?;
     let texts: Vec<Texts> = (0..documents.count())
         .map(|number| {
             let text = |close| http::request(host, documents.path(number), close);
             Texts { kept: text(false), last: text(true) }
         })
         .collect();
-    let mix = Mix::new(settings.directories, settings.dynamic);
     let client = wiring.pair().map_or(*address.ip(), |_| Side::Clients.address()).to_string();
     let stop = Stop::new().context("Cannot make an event descriptor")?;
     let (tell, hear) = channel();
-    let idle = settings.connections - settings.driven();
     let connect = || -> Result<Idle<'_>> {
         wiring.enter_clients()?;
-        let connected = Idle::connect(idle as usize, address, documents, &texts[0].kept, &stop);
+        let connected = Idle::connect(load.idle as usize, address, documents, &texts[0].kept, &stop);
         wiring.enter_servers()?;
         Ok(connected?)
     };
-    let connected = (idle > 0).then(connect).transpose()?;
+    let connected = (load.idle > 0).then(connect).transpose()?;
     watch(RunMoment::Connecting);
     let start = now_ns();
-    let control = RunControl::new(settings.warm_up, settings.length, start, start, tell);
+    let control = RunControl::new(load.warm_up, load.length, start, start, tell);
     let results: Vec<Result<ThreadResult>> = thread::scope(|scope| {
-        let (control, stop, texts, mix, client) = (&control, &stop, &texts, &mix, client.as_str());
-        let work = move |thread: u32| {
+        let (control, stop, texts, work, client) = (&control, &stop, &texts, &work, client.as_str());
+        let drive = move |thread: u32| {
             let thread = (thread, threads);
             let share = Share {
-                settings,
+                load,
                 address,
                 encryptor,
                 documents,
                 texts,
                 host,
                 client,
-                mix,
+                work,
                 control,
                 stop,
                 seed,
@@ -137,7 +136,7 @@ fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
                 }
             }
         };
-        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        let handles: Vec<_> = (0..threads).map(|thread| scope.spawn(move || drive(thread))).collect();
         look_on(&hear, watch);
         handles.into_iter().map(|h| h.join().unwrap_or_else(|_| Err(anyhow!("A driver thread panicked")))).collect()
     });
@@ -166,10 +165,7 @@ fn drive_all(drive: Drive<'_>) -> Result<DriveResult> {
     }
     fault.map_or(Ok(()), Err)?;
     connected.map_or(Ok(()), Idle::prove)?;
-    ensure!(
-        driven.tally.requests > 0 && window_ns > 0,
-        "No request was answered in the window; `web.length` is too small"
-    );
+    ensure!(driven.tally.requests > 0 && window_ns > 0, "No request was answered in the window, which is too short");
     Ok(driven)
 }
 

@@ -5,6 +5,7 @@
 use bigiron_sys::load::Histogram;
 
 use super::connection::Answer;
+use crate::call::{CallTally, of_kind};
 use crate::web99::request::Pages;
 
 /// The figures of a thread, or of all.
@@ -16,6 +17,8 @@ pub struct Tally {
     pub all: u64,
     /// Those of `web99` that programs made.
     pub pages: Pages,
+    /// Operations of a program, by kind.
+    pub calls: Vec<CallTally>,
     /// Bytes of their bodies.
     pub bytes: u64,
     /// From the request, or its intended start, to the last byte of the response.
@@ -31,7 +34,9 @@ impl Tally {
     pub fn count(&mut self, answer: &Answer) {
         self.requests += 1;
         self.bytes += answer.bytes as u64;
-        self.latency.record(answer.ended.saturating_sub(answer.intended));
+        let latency = answer.ended.saturating_sub(answer.intended);
+        self.latency.record(latency);
+        answer.said.iter().for_each(|said| of_kind(&mut self.calls, said.kind).count(said, latency));
         self.first_byte.record(answer.first_byte.saturating_sub(answer.sent));
     }
 
@@ -40,6 +45,7 @@ impl Tally {
         self.requests += other.requests;
         self.all += other.all;
         self.pages.join(other.pages);
+        other.calls.iter().enumerate().for_each(|(kind, calls)| of_kind(&mut self.calls, kind).add(calls));
         self.bytes += other.bytes;
         self.latency.merge(&other.latency);
         self.first_byte.merge(&other.first_byte);

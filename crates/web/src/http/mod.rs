@@ -15,12 +15,11 @@ pub fn request_with(host: &str, path: &str, headers: &str, close: bool) -> Vec<u
     write("GET", host, path, headers, close).into_bytes()
 }
 
-/// A request that sends a form.
+/// A request that sends a form; without a cookie if that is empty.
 pub fn post(host: &str, path: &str, cookie: &str, form: &str, close: bool) -> Vec<u8> {
-    let headers = format!(
-        "Cookie: {cookie}\r\nContent-Length: {}\r\nContent-Type: application/x-www-form-urlencoded\r\n",
-        form.len()
-    );
+    let cookie = if cookie.is_empty() { String::new() } else { format!("Cookie: {cookie}\r\n") };
+    let headers =
+        format!("{cookie}Content-Length: {}\r\nContent-Type: application/x-www-form-urlencoded\r\n", form.len());
     (write("POST", host, path, &headers, close) + form).into_bytes()
 }
 

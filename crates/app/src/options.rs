@@ -1,0 +1,32 @@
+//! The options of `app` as users see them.
+
+use bigiron_workload::{OptionDef, option};
+
+pub const NAME: &str = "app";
+
+pub const OPTIONS: &[OptionDef] = &[
+    option(
+        "rate",
+        "auto",
+        "Injection rate: dealers' operations per second, with three times as many of the factory and the suppliers; `search`: the highest that conforms; `off`: each client sends its next request after a response; `auto`: `search` on the wall clock, else `off`",
+    ),
+    option("clients", "auto", "The driver's connections to Tomcat, 1 to 10000; `auto`: twice the threads of Tomcat"),
+    option("threads", "auto", "Tomcat's threads for requests, 1 to 1000; `auto`: 50 on the wall clock, else 10"),
+    option("pool", "auto", "Connections of the pool, all open from the start, 1 to 1000; `auto`: twice the threads"),
+    option("session", "4K", "Bytes of each dealer's session, 0 to 16M; `0`: no sessions"),
+    option("dealers", "1000", "Dealers, 10 to 1000000; each has three orders at the start"),
+    option("heap", "auto", "Size of the JVM's heap; `auto`: 96M, and twice the sessions"),
+    option(
+        "warmup",
+        "auto",
+        "Unmeasured part before a window: a number of requests, a time, or `auto`: 10 s on the wall clock, else 3000 requests",
+    ),
+    option(
+        "length",
+        "auto",
+        "Measured part: a number of requests, a time, or `auto`: 20 s on the wall clock, else 2000 requests",
+    ),
+];
+
+/// Why there is no option for virtual threads.
+pub const VIRTUAL: &str = "virtual threads need Java 21 or newer, and Debian 12 has Java 17: Tomcat has a thread of the kernel for each of `app.threads`";

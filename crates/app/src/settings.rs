@@ -1,0 +1,145 @@
+//! The options of `app` as read.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bigiron_model::clock::Clock;
+use bigiron_model::size::parse_bytes;
+use bigiron_model::workload::Options;
+use bigiron_web::driver::Load;
+use bigiron_web::settings::KeepAlive;
+use bigiron_workload::run_control::RunLength;
+use bigiron_workload::{ByClock, OptionReader};
+
+use crate::calls::REQUESTS_PER_DEALER;
+use crate::options::{NAME, OPTIONS};
+
+const A_LENGTH: &str = "a number of requests such as `3000`, a time such as `30s`, or `auto`";
+const MIB: u64 = 1 << 20;
+/// Files that a process has open besides its connections.
+const FILES: u64 = 256;
+
+/// How much is injected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rate {
+    /// As much as the clients' connections take.
+    Off,
+    /// Dealers' operations per second.
+    Fixed(f64),
+    /// The highest rate that conforms.
+    Search,
+}
+
+/// The settings of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    pub rate: Rate,
+    pub clients: u32,
+    pub threads: u32,
+    pub pool: u32,
+    pub session_bytes: u64,
+    pub dealers: u32,
+    pub heap_bytes: u64,
+    pub warm_up: RunLength,
+    pub length: RunLength,
+    /// Whether code is compiled beside the threads that need it: where time is instructions, these wait for it.
+    pub background: bool,
+}
+
+impl Settings {
+    /// Reads complete options.
+    ///
+    /// # Errors
+    /// The invalid option and its valid values.
+    pub fn parse(options: &Options) -> Result<ByClock<Self>, String> {
+        ByClock::read(|clock| Self::on(options, clock == Clock::Wall))
+    }
+
+    fn on(options: &Options, wall: bool) -> Result<Self, String> {
+        let read = OptionReader { workload: NAME, definitions: OPTIONS, options };
+        let number = |name: &str, range: RangeInclusive<u32>, auto: u32| {
+            let automatic = OPTIONS.iter().any(|option| option.name == name && option.default == "auto");
+            match read.text(name) {
+                "auto" if automatic => Ok(auto),
+                text => text.parse().ok().filter(|n| range.contains(n)).ok_or_else(|| {
+                    let or_auto = if automatic { ", or `auto`" } else { "" };
+                    read.wrong(name, &format!("{} to {}{or_auto}", range.start(), range.end()))
+                }),
+            }
+        };
+        let rate = match read.text("rate") {
+            "auto" if wall => Rate::Search,
+            "auto" | "off" => Rate::Off,
+            "search" => Rate::Search,
+            text => match text.parse() {
+                Ok(rate) if (0.1..=1e6).contains(&rate) => Rate::Fixed(rate),
+                _ => {
+                    return Err(read.wrong(
+                        "rate",
+                        "dealers' operations per second from 0.1 to 1000000, `search`, `off`, or `auto`",
+                    ));
+                }
+            },
+        };
+        let length = |name: &str, time: u64, requests: u64| match RunLength::parse(read.text(name)) {
+            Some(None) if wall => Ok(RunLength::Time(Duration::from_secs(time))),
+            Some(None) => Ok(RunLength::Operations(requests)),
+            Some(Some(length)) => Ok(length),
+            None => Err(read.wrong(name, A_LENGTH)),
+        };
+        let bytes = |name: &str| parse_bytes(read.text(name)).ok();
+        let session_bytes = bytes("session").filter(|n| *n <= 16 * MIB);
+        let session_bytes = session_bytes.ok_or_else(|| read.wrong("session", "an amount from `0` to `16M`"))?;
+        let dealers = number("dealers", 10..=1_000_000, 0)?;
+        let heap_bytes = match read.text("heap") {
+            "auto" => 96 * MIB + 2 * u64::from(dealers) * session_bytes,
+            _ => bytes("heap")
+                .filter(|n| (16 * MIB..=1 << 40).contains(n))
+                .ok_or_else(|| read.wrong("heap", "an amount from `16M` to `1T`, or `auto`"))?,
+        };
+        let threads = number("threads", 1..=1000, if wall { 50 } else { 10 })?;
+        let settings = Self {
+            rate,
+            clients: number("clients", 1..=10_000, 2 * threads)?,
+            threads,
+            pool: number("pool", 1..=1000, 2 * threads)?,
+            session_bytes,
+            dealers,
+            heap_bytes,
+            warm_up: length("warmup", 10, 3000)?,
+            length: length("length", 20, 2000)?,
+            background: wall,
+        };
+        match settings.length {
+            RunLength::Operations(0) | RunLength::Time(Duration::ZERO) => Err(read.wrong("length", A_LENGTH)),
+            RunLength::Operations(_) if settings.rate == Rate::Search && read.text("rate") == "search" => Err(read
+                .wrong(
+                    "rate",
+                    "a number of dealers' operations per second, or `off`: `search` needs `app.length` as a time",
+                )),
+            RunLength::Operations(_) if settings.rate == Rate::Search => Ok(Self { rate: Rate::Off, ..settings }),
+            _ => Ok(settings),
+        }
+    }
+
+    /// The load with these dealers' operations per second, or without a rate.
+    pub fn load(&self, rate: Option<f64>) -> Load {
+        Load {
+            driven: self.clients,
+            idle: 0,
+            files: u64::from(self.clients) + u64::from(self.pool) + FILES,
+            keep_alive: KeepAlive::Yes,
+            pipeline: 1,
+            rate: rate.map(|rate| rate * REQUESTS_PER_DEALER),
+            line_rate: None,
+            warm_up: self.warm_up,
+            length: self.length,
+        }
+    }
+
+    /// The longest time without progress, as far as it is set.
+    pub fn longest(&self) -> Duration {
+        let time = |length| if let RunLength::Time(time) = length { time } else { Duration::ZERO };
+        time(self.warm_up) + time(self.length)
+    }
+}

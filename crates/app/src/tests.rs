@@ -1,0 +1,195 @@
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use super::*;
+use crate::settings::{Rate, Settings};
+use crate::tiers::Tiers;
+use crate::trial::Trial;
+use bigiron_model::clock::Clock;
+use bigiron_sql::database::Database;
+use bigiron_web::call::CallTally;
+use bigiron_workload::run_control::RunLength;
+use bigiron_workload::{Running as _, WorkloadResult, WrongData, testing};
+
+const SMALL: [(&str, &str); 5] =
+    [("length", "600"), ("warmup", "200"), ("threads", "4"), ("dealers", "50"), ("session", "1K")];
+
+fn settings(more: &[(&str, &str)]) -> Settings {
+    let kept = SMALL.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
+    let options = testing::options(&App, kept.chain(more.iter().copied())).unwrap();
+    Settings::parse(&options).unwrap().on(Clock::Exact).clone()
+}
+
+fn trial<'a>(settings: &'a Settings, dir: &Path) -> anyhow::Result<Trial<'a>> {
+    bigiron_service::java::testing::install();
+    let cx = testing::context(dir);
+    Ok(Trial { settings, tiers: Tiers::open(&cx, settings)? })
+}
+
+fn run(trial: &mut Trial<'_>, dir: &Path) -> anyhow::Result<WorkloadResult> {
+    trial.run(&testing::context(dir))
+}
+
+fn is_there(pid: u32) -> bool {
+    test_kill_process(Pid::from_raw(pid as i32).unwrap()).is_ok()
+}
+
+#[test]
+fn a_run_delivers_every_metric_and_its_data_are_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&[]);
+    let mut trial = trial(&settings, dir.path()).unwrap();
+    let outcome = run(&mut trial, dir.path()).unwrap();
+    let declared = metrics::of();
+    for def in &declared {
+        assert!(def.kind.takes(outcome.values[&def.name]), "{}: {:?}", def.name, outcome.values);
+    }
+    assert_eq!(outcome.values.len(), declared.len());
+    assert_eq!(outcome.facts["requests-checked"], "600");
+    assert_eq!(outcome.facts["conditions-checked"], "19");
+    assert!(!outcome.facts["operations-done"].contains(" 0,"), "{:?}", outcome.facts);
+    changes_are_noticed(&mut *trial.tiers.connect().unwrap());
+    let pids = trial.tiers.pids();
+    Box::new(trial).verify(&testing::context(dir.path())).unwrap();
+    assert!(!pids.into_iter().any(is_there));
+}
+
+/// Every condition refuses a change of what it is about.
+fn changes_are_noticed(database: &mut dyn Database) {
+    let before = conditions::Sums::read(database).unwrap();
+    let none = vec![CallTally::default(); calls::KINDS.len()];
+    assert_eq!(conditions::check(database, &before, &none).unwrap(), 19);
+    for (change, words) in [
+        ("UPDATE orders SET total = total + 1 WHERE id = 1", "the orders' totals grew by 0"),
+        (
+            "INSERT INTO orders (dealer, state, total) VALUES (1, 0, 0)",
+            "orders grew by 0, but in the database they grew by 1",
+        ),
+        ("DELETE FROM work WHERE id = 1", "work orders grew by 0, but in the database they grew by -1"),
+        (
+            "UPDATE work SET stage = stage + 1 WHERE id IN (SELECT id FROM work WHERE stage = 0 LIMIT 1)",
+            "the work orders' stages",
+        ),
+        ("UPDATE dealer SET paid = paid + 1 WHERE id = 1", "what dealers paid grew by 0"),
+        ("UPDATE purchase SET cost = cost + 1 WHERE delivered = 1", "the deliveries' cost"),
+        (
+            "UPDATE orders SET total = total + 1 WHERE id = 1; UPDATE orders SET total = total - 1 WHERE id = 2",
+            "2 rows: an order's total",
+        ),
+        ("UPDATE line SET quantity = quantity + 1 WHERE order_id = 1 AND number = 1", "1 rows: a line's amount"),
+        (
+            "UPDATE dealer SET balance = balance + 1 WHERE id = 1; UPDATE dealer SET balance = balance - 1 WHERE id = 2",
+            "a dealer's balance",
+        ),
+        ("UPDATE item SET stock = stock + 1 WHERE id = 1", "1 rows: an item's stock"),
+        (
+            "UPDATE line SET built = 1 WHERE order_id = 1 AND number = 1; UPDATE item SET stock = stock + (SELECT quantity FROM line WHERE \
+         order_id = 1 AND number = 1) WHERE id = (SELECT item FROM line WHERE order_id = 1 AND number = 1)",
+            "1 rows: each line that is built",
+        ),
+        ("UPDATE component SET stock = stock - 1 WHERE id = 1", "1 rows: a component's stock"),
+    ] {
+        database.execute("BEGIN").unwrap();
+        database.execute(change).unwrap();
+        let error = conditions::check(database, &before, &none).unwrap_err();
+        database.execute("ROLLBACK").unwrap();
+        assert!(error.is::<WrongData>() && error.to_string().contains(words), "{change}: {error:#}");
+    }
+    let mut wrong = none;
+    wrong[calls::DELIVER].done = 1;
+    let error = conditions::check(database, &before, &wrong).unwrap_err().to_string();
+    assert_eq!(error, "The servlets said that deliveries grew by 1, but in the database they grew by 0");
+}
+
+/// What a run says of a tier that is killed in it, and whether anything is left of it.
+fn killed(tier: usize) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&[("length", "60s")]);
+    let mut trial = trial(&settings, dir.path()).unwrap();
+    let pids = trial.tiers.pids();
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(1500));
+        kill_process(Pid::from_raw(pids[tier] as i32).unwrap(), Signal::KILL).unwrap();
+    });
+    let error = run(&mut trial, dir.path()).unwrap_err();
+    killer.join().unwrap();
+    assert!(!error.is::<WrongData>(), "{error:#}");
+    drop(trial);
+    assert!(!pids.into_iter().any(is_there));
+    format!("{error:#}")
+}
+
+#[test]
+fn a_killed_database_and_a_killed_jvm_fail_the_trial_with_their_end() {
+    let error = killed(1);
+    assert!(error.starts_with("PostgreSQL ended in the run (signal: 9 (SIGKILL))"), "{error}");
+    let error = killed(0);
+    assert!(error.starts_with("Tomcat ended in the run (signal: 9 (SIGKILL))"), "{error}");
+}
+
+#[test]
+fn a_jvm_without_memory_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = settings(&[("heap", "40M"), ("session", "4M"), ("length", "60s")]);
+    let mut trial = trial(&settings, dir.path()).unwrap();
+    let error = format!("{:#}", run(&mut trial, dir.path()).unwrap_err());
+    assert!(
+        error.starts_with("Tomcat ended in the run (exit status: 3): ")
+            && error.contains("OutOfMemoryError: Java heap"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_rate_is_served_or_refused_and_the_highest_one_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = settings(&[("rate", "10"), ("length", "4s")]);
+    let mut trial = trial(&served, dir.path()).unwrap();
+    let outcome = run(&mut trial, dir.path()).unwrap();
+    assert_eq!(outcome.facts["injection-rate"], "10.0");
+    let operations = outcome.values[metrics::OPERATIONS];
+    // Of 40 requests per second 17 are business operations; some 68 in the window.
+    assert!((5.0..40.0).contains(&operations), "{operations}");
+    let flooded = settings(&[("rate", "100000")]);
+    trial.settings = &flooded;
+    let error = format!("{:#}", run(&mut trial, dir.path()).unwrap_err());
+    assert!(error.starts_with("The run does not conform: ") && error.ends_with("; lower `app.rate`"), "{error}");
+    let searched = settings(&[("rate", "search"), ("length", "2s"), ("warmup", "200ms")]);
+    trial.settings = &searched;
+    let outcome = run(&mut trial, dir.path()).unwrap();
+    let tried = &outcome.facts["rates-tried"];
+    assert!(tried.starts_with("off ") && (4..=5).contains(&tried.split(", ").count()), "{tried}");
+    let marked = outcome.windows.iter().filter(|window| window.metrics == ["operations"]).count();
+    assert_eq!((outcome.windows.len(), marked), (tried.split(", ").count(), 1));
+}
+
+#[test]
+fn options_are_refused_with_what_would_be_right() {
+    for (more, want) in [
+        (&[("rate", "0")][..], "`app.rate` cannot be `0`; it can be dealers' operations per second from 0.1"),
+        (&[("rate", "search"), ("length", "100")], "`search` needs `app.length` as a time"),
+        (&[("clients", "0")], "`app.clients` cannot be `0`; it can be 1 to 10000, or `auto`"),
+        (&[("threads", "1001")], "1 to 1000, or `auto`"),
+        (&[("pool", "none")], "`app.pool` cannot be `none`"),
+        (&[("dealers", "auto")], "`app.dealers` cannot be `auto`; it can be 10 to 1000000"),
+        (&[("session", "17M")], "an amount from `0` to `16M`"),
+        (&[("heap", "1M")], "an amount from `16M` to `1T`, or `auto`"),
+        (&[("length", "0")], "a number of requests such as `3000`"),
+        (&[("warmup", "soon")], "`app.warmup` cannot be `soon`"),
+        (&[("virtual-threads", "on")], "virtual threads need Java 21 or newer, and Debian 12 has Java 17"),
+        (&[("thread", "9")], "did you mean `app.threads`?"),
+    ] {
+        let error = testing::options(&App, more.iter().copied()).unwrap_err();
+        assert!(error.contains(want), "{more:?}: {error}");
+    }
+    let auto = Settings::parse(&testing::options(&App, []).unwrap()).unwrap();
+    assert_eq!((auto.wall.rate, auto.other.rate), (Rate::Search, Rate::Off));
+    assert_eq!((auto.wall.threads, auto.wall.pool, auto.wall.clients), (50, 100, 100));
+    assert_eq!(auto.other.length, RunLength::Operations(2000));
+    assert!(auto.wall.background && !auto.other.background);
+    // A number of requests is no length of a search.
+    let counted = Settings::parse(&testing::options(&App, [("length", "100")]).unwrap()).unwrap();
+    assert_eq!(counted.wall.rate, Rate::Off);
+}

@@ -1,0 +1,186 @@
+//! A trial: its points, the sums before and after them, and its facts.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail};
+
+use bigiron_model::workload::Window;
+use bigiron_probe::counters::span;
+use bigiron_probe::symbols;
+use bigiron_service::kernel_cpu_ns;
+use bigiron_sys::network::Wiring;
+use bigiron_web::call::CallTally;
+use bigiron_web::document::Documents;
+use bigiron_web::driver::{self, Drive, Work};
+use bigiron_workload::run_control::{RunLength, RunMoment};
+use bigiron_workload::units::print_duration;
+use bigiron_workload::{Context, Progress, Running, WorkloadResult};
+
+use crate::calls::{KINDS, REQUESTS_PER_DEALER, Requests};
+use crate::conditions::{self, Sums};
+use crate::metrics::{OPERATIONS, Point};
+use crate::search::Search;
+use crate::settings::{Rate, Settings};
+use crate::tiers::Tiers;
+
+/// A trial with its servers, which end with it.
+pub struct Trial<'a> {
+    pub settings: &'a Settings,
+    pub tiers: Tiers,
+}
+
+impl Trial<'_> {
+    /// Drives Tomcat at this rate for a window.
+    fn drive(&mut self, cx: &Context<'_>, rate: Option<f64>, number: u32) -> Result<Point> {
+        (cx.progress)(Progress { step: "run", done: number, of: 0 });
+        let tiers = &self.tiers;
+        let read = || {
+            let [tomcat, database] = tiers.cpu_ns();
+            [tomcat, database, kernel_cpu_ns()]
+        };
+        let (mut before, mut after) = ([0; 3], [0; 3]);
+        let mut watch = |moment: RunMoment| match moment {
+            RunMoment::Opened => {
+                before = read();
+                span::before();
+            }
+            RunMoment::Closed => {
+                after = read();
+                span::after();
+            }
+            RunMoment::Connecting | RunMoment::Sample | RunMoment::Halfway => {}
+        };
+        let requests = Requests { dealers: self.settings.dealers };
+        let driven = driver::run(Drive {
+            load: &self.settings.load(rate),
+            work: Work::Called(&requests),
+            address: tiers.address,
+            encryptor: None,
+            host: &tiers.address.to_string(),
+            wiring: &Wiring::Own,
+            // Calls are for none, but a driver has some.
+            documents: &Documents::single("/", Vec::new()),
+            threads: cx.cpus.div_ceil(8).min(self.settings.clients),
+            // Each point draws its own requests.
+            seed: cx.seed.wrapping_add(u64::from(number)),
+            watch: &mut watch,
+        });
+        span::cut();
+        let cpu = [0, 1, 2].map(|n| after[n].saturating_sub(before[n]));
+        match driven {
+            Ok(driven) => match self.tiers.end() {
+                Some(error) => Err(error),
+                None => Ok(Point { rate, driven, cpu }),
+            },
+            // The connection reports only that it broke.
+            Err(error) => Err(match self.tiers.complaint() {
+                Some(complaint) => error.context(complaint),
+                None => error,
+            }),
+        }
+    }
+
+    /// The points in their order, and the number of the one that counts.
+    fn points(&mut self, cx: &Context<'_>) -> Result<(Vec<Point>, usize)> {
+        let rate = match self.settings.rate {
+            Rate::Off => None,
+            Rate::Fixed(rate) => Some(rate),
+            Rate::Search => return self.search(cx),
+        };
+        let point = self.drive(cx, rate, 0)?;
+        if let Some(fault) = point.fault() {
+            bail!("The run does not conform: {fault}; lower {}", rate.map_or("`app.clients`", |_| "`app.rate`"));
+        }
+        Ok((vec![point], 0))
+    }
+
+    fn search(&mut self, cx: &Context<'_>) -> Result<(Vec<Point>, usize)> {
+        let mut points = vec![self.drive(cx, None, 0)?];
+        let mut search = Search::new(points[0].requests_per_second() / REQUESTS_PER_DEALER);
+        let (mut best, mut fault) = (None, None);
+        while let Some(rate) = search.next() {
+            let point = self.drive(cx, Some(rate), points.len() as u32)?;
+            let found = point.fault();
+            search.tell(found.is_none());
+            match found {
+                None => best = Some(points.len()),
+                Some(found) => fault = Some(found),
+            }
+            points.push(point);
+        }
+        let best = best.with_context(|| format!("No injection rate conforms: {}", fault.unwrap_or_default()))?;
+        Ok((points, best))
+    }
+
+    fn facts(&self, points: &[Point], best: &Point, calls: &[CallTally], checked: usize) -> BTreeMap<String, String> {
+        let mut facts = BTreeMap::new();
+        let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
+        let Settings { clients, threads, pool, session_bytes, dealers, heap_bytes, .. } = *self.settings;
+        put("server-version", self.tiers.version.clone());
+        for (name, number) in [
+            ("clients", u64::from(clients)),
+            ("threads", u64::from(threads)),
+            ("pool", u64::from(pool)),
+            ("session-bytes", session_bytes),
+            ("dealers", u64::from(dealers)),
+            ("heap-bytes", heap_bytes),
+            ("requests-checked", best.driven.tally.requests),
+            ("conditions-checked", checked as u64),
+        ] {
+            put(name, number.to_string());
+        }
+        let length = |length| match length {
+            RunLength::Operations(n) => format!("{n} requests"),
+            RunLength::Time(time) => print_duration(time),
+        };
+        put("warmup", length(self.settings.warm_up));
+        put("length", length(self.settings.length));
+        let rate = |rate: Option<f64>| rate.map_or("off".to_owned(), |rate| format!("{rate:.1}"));
+        put("injection-rate", rate(best.rate));
+        if points.len() > 1 {
+            let tried = points.iter().map(|point| {
+                let verdict = point.fault().map_or("conforms", |_| "does not conform");
+                format!("{} {verdict}", rate(point.rate))
+            });
+            put("rates-tried", tried.collect::<Vec<_>>().join(", "));
+        }
+        put("requests-per-second", format!("{:.1}", best.requests_per_second()));
+        put("backlog", best.driven.backlog.to_string());
+        put("longest-queue", best.driven.longest_queue.to_string());
+        put("cpu-shares", best.shares());
+        let done = KINDS.iter().zip(calls).map(|(kind, calls)| format!("{} {}", kind.metric, calls.done));
+        put("operations-done", done.collect::<Vec<_>>().join(", "));
+        facts
+    }
+}
+
+impl Running for Trial<'_> {
+    fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
+        let before = Sums::read(&mut *self.tiers.connect()?)?;
+        let (points, best) = self.points(cx)?;
+        // While the servers are still visible.
+        let programs = symbols::running();
+        let mut calls = vec![CallTally::default(); KINDS.len()];
+        for point in &points {
+            calls.iter_mut().zip(&point.driven.tally.calls).for_each(|(sum, calls)| sum.add(calls));
+        }
+        (cx.progress)(Progress { step: "check", done: 0, of: 0 });
+        let checked = conditions::check(&mut *self.tiers.connect()?, &before, &calls)?;
+        let window = |(n, point): (usize, &Point)| Window {
+            metrics: if n == best { vec![OPERATIONS.to_owned()] } else { Vec::new() },
+            operations: point.operations(),
+            ns: point.driven.window_ns,
+        };
+        Ok(WorkloadResult {
+            values: points[best].values()?,
+            facts: self.facts(&points, &points[best], &calls, checked),
+            windows: points.iter().enumerate().map(window).collect(),
+            programs,
+        })
+    }
+
+    /// The data were checked after the last window.
+    fn verify(self: Box<Self>, _: &Context<'_>) -> Result<()> {
+        Ok(self.tiers.close()?)
+    }
+}

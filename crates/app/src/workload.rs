@@ -1,0 +1,116 @@
+//! The workload `app`: its needs, metrics and images.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use bigiron_archive::Store;
+use bigiron_model::metric::MetricDef;
+use bigiron_model::suggest;
+use bigiron_model::workload::Options;
+use bigiron_service::tomcat;
+use bigiron_sql::pg::Url;
+use bigiron_sql::server::cluster::KIND;
+use bigiron_sql::server::images;
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload, limits,
+};
+
+use crate::database::{SERIES, bytes, load};
+use crate::options::{NAME, OPTIONS, VIRTUAL};
+use crate::settings::Settings;
+use crate::tiers::{TOMCAT, Tiers};
+use crate::trial::Trial;
+use crate::{conditions, metrics};
+
+const MIB: u64 = 1 << 20;
+/// Memory of a JVM besides its heap, of the database, and of each of its processes.
+const BESIDE_HEAP: u64 = 192 * MIB;
+const DATABASE: u64 = 192 * MIB;
+const EACH: u64 = 3 * MIB;
+/// Threads and processes besides Tomcat's and the pool's.
+const BESIDE: usize = 64;
+
+/// The workload `app`.
+pub struct App;
+
+impl Workload for App {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn summary(&self) -> &'static str {
+        "A business behind an application server: HTTP, Tomcat's servlets and a pool of connections, PostgreSQL"
+    }
+
+    fn options(&self) -> &'static [OptionDef] {
+        OPTIONS
+    }
+
+    fn check_dotted(&self, name: &str) -> Result<(), String> {
+        if name == "virtual-threads" {
+            return Err(VIRTUAL.to_owned());
+        }
+        let names = OPTIONS.iter().map(|option| option.name);
+        Err(suggest::nearest(name, names.clone()).map_or_else(
+            || format!("`{NAME}` has {}", suggest::list(names)),
+            |near| format!("did you mean `{NAME}.{near}`?"),
+        ))
+    }
+
+    fn nightly(&self) -> &'static [NightlyRow] {
+        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("length", "500"), ("warmup", "500")])];
+        ROWS
+    }
+
+    fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
+        Ok(Box::new(Settings::parse(options)?))
+    }
+}
+
+impl Configured for Settings {
+    fn needs(&self) -> Needs {
+        let memory_bytes = self.heap_bytes
+            + BESIDE_HEAP
+            + DATABASE
+            + bytes(self.dealers)
+            + u64::from(self.pool) * EACH
+            + u64::from(self.clients + self.threads) * MIB / 8;
+        Needs { storage_bytes: Some(self.room()), memory_bytes, modules: Vec::new() }
+    }
+
+    fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
+        let (store, mut what) = (Store::open()?, String::new());
+        let mut fill = |at: &Url| {
+            load(at, self.dealers)?;
+            conditions::alone(&mut *(KIND.database)(at)?)
+        };
+        let contents = self.contents(&mut what);
+        let (mut all, _) = images::of(&KIND, SERIES, &store, cx, contents, &mut fill)?;
+        let root = TOMCAT.find(&store, &tomcat::RECIPE, tomcat::SERIES, cx, &mut all)?;
+        let version = tomcat::version(&root.about.packages);
+        all.foundation.insert(TOMCAT.version.to_owned(), format!("{version} on Java {}", root.about.version));
+        if cx.filesystem.is_some() {
+            all.images.push(TOMCAT.image(&store, &tomcat::RECIPE, &root, cx)?);
+        }
+        Ok(all)
+    }
+
+    fn metrics(&self) -> Vec<MetricDef> {
+        metrics::of()
+    }
+
+    fn silence(&self) -> Duration {
+        self.longest() + Duration::from_secs(600)
+    }
+
+    fn guest_silence(&self) -> Duration {
+        Duration::from_secs(600)
+    }
+
+    fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
+        limits::check(self.threads as usize + self.pool as usize + BESIDE)?;
+        limits::allow_files(self.load(None).files).context("`app.clients` and `app.pool` are files too")?;
+        Ok(Box::new(Trial { settings: self, tiers: Tiers::open(cx, self)? }))
+    }
+}

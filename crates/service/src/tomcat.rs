@@ -1,0 +1,274 @@
+//! Tomcat: its recipe, with Java, drivers of databases and bigiron's servlets (java/app), and how a private one runs.
+//!
+//! ```text
+//! FOLDER/conf/server.xml     the complete configuration
+//! FOLDER/data/WEB-INF        the servlets and their paths
+//! FOLDER/run                 the number of the running process, temporary files
+//! FOLDER/log                 the server's output
+//! ```
+
+use std::ffi::OsString;
+use std::fs;
+use std::net::SocketAddrV4;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use super::error::{ServerError, doing};
+use super::instance::{self, DATA, Server};
+use super::java;
+use super::programs::Programs;
+use super::recipe::Recipe;
+
+/// Tomcat 10 in Debian's archive, of the release that also has Java 17.
+pub const RECIPE: Recipe = Recipe {
+    name: "tomcat",
+    title: "Tomcat",
+    beside: &["libtomcat10-java", "libpostgresql-jdbc-java", "dash"],
+    keeps: |path, _| match path {
+        ["usr", "share", "java", name] => JARS.iter().any(|jar| is_of(jar, name)),
+        ["usr", "lib", "jvm", "java-17-openjdk-amd64", "lib", name] if *name == OPTIONS => true,
+        path => java::keeps(path),
+    },
+    sees_sys: false,
+    ..java::RECIPE
+};
+
+/// The series of its Java.
+pub use super::java::SERIES;
+
+/// What Tomcat needs for servlets, and the database's driver.
+const JARS: [&str; 12] = [
+    "postgresql",
+    "tomcat10-annotations-api",
+    "tomcat10-api",
+    "tomcat10-catalina",
+    "tomcat10-coyote",
+    "tomcat10-jaspic-api",
+    "tomcat10-jdbc",
+    "tomcat10-jni",
+    "tomcat10-juli",
+    "tomcat10-servlet-api",
+    "tomcat10-util",
+    "tomcat10-util-scan",
+];
+/// Its sockets have options of Linux, which need this library.
+const OPTIONS: &str = "libextnet.so";
+const PACKAGE: &str = "libtomcat10-java=";
+const RUN: &str = "run";
+const PID_FILE: &str = "run/pid";
+/// The status of a process that SIGTERM has ended: the JVM stops Tomcat and reports it like this.
+const TERMINATED: i32 = 128 + 15;
+const FATAL: [&str; 4] = ["SEVERE:", "OutOfMemoryError", "Caused by:", "Error:"];
+
+/// Whether a file is the jar of this name, or a link to it: `postgresql-42.5.5.jar`.
+fn is_of(jar: &str, file: &str) -> bool {
+    let Some(rest) = file.strip_prefix(jar).and_then(|rest| rest.strip_suffix(".jar")) else { return false };
+    rest.is_empty() || rest.strip_prefix('-').is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Tomcat's version among a tree's packages.
+pub fn version(packages: &[String]) -> &str {
+    packages.iter().find_map(|package| package.strip_prefix(PACKAGE)).unwrap_or("unknown")
+}
+
+/// How servlets reach the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub driver: &'static str,
+    /// `jdbc:…`
+    pub url: String,
+    pub user: &'static str,
+    pub password: Option<String>,
+}
+
+/// How a server runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tomcat {
+    /// Where it listens.
+    pub address: SocketAddrV4,
+    /// Threads that serve requests.
+    pub threads: u32,
+    /// Connections to the database, all open from the start.
+    pub pool: u32,
+    pub source: Source,
+    /// Of each session; 0: there are none.
+    pub session_bytes: u64,
+    pub heap_bytes: u64,
+    /// Whether code is compiled beside the threads that need it.
+    pub background: bool,
+    /// The names of the servlets in the package `bigiron.app`, which are their paths.
+    pub servlets: &'static [&'static str],
+    /// bigiron's jar, as the server sees it.
+    pub jar: PathBuf,
+}
+
+/// Creates the folders of a server in `folder`, which exists.
+///
+/// # Errors
+/// They cannot be made.
+pub fn init(programs: &Programs, folder: &Path) -> Result<(), ServerError> {
+    let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
+    ["conf", DATA, "data/WEB-INF", RUN].iter().try_for_each(|name| instance::make_folder(&folder.join(name), user))
+}
+
+impl Tomcat {
+    fn server(&self, inside: &Path) -> String {
+        let Source { driver, url, user, password } = &self.source;
+        let (port, host, threads, pool) = (self.address.port(), self.address.ip(), self.threads, self.pool);
+        let password = password.as_deref().unwrap_or_default();
+        // Nothing is scanned, deployed or ended in the background. A connection of the pool is the one that was free longest.
+        format!(
+            "<?xml version=\"1.0\"?>\n<!-- Written by bigiron at every start. -->\n<Server port=\"-1\">\n<Service name=\"business\">\n\
+             <Connector port=\"{port}\" address=\"{host}\" protocol=\"org.apache.coyote.http11.Http11NioProtocol\" maxThreads=\"{threads}\" \
+             minSpareThreads=\"{threads}\" acceptCount=\"4096\" maxConnections=\"20000\" maxKeepAliveRequests=\"-1\" \
+             keepAliveTimeout=\"-1\" connectionTimeout=\"-1\"/>\n\
+             <Engine name=\"business\" defaultHost=\"localhost\" backgroundProcessorDelay=\"-1\">\n\
+             <Host name=\"localhost\" appBase=\"data\" autoDeploy=\"false\" deployOnStartup=\"false\" failCtxIfServletStartFails=\"true\">\n\
+             <Context path=\"\" docBase=\"{data}\" sessionCookiePath=\"/\" validateClientProvidedNewSessionId=\"false\">\n\
+             <JarScanner scanClassPath=\"false\" scanManifest=\"false\"/>\n<Manager pathname=\"\"/>\n\
+             <Parameter name=\"session-bytes\" value=\"{session}\"/>\n\
+             <Resource name=\"jdbc/business\" type=\"javax.sql.DataSource\" factory=\"org.apache.tomcat.jdbc.pool.DataSourceFactory\" \
+             driverClassName=\"{driver}\" url=\"{url}\" username=\"{user}\" password=\"{password}\" defaultAutoCommit=\"false\" \
+             initialSize=\"{pool}\" minIdle=\"{pool}\" maxIdle=\"{pool}\" maxActive=\"{pool}\" maxWait=\"600000\" \
+             timeBetweenEvictionRunsMillis=\"86400000\" jmxEnabled=\"false\"/>\n\
+             </Context>\n</Host>\n</Engine>\n</Service>\n</Server>\n",
+            data = inside.join(DATA).display(),
+            session = self.session_bytes,
+        )
+    }
+
+    fn application(&self) -> String {
+        let servlet = |name: &&str| {
+            format!(
+                "<servlet><servlet-name>{name}</servlet-name><servlet-class>bigiron.app.{name}</servlet-class>\
+                 <load-on-startup>1</load-on-startup></servlet>\n\
+                 <servlet-mapping><servlet-name>{name}</servlet-name><url-pattern>/{name}</url-pattern></servlet-mapping>\n"
+            )
+        };
+        let servlets: String = self.servlets.iter().map(servlet).collect();
+        format!(
+            "<?xml version=\"1.0\"?>\n<web-app xmlns=\"https://jakarta.ee/xml/ns/jakartaee\" version=\"6.0\" metadata-complete=\"true\">\n\
+             <absolute-ordering/>\n{servlets}</web-app>\n"
+        )
+    }
+}
+
+impl Server for Tomcat {
+    fn configure(&self, programs: &Programs, folder: &Path) -> Result<(), ServerError> {
+        let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
+        instance::write(&folder.join("conf/server.xml"), self.server(&programs.inside(folder)), user)?;
+        instance::write(&folder.join("data/WEB-INF/web.xml"), self.application(), user)
+    }
+
+    fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>) {
+        let flag = |on: bool, name: &str| format!("-XX:{}{name}", if on { '+' } else { '-' });
+        let heap = self.heap_bytes >> 10;
+        let mut path = self.jar.display().to_string();
+        JARS.iter().for_each(|jar| path += &format!(":/usr/share/java/{jar}.jar"));
+        let arguments = [
+            format!("-Xms{heap}k"),
+            format!("-Xmx{heap}k"),
+            flag(true, "UseSerialGC"),
+            flag(self.background, "BackgroundCompilation"),
+            // Statistics for other programs, in a mapped file.
+            flag(false, "UsePerfData"),
+            flag(true, "ExitOnOutOfMemoryError"),
+            format!("-Dcatalina.home={}", inside.display()),
+            format!("-Dcatalina.base={}", inside.display()),
+            format!("-Djava.io.tmpdir={}", inside.join(RUN).display()),
+            // A line: level, message, and a failure with its stack.
+            "-Djava.util.logging.SimpleFormatter.format=%4$s: %5$s%6$s%n".to_owned(),
+            "-cp".to_owned(),
+            path,
+            "bigiron.app.Start".to_owned(),
+        ];
+        ("java", arguments.into_iter().map(OsString::from).collect())
+    }
+
+    fn is_ready(&self, folder: &Path, pid: u32) -> bool {
+        fs::read_to_string(folder.join(PID_FILE)).is_ok_and(|text| text.trim() == pid.to_string())
+    }
+
+    fn ends_well(&self, status: ExitStatus) -> bool {
+        status.success() || status.code() == Some(TERMINATED)
+    }
+
+    fn leftovers(&self, folder: &Path) -> Vec<PathBuf> {
+        vec![folder.join(PID_FILE)]
+    }
+
+    fn fatal_words(&self) -> &'static [&'static str] {
+        &FATAL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::instance::Instance;
+    use crate::listen::free_port;
+    use crate::root;
+    use crate::server_folder::server_folder;
+    use bigiron_archive::Store;
+
+    /// What a server with these servlets, whose database is not there, says at a port.
+    fn refused(programs: &Programs, folder: &Path, port: u16, servlets: &'static [&'static str]) -> String {
+        init(programs, folder).unwrap();
+        let user = programs.user(folder).unwrap();
+        let source = Source {
+            driver: "org.postgresql.Driver",
+            url: "jdbc:postgresql://127.0.0.1:1/postgres".to_owned(),
+            user: "postgres",
+            password: None,
+        };
+        let server = Tomcat {
+            address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
+            threads: 2,
+            pool: 2,
+            source,
+            session_bytes: 0,
+            heap_bytes: 64 << 20,
+            background: true,
+            servlets,
+            jar: java::place(programs, folder, user).unwrap(),
+        };
+        Instance::start(server, programs, folder).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_server_that_cannot_start_says_why() {
+        java::testing::install();
+        let root = root::ensure(&Store::open().unwrap(), &RECIPE, SERIES, &|line| eprintln!("{line}")).unwrap();
+        eprintln!("{} {} bytes", root.dir.display(), root.about.bytes);
+        assert!(root.about.left_out.is_empty() && root.about.bytes < 260 << 20, "{:?}", root.about);
+        assert!(version(&root.about.packages).starts_with("10.1."), "{:?}", root.about.packages);
+        let programs = Programs::of(&RECIPE, &root).unwrap();
+        let place = server_folder(&std::env::temp_dir()).unwrap();
+        let folder = place.path();
+        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let said = refused(&programs, folder, taken.local_addr().unwrap().port(), &["Order"]);
+        assert!(said.contains("Caused by: java.net.BindException: Address already in use"), "{said}");
+        let port = free_port(folder).unwrap();
+        let said = refused(&programs, folder, port, &["Order"]);
+        assert!(said.contains("Connection to 127.0.0.1:1 refused"), "{said}");
+        let said = refused(&programs, folder, port, &["Elsewhere"]);
+        assert!(said.contains("ClassNotFoundException: bigiron.app.Elsewhere"), "{said}");
+        // No Java at all.
+        let empty = tempfile::tempdir().unwrap();
+        let none = Programs::installed(&RECIPE, empty.path(), SERIES);
+        let said = refused(&none, folder, port, &["Order"]);
+        assert!(said.starts_with("Cannot start the server of") && said.contains("No such file"), "{said}");
+    }
+
+    #[test]
+    fn a_jar_is_told_from_those_that_its_name_begins() {
+        assert!(is_of("postgresql", "postgresql.jar") && is_of("postgresql", "postgresql-42.5.5.jar"));
+        assert!(is_of("tomcat10-catalina", "tomcat10-catalina-10.1.60.jar"));
+        for other in ["tomcat10-catalina-ha.jar", "tomcat10-catalina-ant-10.1.60.jar", "tomcat10-catalina"] {
+            assert!(!is_of("tomcat10-catalina", other), "{other}");
+        }
+        assert!(!is_of("postgresql", "postgresql-jdbc4.jar"));
+    }
+}
