@@ -16,7 +16,7 @@ mod upgrade_check;
 
 use std::path::PathBuf;
 
-use bigiron_model::host::HostKind;
+use bigiron_model::host::{HostKind, HostName};
 use bigiron_model::qemu::QemuSource;
 use number::whole;
 
@@ -134,7 +134,17 @@ fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
 }
 
 /// The hosts that `--on` accepts; `sim` needs a script and therefore a study file.
-fn trial_host() -> impl TypedValueParser<Value = HostKind> {
+fn trial_host(word: &str) -> Result<HostName, String> {
+    match word.parse::<HostName>() {
+        Ok(host) if host.kind != HostKind::Sim => Ok(host),
+        Ok(_) | Err(_) if !word.starts_with("ssh") => Err("possible values: vm, local, ssh:NAME".to_owned()),
+        Ok(_) => Err("possible values: vm, local, ssh:NAME".to_owned()),
+        Err(refusal) => Err(refusal.message),
+    }
+}
+
+/// The hosts of this machine.
+fn own_host() -> impl TypedValueParser<Value = HostKind> {
     PossibleValuesParser::new([HostKind::Vm, HostKind::Local].map(HostKind::name))
         .map(|word| word.parse().expect("both are hosts"))
 }
@@ -148,9 +158,13 @@ fn qemu_source() -> impl TypedValueParser<Value = QemuSource> {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
 pub struct Design {
-    /// Where trials run: in guests (vm), or in processes on this machine's own kernel (local), where every arm is `running` [default: vm]
-    #[arg(long, value_name = "HOST", value_parser = trial_host())]
-    pub on: Option<HostKind>,
+    /// Where trials run: in guests (vm), in processes on this machine's own kernel (local), where every arm is `running`, or on another
+    /// machine (ssh:NAME, as OpenSSH names it), which also boots other kernels [default: vm]
+    #[arg(long, value_name = "HOST", value_parser = trial_host, add = complete::host())]
+    pub on: Option<HostName>,
+    /// Reboot another machine although no power command for it is configured: it may be lost if a kernel does not boot
+    #[arg(long)]
+    pub no_way_back: bool,
     /// Hold CPU frequencies steady during each trial (governor performance, boost off) and restore them afterwards; only with `--on local`
     #[arg(long)]
     pub quiet_machine: bool,
@@ -348,7 +362,7 @@ pub struct Undo {
 #[command(after_help = "Examples:\n  bigiron doctor\n  bigiron doctor --on local")]
 pub struct Doctor {
     /// Host to check: guests on this machine (vm), or this machine itself, graded for measuring (local)
-    #[arg(long, value_name = "HOST", value_parser = trial_host(), default_value_t)]
+    #[arg(long, value_name = "HOST", value_parser = own_host(), default_value_t)]
     pub on: HostKind,
     /// QEMU to check: bigiron's own build, fetched unless it is installed (pinned), or the QEMU installed on this machine (system)
     /// [default: pinned]
