@@ -5,6 +5,7 @@ mod dbsim;
 mod display;
 mod dss;
 pub mod help;
+mod host;
 mod kernel;
 mod lever;
 mod nightly;
@@ -30,6 +31,7 @@ pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat,
 pub use dbsim::{Dbsim, DbsimAction, DbsimJob, DbsimRun};
 pub use display::{Color, Display, RunFormat};
 pub use dss::{Dss, DssAction, DssRun};
+pub use host::{Host, HostAction};
 pub use kernel::{Kernel, KernelAction};
 pub use lever::{Lever, LeverAction};
 pub use nightly::{History, HistoryFormat, Nightly};
@@ -78,6 +80,7 @@ pub enum Command {
     Lever(Lever),
     Undo(Undo),
     Doctor(Doctor),
+    Host(Host),
     Selftest(Selftest),
     Nightly(Nightly),
     History(History),
@@ -137,9 +140,17 @@ fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
 fn trial_host(word: &str) -> Result<HostName, String> {
     match word.parse::<HostName>() {
         Ok(host) if host.kind != HostKind::Sim => Ok(host),
-        Ok(_) | Err(_) if !word.starts_with("ssh") => Err("possible values: vm, local, ssh:NAME".to_owned()),
-        Ok(_) => Err("possible values: vm, local, ssh:NAME".to_owned()),
-        Err(refusal) => Err(refusal.message),
+        Err(refusal) if word.starts_with("ssh") => Err(refusal.message),
+        _ => Err("possible values: vm, local, ssh:NAME".to_owned()),
+    }
+}
+
+/// Another machine.
+fn ssh_host(word: &str) -> Result<HostName, String> {
+    match word.parse::<HostName>() {
+        Ok(host) if host.target.is_some() => Ok(host),
+        Err(refusal) if word.starts_with("ssh") => Err(refusal.message),
+        _ => Err("name another machine, as in `ssh:db-test-3`".to_owned()),
     }
 }
 
@@ -345,16 +356,19 @@ pub struct Show {
     pub trial: Option<u32>,
 }
 
-/// Restore what a killed bigiron left changed on this machine
+/// Restore what a killed bigiron left changed on this machine, or on another one
 ///
 /// bigiron logs every change before making it and undoes it when it ends; only a killed run leaves changes behind. Exits with 1
 /// if anything could not be restored; it is kept for another try.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  bigiron undo --dry-run\n  bigiron undo")]
+#[command(after_help = "Examples:\n  bigiron undo --dry-run\n  bigiron undo\n  bigiron undo --on ssh:db-test-3")]
 pub struct Undo {
     /// Only list what would be restored
     #[arg(long)]
     pub dry_run: bool,
+    /// Another machine (ssh:NAME): ends its trials, restores its settings, boots its own kernel and removes those of bigiron
+    #[arg(long, value_name = "HOST", value_parser = ssh_host)]
+    pub on: Option<HostName>,
 }
 
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run

@@ -7,6 +7,7 @@ mod doc;
 mod doctor;
 mod dss;
 mod history;
+mod host;
 mod jobs;
 mod kernel;
 mod lever;
@@ -63,6 +64,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Lever(args) => lever::run(&args.action),
         Command::Undo(args) => undo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Host(args) => host::run(&args.action),
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),

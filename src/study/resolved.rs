@@ -372,6 +372,14 @@ impl ResolvedQuestion {
         Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// Whether another machine must boot before each trial; see [`Plan::boots`].
+    pub fn boots(&self) -> bool {
+        let is_other = |arm: &ResolvedArm| {
+            arm.kernel != plan::RUNNING || arm.settings.iter().any(|(lever, _)| lever.starts_with("boot."))
+        };
+        self.machine.host == HostKind::Ssh && self.arms.iter().any(is_other)
+    }
+
     /// The default name of the study's folder: short names of the arms and the beginning of the hash.
     pub fn folder_name(&self) -> String {
         let arms: Vec<&str> = self.arms.iter().map(|a| a.name.as_str()).collect();

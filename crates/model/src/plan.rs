@@ -71,7 +71,8 @@ impl Plan {
 
     /// Whether a machine must boot before each of its trials: an arm has another kernel or command line than the running one.
     pub fn boots(&self) -> bool {
-        let is_other = |arm: &Arm| arm.kernel.spec != RUNNING || arm.settings.iter().any(|(l, _)| l.starts_with("boot."));
+        let is_other =
+            |arm: &Arm| arm.kernel.spec != RUNNING || arm.settings.iter().any(|(l, _)| l.starts_with("boot."));
         self.machine.host != HostKind::Local && self.arms.iter().any(is_other)
     }
 

@@ -6,7 +6,6 @@ use super::quantity::Quantity;
 use super::short;
 use super::table::{Line, table, wrap};
 use bigiron_model::clock::Clock;
-use bigiron_model::host::HostKind;
 use bigiron_model::metric::Better;
 use bigiron_model::plan::Plan;
 use bigiron_model::printable::printable;

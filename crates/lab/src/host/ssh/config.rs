@@ -28,7 +28,8 @@ impl Default for HostConfig {
 /// Where the file is; `None` if there is no home folder.
 pub fn path() -> Option<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let config = set("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()).or_else(|| set("HOME").map(|d| d.join(".config")));
+    let config =
+        set("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()).or_else(|| set("HOME").map(|d| d.join(".config")));
     config.map(|dir| dir.join("bigiron/hosts.toml"))
 }
 
@@ -69,7 +70,8 @@ mod tests {
 
     #[test]
     fn each_host_has_its_table() {
-        let text = "[db3]\npower = \"ipmitool power cycle\"\nboot-limit = 60\n\n[\"root@10.0.0.7\"]\nssh-config = \"/x\"\n";
+        let text =
+            "[db3]\npower = \"ipmitool power cycle\"\nboot-limit = 60\n\n[\"root@10.0.0.7\"]\nssh-config = \"/x\"\n";
         let of = |name| parse(Path::new("hosts.toml"), text, name).unwrap();
         assert_eq!(of("db3").power.as_deref(), Some("ipmitool power cycle"));
         assert_eq!(of("db3").boot_limit, Duration::from_secs(60));

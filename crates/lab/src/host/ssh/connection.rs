@@ -37,9 +37,10 @@ pub enum TargetError {
     Failed { name: String, why: String },
 }
 
-impl From<TargetError> for anyhow::Error {
-    fn from(error: TargetError) -> Self {
-        match error {
+impl TargetError {
+    /// As an error of a command: a refusal keeps its hint.
+    pub fn explained(self) -> anyhow::Error {
+        match self {
             TargetError::Refused(refusal) => refusal.into(),
             other => anyhow::anyhow!("{other}"),
         }
@@ -75,8 +76,7 @@ impl Connection {
         let folder = tempfile::Builder::new().prefix("bigiron-ssh-").tempdir_in(base);
         let failed = |why: String| TargetError::Failed { name: name.to_owned(), why };
         let folder = folder.map_err(|e| failed(format!("no folder for the connection: {e}")))?;
-        let mut connection =
-            Connection { name: name.to_owned(), config, folder, executable: String::new(), place };
+        let mut connection = Connection { name: name.to_owned(), config, folder, executable: String::new(), place };
         connection.connect()?;
         connection.bring_executable().map_err(|e| match e.downcast::<TargetError>() {
             Ok(error) => error,
@@ -170,7 +170,9 @@ impl Connection {
         let bytes = fs::read("/proc/self/exe").context("Cannot read this executable's own file")?;
         let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         let put = |at: &str| {
-            format!("cat >{at}.new && echo \"{hash}  \"{at}.new | sha256sum -c --status && chmod 700 {at}.new && mv {at}.new {at}")
+            format!(
+                "cat >{at}.new && echo \"{hash}  \"{at}.new | sha256sum -c --status && chmod 700 {at}.new && mv {at}.new {at}"
+            )
         };
         match self.place {
             Place::Kept => {
@@ -179,7 +181,8 @@ impl Connection {
                 if self.run(&format!("[ -x {at} ] && echo yes || echo no"), std::io::empty())?.starts_with(b"yes") {
                     return Ok(());
                 }
-                let make = format!("umask 077; mkdir -p \"{FOLDER}/bin\" && rm -f \"{FOLDER}\"/bin/bigiron-* && {}", put(at));
+                let make =
+                    format!("umask 077; mkdir -p \"{FOLDER}/bin\" && rm -f \"{FOLDER}\"/bin/bigiron-* && {}", put(at));
                 self.run(&make, &bytes[..]).context("The executable cannot be copied")?;
             }
             Place::Temporary => {
@@ -287,7 +290,9 @@ mod tests {
 
     #[test]
     fn a_refusal_keeps_its_hint_and_other_errors_their_last_lines() {
-        let TargetError::Refused(refusal) = judge("db3", 2, "warning\n[\"No\",\"Do this:\\nallow = []\"]\n") else { panic!() };
+        let TargetError::Refused(refusal) = judge("db3", 2, "warning\n[\"No\",\"Do this:\\nallow = []\"]\n") else {
+            panic!()
+        };
         assert_eq!((refusal.message.as_str(), refusal.hint.as_deref()), ("No", Some("Do this:\nallow = []")));
         assert_eq!(judge("db3", 1, "kexec is missing\n").to_string(), "On `db3`: kexec is missing");
         assert_eq!(judge("db3", 127, "").to_string(), "On `db3`: a command ended with status 127");
