@@ -11,6 +11,7 @@ mod trial;
 pub mod way_back;
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,8 @@ pub struct SshHost<'a> {
     method: Option<BootMethod>,
     /// Why no further trial is run.
     lost: Mutex<Option<String>>,
+    /// Whether this host has shown that GRUB boots an entry once.
+    grub_proved: AtomicBool,
     note: Box<dyn Fn(&str) + Sync + 'a>,
 }
 
@@ -113,7 +116,16 @@ impl<'a> SshHost<'a> {
             check_power(target, no_way_back)?;
             kernels.iter().flatten().try_for_each(|kernel| check_kernel(&target.look, &kernel.identity.release))?;
         }
-        Ok(Self { target, study: study_name(plan), kernels, demands, method, lost: Mutex::new(None), note })
+        Ok(Self {
+            target,
+            study: study_name(plan),
+            kernels,
+            demands,
+            method,
+            lost: Mutex::new(None),
+            grub_proved: AtomicBool::new(false),
+            note,
+        })
     }
 
     /// Asks until the target answers.

@@ -12,9 +12,12 @@ use sha2::{Digest, Sha256};
 
 use super::connection::TargetError;
 use super::{
-    HostError, PATIENCE, Phase, RETRY, SshHost, Trial, TrialResult, fatal, payload, unreachable, way_back, words,
+    HostError, PATIENCE, Phase, RETRY, SshHost, Target, Trial, TrialResult, fatal, payload, unreachable, way_back,
+    words,
 };
-use crate::target::messages::{BootRequest, BootState, FinishedOnTarget, Job, Status, TrialEnd, TrialKey, TrialState};
+use crate::target::messages::{
+    BootMethod, BootRequest, BootState, FinishedOnTarget, Job, Status, TrialEnd, TrialKey, TrialState,
+};
 
 /// More often than this nobody starts a trial again.
 const AGAIN: u32 = 100;
@@ -85,6 +88,7 @@ impl SshHost<'_> {
                 BootState::Unknown | BootState::Pending => {
                     phase(Phase::Booting);
                     self.bring(trial)?;
+                    self.prove_grub(trial)?;
                     let request = BootRequest {
                         key: key.clone(),
                         demands: self.demands,
@@ -131,6 +135,49 @@ impl SshHost<'_> {
             packed.map_err(|e| HostError::Fatal(format!("Cannot read the kernel: {e}")))
         });
         sent
+    }
+
+    /// A dry boot of the machine's own kernel, which shows that GRUB boots an entry once and not for ever.
+    fn prove_grub(&self, trial: &Trial<'_>) -> Result<(), HostError> {
+        let (Some(BootMethod::Grub), Target { connection, look, .. }) = (self.method, self.target) else {
+            return Ok(());
+        };
+        if look.grub_proved || self.grub_proved.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let name = connection.name();
+        let Some(own) = look.image.clone() else {
+            return Err(HostError::Fatal(format!("`{name}` has no image of its own kernel for a dry boot by GRUB")));
+        };
+        (self.note)(&format!("`{name}` boots its own kernel once by GRUB, to see whether `next_entry` is cleared"));
+        let key =
+            TrialKey { study: format!("{}-dry", self.study), slot: 0, attempt: 0, purpose: trial.purpose, again: 0 };
+        let request = BootRequest {
+            nonce: self.nonce(&key),
+            key: key.clone(),
+            demands: self.demands,
+            method: BootMethod::Grub,
+            kernel: own,
+            words: String::new(),
+        };
+        connection.tell("boot", &request).map_err(fatal)?;
+        match self.wait_for_boot(trial, &key)? {
+            Booted::Up => {}
+            Booted::Other(status) => {
+                return Err(HostError::Fatal(format!(
+                    "`{name}` did not boot the entry that GRUB was given, but {}",
+                    status.release
+                )));
+            }
+            Booted::Lost(why) => {
+                let what = format!("`{name}` did not come back from a dry boot of its own kernel ({why})");
+                return Err(HostError::Fatal(format!("{what}. {}", way_back::lost(self.target, &what))));
+            }
+        }
+        connection.tell("grub-proof", &key).map_err(fatal)?;
+        connection.tell("forget", &key.study).map_err(fatal)?;
+        self.grub_proved.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Waits until the machine has rebooted.
