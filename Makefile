@@ -14,7 +14,7 @@ export RUSTUP_HOME := $(toolchains)
 endif
 endif
 
-.PHONY: all build datafusion java demo test test-busy test-long test-datafusion lint install man completions deb tarball clean
+.PHONY: all build datafusion java demo test test-busy test-long test-hosts test-datafusion lint install man completions deb tarball clean
 
 all: build
 
@@ -52,6 +52,13 @@ test-busy:
 test-long:
 	scripts/setup test
 	scripts/test long
+
+# Tests that boot another machine over SSH: Debian 12 in QEMU, which the first run makes in four minutes. Not part of `make test`: under
+# emulation each of its boots takes half a minute.
+test-hosts:
+	scripts/setup test
+	tests/ssh/make-target >/dev/null
+	cargo test -p bigiron --test cli --locked -- --ignored --test-threads=1 ssh::
 
 # The lints and tests of bigiron-datafusion. Not part of `make test`, because DataFusion takes too long to compile in CI.
 test-datafusion:

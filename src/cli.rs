@@ -6,6 +6,7 @@ mod display;
 mod dss;
 mod fleet;
 pub mod help;
+mod host;
 mod kernel;
 mod lever;
 mod nightly;
@@ -17,7 +18,7 @@ mod upgrade_check;
 
 use std::path::PathBuf;
 
-use bigiron_model::host::HostKind;
+use bigiron_model::host::{HostKind, HostName};
 use bigiron_model::qemu::QemuSource;
 use number::whole;
 
@@ -32,6 +33,7 @@ pub use dbsim::{Dbsim, DbsimAction, DbsimJob, DbsimRun};
 pub use display::{Color, Display, RunFormat};
 pub use dss::{Dss, DssAction, DssRun};
 pub use fleet::{Fleet, FleetEngine, Kubernetes, Worker};
+pub use host::{Host, HostAction};
 pub use kernel::{Kernel, KernelAction};
 pub use lever::{Lever, LeverAction};
 pub use nightly::{History, HistoryFormat, Nightly};
@@ -80,6 +82,7 @@ pub enum Command {
     Lever(Lever),
     Undo(Undo),
     Doctor(Doctor),
+    Host(Host),
     Selftest(Selftest),
     Nightly(Nightly),
     History(History),
@@ -138,7 +141,25 @@ fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
 }
 
 /// The hosts that `--on` accepts; `sim` needs a script and therefore a study file.
-fn trial_host() -> impl TypedValueParser<Value = HostKind> {
+fn trial_host(word: &str) -> Result<HostName, String> {
+    match word.parse::<HostName>() {
+        Ok(host) if host.kind != HostKind::Sim => Ok(host),
+        Err(refusal) if word.starts_with("ssh") => Err(refusal.message),
+        _ => Err("possible values: vm, local, ssh:NAME".to_owned()),
+    }
+}
+
+/// Another machine.
+fn ssh_host(word: &str) -> Result<HostName, String> {
+    match word.parse::<HostName>() {
+        Ok(host) if host.target.is_some() => Ok(host),
+        Err(refusal) if word.starts_with("ssh") => Err(refusal.message),
+        _ => Err("name another machine, as in `ssh:db-test-3`".to_owned()),
+    }
+}
+
+/// The hosts of this machine.
+fn own_host() -> impl TypedValueParser<Value = HostKind> {
     PossibleValuesParser::new([HostKind::Vm, HostKind::Local].map(HostKind::name))
         .map(|word| word.parse().expect("both are hosts"))
 }
@@ -152,9 +173,13 @@ fn qemu_source() -> impl TypedValueParser<Value = QemuSource> {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
 pub struct Design {
-    /// Where trials run: in guests (vm), or in processes on this machine's own kernel (local), where every arm is `running` [default: vm]
-    #[arg(long, value_name = "HOST", value_parser = trial_host())]
-    pub on: Option<HostKind>,
+    /// Where trials run: in guests (vm), in processes on this machine's own kernel (local), where every arm is `running`, or on another
+    /// machine (ssh:NAME, as OpenSSH names it), which also boots other kernels [default: vm]
+    #[arg(long, value_name = "HOST", value_parser = trial_host, add = complete::host())]
+    pub on: Option<HostName>,
+    /// Reboot another machine although no power command for it is configured: it may be lost if a kernel does not boot
+    #[arg(long)]
+    pub no_way_back: bool,
     /// Hold CPU frequencies steady during each trial (governor performance, boost off) and restore them afterwards; only with `--on local`
     #[arg(long)]
     pub quiet_machine: bool,
@@ -339,16 +364,19 @@ pub struct Show {
     pub trial: Option<u32>,
 }
 
-/// Restore what a killed bigiron left changed on this machine
+/// Restore what a killed bigiron left changed on this machine, or on another one
 ///
 /// bigiron logs every change before making it and undoes it when it ends; only a killed run leaves changes behind. Exits with 1
 /// if anything could not be restored; it is kept for another try.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  bigiron undo --dry-run\n  bigiron undo")]
+#[command(after_help = "Examples:\n  bigiron undo --dry-run\n  bigiron undo\n  bigiron undo --on ssh:db-test-3")]
 pub struct Undo {
     /// Only list what would be restored
     #[arg(long)]
     pub dry_run: bool,
+    /// Another machine (ssh:NAME): ends its trials, restores its settings, boots its own kernel and removes those of bigiron
+    #[arg(long, value_name = "HOST", value_parser = ssh_host)]
+    pub on: Option<HostName>,
 }
 
 /// Check what this machine has and lacks; exits with 1 if the default comparison could not run
@@ -356,7 +384,7 @@ pub struct Undo {
 #[command(after_help = "Examples:\n  bigiron doctor\n  bigiron doctor --on local")]
 pub struct Doctor {
     /// Host to check: guests on this machine (vm), or this machine itself, graded for measuring (local)
-    #[arg(long, value_name = "HOST", value_parser = trial_host(), default_value_t)]
+    #[arg(long, value_name = "HOST", value_parser = own_host(), default_value_t)]
     pub on: HostKind,
     /// QEMU to check: bigiron's own build, fetched unless it is installed (pinned), or the QEMU installed on this machine (system)
     /// [default: pinned]

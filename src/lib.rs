@@ -15,5 +15,6 @@ pub mod rebuild;
 pub mod registry;
 pub mod session;
 pub mod study;
+pub mod target;
 pub mod upgrade;
 pub mod worker;

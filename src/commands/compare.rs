@@ -31,7 +31,7 @@ pub(super) fn run(args: Compare) -> anyhow::Result<u8> {
 pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
     if args.words.is_empty() {
         let named = Store::open().and_then(|store| store.names()).map_err(refuse)?;
-        if args.design.on == Some(HostKind::Local) {
+        if args.design.on.as_ref().is_some_and(|host| host.kind.is_machine()) {
             return Err(Refusal::new("Nothing to compare: name two or more arms of this machine's kernel")
                 .hint("For example `bigiron compare --on local running running,mm.thp=never`")
                 .into());
@@ -109,7 +109,9 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         seed: design.seed,
         hang_limit: design.hang_limit,
         idle_gap: design.idle_gap,
-        host: design.on,
+        host: design.on.as_ref().map(|host| host.kind),
+        target: design.on.as_ref().and_then(|host| host.target.clone()),
+        no_way_back: design.no_way_back,
         qemu: design.qemu,
         cpus: design.cpus,
         storage: design.storage.clone(),

@@ -8,6 +8,7 @@ mod doctor;
 mod dss;
 mod fleet;
 mod history;
+mod host;
 mod jobs;
 mod kernel;
 mod lever;
@@ -64,6 +65,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Lever(args) => lever::run(&args.action),
         Command::Undo(args) => undo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Host(args) => host::run(&args.action),
         Command::Selftest(args) => selftest::run(args),
         Command::Nightly(args) => nightly::run(&args),
         Command::History(args) => history::run(&args),

@@ -5,10 +5,18 @@ use std::path::Path;
 
 use super::output;
 use crate::cli::Undo;
+use bigiron_lab::host::ssh::connection::{Place, TargetError};
+use bigiron_lab::host::ssh::{Target, quarantine, way_back};
 use bigiron_lab::undo;
 use bigiron_lab::undo::UndoResult;
 
+/// The study's name in a target's audit log.
+const UNDO: &str = "undo";
+
 pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
+    if let Some(name) = args.on.as_ref().and_then(|host| host.target.as_deref()) {
+        return on_target(name, args.dry_run);
+    }
     let folder = undo::folder()?;
     let mut restored = undo::restore(&folder, Path::new("/"), true)?;
     if !args.dry_run {
@@ -56,4 +64,36 @@ pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
     }
     output::data(&out)?;
     Ok(if failed > 0 { super::FAILED } else { 0 })
+}
+
+/// Restores another machine: its trials end, its settings and its kernel are those from before.
+fn on_target(name: &str, dry_run: bool) -> anyhow::Result<u8> {
+    let target = Target::open(name, if dry_run { Place::Temporary } else { Place::Kept })?;
+    let look = &target.look;
+    if dry_run {
+        let mut out = String::new();
+        look.left_over.iter().for_each(|change| out.push_str(&format!("would restore {change}\n")));
+        look.to_return.iter().for_each(|release| out.push_str(&format!("would boot {release}\n")));
+        look.brought.iter().for_each(|release| out.push_str(&format!("would remove {release}\n")));
+        if out.is_empty() {
+            out.push_str("Nothing to restore\n");
+        }
+        return output::data(&out).map(|()| 0);
+    }
+    let stopped: Vec<String> = target.connection.ask("stop-all", &()).map_err(TargetError::explained)?;
+    for study in stopped {
+        output::note(&format!("Ended a trial of the study {study}"));
+    }
+    let status = target.connection.bigiron(&["undo"]).map_err(TargetError::explained)?;
+    let cleaned = way_back::restore(&target, UNDO, &output::note)?;
+    let mut out = String::new();
+    cleaned.removed.iter().for_each(|release| out.push_str(&format!("removed {release}\n")));
+    if cleaned.differences.is_some() {
+        let _ = writeln!(out, "as before: {} files and settings compared", cleaned.compared);
+    }
+    if quarantine::end(name)? {
+        let _ = writeln!(out, "the quarantine of `{name}` has ended");
+    }
+    output::data(&out)?;
+    Ok(if status == 0 { 0 } else { super::FAILED })
 }

@@ -74,6 +74,13 @@ pub fn kernel_or_workload() -> ArgValueCompleter {
     completer(|typed| [kernels::kernels(typed), words::workloads()].concat_all())
 }
 
+/// A host for trials.
+pub fn host() -> ArgValueCompleter {
+    completer(|_| {
+        [candidate("vm", "guests"), candidate("local", "this machine"), candidate("ssh:", "another machine")].into()
+    })
+}
+
 /// A workload.
 pub fn workload() -> ArgValueCompleter {
     completer(|_| words::workloads())

@@ -10,10 +10,13 @@ use bigiron_archive::spec::KernelSpec;
 use bigiron_archive::store::Store;
 use bigiron_archive::{Kernel, KernelError};
 use bigiron_lab::host::local;
+use bigiron_lab::host::ssh::Target;
+use bigiron_lab::host::ssh::connection::Place;
 use bigiron_lab::lever;
 use bigiron_lab::lever::Scope;
 use bigiron_lab::lever::disks::Disks;
 use bigiron_lab::lever::site::Site;
+use bigiron_lab::target::messages::{LeverAnswer, LeverQuery};
 use bigiron_lab::vm::probe;
 use bigiron_lab::vm::probe::KvmStatus;
 use bigiron_lab::vm::qemu::{Qemu, QemuError};
@@ -41,6 +44,9 @@ pub struct Environment<'a> {
     /// Created when a lever needs it.
     link: TrialLink,
     observer: &'a dyn Observer,
+    /// The machine on which trials run, if it is another one.
+    target: Option<Target>,
+    no_way_back: bool,
 }
 
 impl<'a> Environment<'a> {
@@ -57,6 +63,8 @@ impl<'a> Environment<'a> {
             place,
             link,
             observer,
+            target: None,
+            no_way_back: false,
         })
     }
 
@@ -68,6 +76,23 @@ impl<'a> Environment<'a> {
             self.place = place.to_owned();
         }
         self
+    }
+
+    /// The same for a study on the target of this name.
+    pub fn on(mut self, target: Option<&str>, no_way_back: bool) -> anyhow::Result<Self> {
+        self.no_way_back = no_way_back;
+        self.target = target.map(|name| Target::open(name, Place::Kept)).transpose()?;
+        Ok(self)
+    }
+
+    /// The target of a study on another machine.
+    pub fn target(&self) -> anyhow::Result<&Target> {
+        self.target.as_ref().context("The study's machine has no name")
+    }
+
+    /// Whether the target may be lost.
+    pub fn no_way_back(&self) -> bool {
+        self.no_way_back
     }
 
     pub fn observer(&self) -> &'a dyn Observer {
@@ -141,6 +166,9 @@ impl<'a> Environment<'a> {
 
     /// Whether this machine has a lever's value already.
     pub fn is_set(&self, setting: &Setting) -> bool {
+        if let Some(target) = &self.target {
+            return lever_on(target, setting).is_ok_and(|answer| answer.is_set);
+        }
         here(&self.place, &self.link).is_set(setting)
     }
 
@@ -148,6 +176,11 @@ impl<'a> Environment<'a> {
     pub fn kept_kernel(&self, identity: &Identity) -> anyhow::Result<Kernel> {
         Ok(self.store.get(identity)?)
     }
+}
+
+/// What a target says of a lever.
+fn lever_on(target: &Target, setting: &Setting) -> Result<LeverAnswer, String> {
+    target.connection.ask("lever", &LeverQuery { setting: setting.clone() }).map_err(|e| e.to_string())
 }
 
 /// This machine as a site for levers, with the disks below `folder` and the devices of `link`.
@@ -217,10 +250,16 @@ impl Capabilities for Environment<'_> {
     }
 
     fn cpus(&self) -> u32 {
+        if let Some(target) = &self.target {
+            return target.look.cpus;
+        }
         std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
     }
 
     fn filesystem(&self) -> String {
+        if let Some(target) = &self.target {
+            return target.look.filesystem.clone();
+        }
         local::filesystem(&self.place)
     }
 
@@ -228,10 +267,16 @@ impl Capabilities for Environment<'_> {
         if lever::scope(&setting.0) != Scope::Runtime {
             return Ok(());
         }
+        if let Some(target) = &self.target {
+            return lever_on(target, setting)?.refused.map_or(Ok(()), Err);
+        }
         here(&self.place, &self.link).resolve(setting).map(drop)
     }
 
     fn memory_bytes(&self) -> u64 {
+        if let Some(target) = &self.target {
+            return target.look.memory_bytes;
+        }
         let info = rustix::system::sysinfo();
         info.totalram as u64 * u64::from(info.mem_unit)
     }

@@ -8,6 +8,7 @@ use bigiron_lab::host::Host;
 use bigiron_lab::host::local;
 use bigiron_lab::host::local::LocalHost;
 use bigiron_lab::host::sim::{Script, SimHost};
+use bigiron_lab::host::ssh::{SshHost, Target};
 use bigiron_lab::host::vm::VmHost;
 use bigiron_lab::vm::agent;
 use bigiron_lab::vm::qemu::Accelerator;
@@ -15,9 +16,10 @@ use bigiron_lab::vm::{lockstep, moves};
 use bigiron_model::clock::Clock;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
-use bigiron_model::plan::Plan;
+use bigiron_model::plan::{Plan, RUNNING};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::size;
+use bigiron_model::store::{Folder, SlotTally};
 
 use super::environment::Environment;
 use crate::registry::WORKLOADS;
@@ -67,7 +69,12 @@ pub(super) fn kept(
 ) -> anyhow::Result<Vec<Kernel>> {
     match resolved.machine.host {
         HostKind::Vm => identities.iter().map(|identity| environment.kept_kernel(identity)).collect(),
-        _ => Ok(Vec::new()),
+        HostKind::Ssh => identities
+            .iter()
+            .filter(|identity| identity.spec != RUNNING)
+            .map(|identity| environment.kept_kernel(identity))
+            .collect(),
+        HostKind::Local | HostKind::Sim => Ok(Vec::new()),
     }
 }
 
@@ -79,7 +86,8 @@ pub fn kernels(
     match resolved.machine.host {
         HostKind::Sim => return Ok((resolved.arms.iter().map(|arm| simulated(&arm.kernel)).collect(), Vec::new())),
         HostKind::Local => return Ok((resolved.arms.iter().map(|_| local::identity()).collect(), Vec::new())),
-        _ => {}
+        HostKind::Ssh => return on_target(resolved, environment),
+        HostKind::Vm => {}
     }
     let mut kernels: Vec<Kernel> = Vec::new();
     for (i, arm) in resolved.arms.iter().enumerate() {
@@ -95,6 +103,42 @@ pub fn kernels(
     Ok((kernels.iter().map(|k| k.identity.clone()).collect(), kernels))
 }
 
+/// The arms' kernels on a target: its own, and those that are brought there.
+fn on_target(
+    resolved: &ResolvedQuestion,
+    environment: &Environment<'_>,
+) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
+    let target = environment.target()?;
+    let (mut identities, mut kernels) = (Vec::new(), Vec::new());
+    for (i, arm) in resolved.arms.iter().enumerate() {
+        if arm.kernel == RUNNING {
+            identities.push(own_kernel(resolved.boots(), target)?);
+            continue;
+        }
+        let kernel = environment.kernel(&arm.kernel).map_err(|e| match e.downcast::<Refusal>() {
+            Ok(refusal) => refusal.at(resolved.places.of(&format!("arms.{i}"))).into(),
+            Err(other) => other,
+        })?;
+        identities.push(kernel.identity.clone());
+        kernels.push(kernel);
+    }
+    Ok((identities, kernels))
+}
+
+/// The target's own kernel; with its image, if it is to be booted.
+pub(super) fn own_kernel(boots: bool, target: &Target) -> anyhow::Result<Identity> {
+    if !boots {
+        return Ok(target.look.running.clone());
+    }
+    target.look.image.clone().ok_or_else(|| {
+        Refusal::new(format!(
+            "`{}` cannot boot its own kernel {} again: its image and initramfs are not in /boot, or not readable",
+            target.look.name, target.look.release
+        ))
+        .into()
+    })
+}
+
 fn simulated(text: &str) -> Identity {
     Identity {
         spec: text.to_owned(),
@@ -106,17 +150,27 @@ fn simulated(text: &str) -> Identity {
 }
 
 /// The host on which the trials of a plan run.
-pub(super) fn host(
-    plan: &Plan,
+pub(super) fn host<'e>(
+    folder: &Folder,
     kernels: &[Kernel],
-    environment: &Environment<'_>,
+    environment: &'e Environment<'_>,
     script: Option<&Script>,
-) -> anyhow::Result<Box<dyn Host>> {
+) -> anyhow::Result<Box<dyn Host + 'e>> {
+    let plan = folder.plan();
     if plan.machine.host == HostKind::Sim {
         return Ok(Box::new(SimHost::new(script.cloned().unwrap_or_default())));
     }
     if plan.machine.host == HostKind::Local {
         return Ok(Box::new(LocalHost::new(WORKLOADS, plan)?));
+    }
+    if plan.machine.host == HostKind::Ssh {
+        let left = SlotTally::of(plan, &folder.records()?.records).missing().len() as u32;
+        let mut brought = kernels.iter().cloned();
+        let kernels = plan.arms.iter().map(|arm| if arm.kernel.spec == RUNNING { None } else { brought.next() });
+        let observer = environment.observer();
+        let note = Box::new(move |text: &str| observer.note(text));
+        let host = SshHost::new(plan, kernels.collect(), left, environment.no_way_back(), environment.target()?, note)?;
+        return Ok(Box::new(host));
     }
     let host = vm_host(plan, kernels, environment)?;
     if let Some(why) = host.out_of_step() {

@@ -8,12 +8,13 @@ use bigiron_lab::host::{foundation, local};
 use bigiron_model::build::Build;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
+use bigiron_model::plan::{Plan, RUNNING};
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::Folder;
 
 use super::environment::Environment;
-use super::{SearchContext, study_folder};
+use super::{SearchContext, hosts, study_folder};
 use crate::study::resolved::ResolvedQuestion;
 
 /// Number of a hash's digits in messages.
@@ -31,7 +32,7 @@ pub(super) fn check(
     let mut changes = Vec::new();
     if part.is_none() {
         for arm in &plan.arms {
-            if let Some(now) = kernel_now(plan.machine.host, &arm.kernel, environment)? {
+            if let Some(now) = kernel_now(plan, &arm.kernel, environment)? {
                 changes.extend(difference(&arm.kernel, &now));
             }
         }
@@ -40,7 +41,7 @@ pub(super) fn check(
     if !changes.is_empty() {
         return Err(changed(folder, &changes.join("; ")).into());
     }
-    if plan.machine.host != HostKind::Sim {
+    if !matches!(plan.machine.host, HostKind::Sim | HostKind::Ssh) {
         for (arm, asked) in plan.arms.iter().zip(&resolved.arms) {
             foundation::find(&asked.parsed.workloads, plan, arm).map_err(|error| {
                 match error.downcast::<foundation::Changed>() {
@@ -54,9 +55,10 @@ pub(super) fn check(
 }
 
 /// The kernel that the arm names now; `None` if it names a version, which the plan has already resolved.
-fn kernel_now(host: HostKind, planned: &Identity, environment: &Environment<'_>) -> anyhow::Result<Option<Identity>> {
-    Ok(match host {
-        HostKind::Vm => match KernelSpec::parse(&planned.spec) {
+fn kernel_now(plan: &Plan, planned: &Identity, environment: &Environment<'_>) -> anyhow::Result<Option<Identity>> {
+    Ok(match plan.machine.host {
+        HostKind::Ssh if planned.spec == RUNNING => Some(hosts::own_kernel(plan.boots(), environment.target()?)?),
+        HostKind::Vm | HostKind::Ssh => match KernelSpec::parse(&planned.spec) {
             Ok(KernelSpec::Archive { .. } | KernelSpec::Latest | KernelSpec::Previous) => None,
             _ => Some(environment.kernel(&planned.spec)?.identity),
         },

@@ -112,16 +112,19 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let q = &request.question;
     let observer = request.observer;
     check_paths(q)?;
-    let environment =
-        Environment::new(q.arms.iter().map(|arm| arm.kernel.clone()).collect(), observer)?.at(request.out, q.qemu);
+    let environment = Environment::new(q.arms.iter().map(|arm| arm.kernel.clone()).collect(), observer)?
+        .at(request.out, q.qemu)
+        .on(q.target.as_deref(), q.no_way_back)?;
     let resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);
     }
-    for warning in doubtful::check(&resolved, Path::new("/proc/sys"))? {
+    // A target has its own.
+    let sysctls = Path::new(if q.target.is_some() { "/dev/null" } else { "/proc/sys" });
+    for warning in doubtful::check(&resolved, sysctls)? {
         observer.warn(&warning);
     }
-    if resolved.machine.host == HostKind::Local {
+    if resolved.machine.host.is_machine() {
         warn_of_equal_arms(&resolved, &environment);
     }
     if let Some(text) = &q.text {
@@ -163,10 +166,14 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             }
             observer.note(&format!("`{here}` already answers this question; rerunning pairs in which the arms differ"));
             let looked = builds::kept(&resolved, folder.plan(), &environment, stop)
-                .and_then(|kernels| hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref()))
+                .and_then(|kernels| hosts::host(&folder, &kernels, &environment, request.script.as_ref()))
                 .and_then(|host| {
                     let cancel = cancel.take().map_or_else(signals::cancelled_by_signals, Ok)?;
-                    reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer)
+                    closed(
+                        host.as_ref(),
+                        reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer),
+                        observer,
+                    )
                 });
             return finish(folder, judged, reruns::unless_interrupted(looked)?, stop, observer);
         }
@@ -202,7 +209,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             };
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             plan.begun = Some(date::now());
-            if plan.machine.host != HostKind::Sim {
+            if !matches!(plan.machine.host, HostKind::Sim | HostKind::Ssh) {
                 for i in 0..plan.arms.len() {
                     let workloads = &resolved.arms[i].parsed.workloads;
                     plan.arms[i].foundation = foundation::find(workloads, &plan, &plan.arms[i])?;
@@ -231,36 +238,63 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         ));
         return finish(folder, judged, Vec::new(), &AtomicBool::new(false), observer);
     }
-    let host = hosts::host(folder.plan(), &kernels, &environment, request.script.as_ref())?;
+    let host = hosts::host(&folder, &kernels, &environment, request.script.as_ref())?;
+    let cancel = cancel.map_or_else(orderly, Ok)?;
+    let worked = work(request, &folder, host.as_ref(), jobs, &environment, &cancel);
+    let (judged, missing) = closed(host.as_ref(), worked, observer)?;
+    finish(folder, judged, missing, &cancel, observer)
+}
+
+/// Runs the missing trials and what is wanted beside them; the judgement, and the causes that could not be found.
+fn work(
+    request: &StudyRequest<'_>,
+    folder: &Folder,
+    host: &dyn Host,
+    jobs: usize,
+    environment: &Environment<'_>,
+    cancel: &AtomicBool,
+) -> anyhow::Result<((Vec<Record>, Judgement), Vec<String>)> {
+    let observer = request.observer;
     observer.note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
     if folder.plan().machine.host != HostKind::Sim && request.part.is_none() {
-        announce(&folder, session::width(folder.plan(), host.as_ref(), jobs), &environment)?;
+        announce(folder, session::width(folder.plan(), host, jobs), environment)?;
     }
-    let cancel = cancel.map_or_else(orderly, Ok)?;
-    let modelled = modelled::ModelledHost { host: host.as_ref(), folder: &folder };
-    let judging: &dyn Host = if request.model { &modelled } else { host.as_ref() };
-    session::run(folder.plan(), &folder, judging, jobs, &cancel, &*observer.session())?;
+    let modelled = modelled::ModelledHost { host, folder };
+    let judging: &dyn Host = if request.model { &modelled } else { host };
+    session::run(folder.plan(), folder, judging, jobs, cancel, &*observer.session())?;
     if let Ok(read) = folder.records() {
         estimate::keep(environment.cache(), folder.plan(), &read.records, folder.dir());
     }
-    let judged = judged(&folder, &cancel, observer)?;
-    let wanted = reruns::wanted(&folder, &judged.1, request);
+    let judged = judged(folder, cancel, observer)?;
+    let wanted = reruns::wanted(folder, &judged.1, request);
     if !wanted.is_empty() {
         observer.note(&verdict_so_far(folder.plan(), &judged, wanted.len()));
     }
-    let mut missing =
-        reruns::unless_interrupted(reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer))?;
+    let mut missing = reruns::unless_interrupted(reruns::look(folder, host, &wanted, jobs, cancel, observer))?;
     // If the user asked for causes that this host cannot find, say so whether or not anything differs.
     let asked = request.why.is_some_and(|pairs| pairs > 0) && wanted.iter().all(|(_, what)| *what != Purpose::Profile);
     if let (Err(why), true) = (host.supports(Purpose::Profile), asked) {
         missing.insert(0, format!("No causes: {why}"));
     }
-    finish(folder, judged, missing, &cancel, observer)
+    Ok((judged, missing))
+}
+
+/// Closes the host after its work, whatever came of that.
+fn closed<T>(host: &dyn Host, worked: anyhow::Result<T>, observer: &dyn Observer) -> anyhow::Result<T> {
+    match (host.close(worked.is_ok()), worked) {
+        (Ok(()), worked) => worked,
+        (Err(error), Err(first)) => {
+            observer.warn(&format!("{error:#}"));
+            Err(first)
+        }
+        // The records are kept, and the same command prints the report.
+        (Err(error), Ok(_)) => Err(error),
+    }
 }
 
 /// Refuses kernels whose files do not exist, before anything is tried with them.
 fn check_paths(q: &Question) -> Result<(), Refusal> {
-    if q.host.is_some_and(|host| host != HostKind::Vm) {
+    if q.host.is_some_and(|host| matches!(host, HostKind::Local | HostKind::Sim)) {
         return Ok(());
     }
     for (i, arm) in q.arms.iter().enumerate() {

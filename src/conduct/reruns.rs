@@ -28,7 +28,7 @@ fn usual(plan: &Plan) -> (u32, u32) {
             (if contended { PROFILED } else { 0 }, PROFILED)
         }
         (HostKind::Vm, Clock::Wall) => (if contended { SAMPLED } else { 0 }, SAMPLED),
-        (HostKind::Local, Clock::Wall) => (SAMPLED, SAMPLED),
+        (HostKind::Local | HostKind::Ssh, Clock::Wall) => (SAMPLED, SAMPLED),
         _ => (0, 0),
     }
 }

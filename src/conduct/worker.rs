@@ -48,7 +48,7 @@ pub fn work(request: &WorkerRequest<'_>) -> anyhow::Result<u32> {
         }
         _ => Vec::new(),
     };
-    let host = hosts::host(plan, &kernels, &environment, request.script.as_ref())?;
+    let host = hosts::host(&folder, &kernels, &environment, request.script.as_ref())?;
     let cancel = signals::cancelled_by_signals()?;
     Ok(session::work(&folder, host.as_ref(), request.share, request.machine, &cancel, &*request.observer.session())?)
 }

@@ -12,6 +12,7 @@ use super::ready_made;
 use bigiron_lab::lever;
 use bigiron_model::document;
 use bigiron_model::document::{Table, Value};
+use bigiron_model::host::HostName;
 use bigiron_model::margins;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
@@ -94,8 +95,9 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
             noted(machine, "memory", &mut q.places, |v| size::parse_bytes(&v.string()?).map_err(|e| v.refuse(e)))?;
         q.storage = noted(machine, "storage", &mut q.places, |v| v.string())?;
         q.filesystem = noted(machine, "filesystem", &mut q.places, |v| v.string())?;
-        q.host =
+        let host: Option<HostName> =
             noted(machine, "host", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
+        (q.host, q.target) = host.map_or((None, None), |host| (Some(host.kind), host.target));
         q.qemu =
             noted(machine, "qemu", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
     }

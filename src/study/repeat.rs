@@ -5,7 +5,7 @@
 use super::command as program;
 use super::question::Question;
 use super::resolved::ResolvedQuestion;
-use bigiron_model::host::HostKind;
+use bigiron_model::host::HostName;
 use bigiron_model::margins;
 use bigiron_model::setting::TypedSetting;
 use bigiron_model::shell::quote;
@@ -25,8 +25,9 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     if let Some(builds) = resolved.rebuilds {
         option("rebuilds", builds.to_string());
     }
-    if resolved.machine.host == HostKind::Local {
-        option("on", resolved.machine.host.to_string());
+    if resolved.machine.host.is_machine() {
+        let host = HostName { kind: resolved.machine.host, target: resolved.machine.target.clone() };
+        option("on", host.to_string());
     } else {
         option("cpus", resolved.machine.cpus.to_string());
         option("memory", size::print_bytes(resolved.machine.memory_bytes));
@@ -50,6 +51,9 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     option("seed", seed.to_string());
     if q.screening {
         words.push("--quick".to_owned());
+    }
+    if q.no_way_back {
+        words.push("--no-way-back".to_owned());
     }
     let (metrics, words_after) = program::arguments(&q.settings);
     words.extend(metrics.into_iter().chain(words_after));

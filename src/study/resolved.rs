@@ -151,11 +151,11 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
     let places = q.places.clone();
     let (planned, arms) = parsed::read(q)?;
     let host = q.host.unwrap_or_default();
-    if host == HostKind::Local {
-        local::check(q, here)?;
+    if host.is_machine() {
+        local::check(q, host, here)?;
     }
-    let cpus = q.cpus.unwrap_or(if host == HostKind::Local { here.cpus() } else { 1 });
-    if host != HostKind::Local && !(1..=CPUS_LIMIT).contains(&cpus) {
+    let cpus = q.cpus.unwrap_or(if host.is_machine() { here.cpus() } else { 1 });
+    if !host.is_machine() && !(1..=CPUS_LIMIT).contains(&cpus) {
         return Err(places.refuse("machine.cpus", format!("A guest has from 1 to {CPUS_LIMIT} CPUs, not {cpus}")));
     }
     let clock = if host == HostKind::Vm { clock.with_cpus(cpus) } else { clock };
@@ -183,15 +183,22 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
         Some(builds) => rebuilds::pairs(q, builds, usual, clock, primaries)?,
         None => (pairs(q.pairs), warning),
     };
-    let storage = if host == HostKind::Local { storage::LOCAL } else { storage(q, clock)?.name };
-    let filesystem = if host == HostKind::Local { here.filesystem() } else { filesystem.to_owned() };
+    let storage = if host.is_machine() { storage::LOCAL } else { storage(q, clock)?.name };
+    let filesystem = if host.is_machine() { here.filesystem() } else { filesystem.to_owned() };
     let idle_gap = idle_gap(q, host, clock)?;
     let memory_bytes =
-        if host == HostKind::Local { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
+        if host.is_machine() { here.memory_bytes() >> 20 << 20 } else { q.memory_bytes.unwrap_or(MEMORY) };
     let mut resolved = ResolvedQuestion {
         pairs,
         rebuilds: q.rebuilds,
-        machine: Machine { host, cpus, memory_bytes, storage: storage.to_owned(), filesystem },
+        machine: Machine {
+            host,
+            target: q.target.clone(),
+            cpus,
+            memory_bytes,
+            storage: storage.to_owned(),
+            filesystem,
+        },
         qemu: q.qemu.unwrap_or_default(),
         workloads: planned,
         seed: q.seed,
@@ -207,7 +214,7 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
     for (i, arm) in resolved.arms.iter().enumerate() {
         lever::check_cmdline(&arm.settings).map_err(|e| resolved.places.refuse(&format!("arms.{i}"), e.to_string()))?;
     }
-    if host != HostKind::Local && q.memory_bytes.is_none() {
+    if !host.is_machine() && q.memory_bytes.is_none() {
         resolved.widen_memory();
     }
     resolved.check_shapes()?;
@@ -328,12 +335,12 @@ fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<St
 /// The clocks that the question may have here, as far as that is known without QEMU; the likeliest last.
 fn possible_clocks(q: &Question, here: &impl Capabilities) -> Result<Vec<Clock>, Refusal> {
     match (q.host.unwrap_or_default(), q.clock) {
-        (HostKind::Local, Some(clock)) if clock != Clock::Wall => {
-            let message = format!("With `--on local` the only clock is `wall`; `{clock}` needs guests");
+        (host, Some(clock)) if host.is_machine() && clock != Clock::Wall => {
+            let message = format!("With `--on {host}` the only clock is `wall`; `{clock}` needs guests");
             Err(q.places.refuse("design.clock", message))
         }
         (_, Some(clock)) => Ok(vec![clock]),
-        (HostKind::Sim | HostKind::Local, None) => Ok(vec![Clock::Wall]),
+        (HostKind::Sim | HostKind::Local | HostKind::Ssh, None) => Ok(vec![Clock::Wall]),
         (HostKind::Vm, None) if here.may_have_kvm().is_ok() => Ok(vec![Clock::Exact, Clock::Wall]),
         (HostKind::Vm, None) => Ok(vec![Clock::Exact]),
     }
@@ -363,6 +370,14 @@ impl ResolvedQuestion {
     pub fn sha256(&self) -> String {
         let asked = serde_json::to_vec(self).expect("a resolved question is plain data");
         Sha256::digest(asked).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Whether another machine must boot before each trial; see [`Plan::boots`].
+    pub fn boots(&self) -> bool {
+        let is_other = |arm: &ResolvedArm| {
+            arm.kernel != plan::RUNNING || arm.settings.iter().any(|(lever, _)| lever.starts_with("boot."))
+        };
+        self.machine.host == HostKind::Ssh && self.arms.iter().any(is_other)
     }
 
     /// The default name of the study's folder: short names of the arms and the beginning of the hash.

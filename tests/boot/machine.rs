@@ -61,6 +61,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         design: Design { pairs: 8, seed: 1, hang_cpu_seconds: 60, idle_gap_seconds: 0, rebuilds: None },
         machine: Machine {
             host: bigiron_model::host::HostKind::Vm,
+            target: None,
             cpus: machines.cpus,
             memory_bytes: 1 << 30,
             storage: machines.storage.to_owned(),

@@ -84,6 +84,7 @@ impl Test {
             .current_dir(self.dir())
             .env("BIGIRON_CACHE", self.cache.clone().unwrap_or_else(|| self.dir().join("cache")))
             .env("XDG_STATE_HOME", self.dir().join("state"))
+            .env("XDG_CONFIG_HOME", self.dir().join("config"))
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
         if let Some(path) = &self.path {

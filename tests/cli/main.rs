@@ -29,5 +29,6 @@ mod rebuilds;
 mod refusals;
 mod security;
 mod site;
+mod ssh;
 mod studies;
 mod test_script;

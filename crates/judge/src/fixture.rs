@@ -98,6 +98,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
         design: Design { pairs, seed: 7, hang_cpu_seconds: 60, idle_gap_seconds: 0, rebuilds: None },
         machine: Machine {
             host: HostKind::Vm,
+            target: None,
             cpus: 1,
             memory_bytes: 1 << 30,
             storage: "nvme".into(),

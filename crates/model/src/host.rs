@@ -17,20 +17,28 @@ pub enum HostKind {
     Vm,
     /// This machine's own kernel.
     Local,
+    /// Another machine over SSH: its own kernel, or kernels that it boots.
+    Ssh,
     /// A script: nothing boots.
     Sim,
 }
 
 impl HostKind {
-    const ALL: [Self; 3] = [Self::Vm, Self::Local, Self::Sim];
+    const ALL: [Self; 4] = [Self::Vm, Self::Local, Self::Ssh, Self::Sim];
 
     /// The name as typed and printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vm => "vm",
             Self::Local => "local",
+            Self::Ssh => "ssh",
             Self::Sim => "sim",
         }
+    }
+
+    /// Whether trials are processes on a machine's own kernel, not guests.
+    pub fn is_machine(self) -> bool {
+        matches!(self, Self::Local | Self::Ssh)
     }
 }
 
@@ -50,9 +58,77 @@ impl FromStr for HostKind {
     }
 }
 
+/// A host as typed: its kind, and the machine's name for OpenSSH if it is another machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostName {
+    pub kind: HostKind,
+    pub target: Option<String>,
+}
+
+impl HostName {
+    /// The host of a kind that needs no name.
+    pub fn of(kind: HostKind) -> Self {
+        Self { kind, target: None }
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Some(target) => write!(f, "{}:{target}", self.kind),
+            None => self.kind.fmt(f),
+        }
+    }
+}
+
+impl FromStr for HostName {
+    type Err = Refusal;
+
+    fn from_str(word: &str) -> Result<Self, Refusal> {
+        let example = "as in `ssh:db-test-3` or `ssh:root@10.0.0.7`";
+        let (kind, target) = word.split_once(':').map_or((word, None), |(kind, target)| (kind, Some(target)));
+        let kind: HostKind = kind.parse()?;
+        match (kind, target) {
+            (HostKind::Ssh, None | Some("")) => {
+                Err(Refusal::new(format!("`ssh` needs the name of a machine, {example}")))
+            }
+            (HostKind::Ssh, Some(target)) => {
+                // OpenSSH would take a word that begins with `-` for an option; a comma is for several machines.
+                let plain = |c: char| c.is_ascii_alphanumeric() || "._-@[]:%".contains(c);
+                if target.starts_with('-') || !target.chars().all(plain) {
+                    let message = format!("`{target}` cannot be the name of a machine; name one machine, {example}");
+                    return Err(Refusal::new(message));
+                }
+                Ok(Self { kind, target: Some(target.to_owned()) })
+            }
+            (kind, Some(_)) => Err(Refusal::new(format!("The host `{kind}` has no name after `:`; write `{kind}`"))),
+            (kind, None) => Ok(Self::of(kind)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_is_named_as_openssh_names_it() {
+        for name in ["vm", "local", "ssh:db-test-3", "ssh:root@10.0.0.7"] {
+            assert_eq!(name.parse::<HostName>().unwrap().to_string(), name);
+        }
+        for (name, want) in [
+            ("ssh", "`ssh` needs the name of a machine, as in `ssh:db-test-3`"),
+            ("ssh:", "`ssh` needs the name of a machine"),
+            ("ssh:-oProxyCommand=x", "cannot be the name of a machine"),
+            ("ssh:a b", "cannot be the name of a machine"),
+            ("ssh:a,ssh:b", "name one machine"),
+            ("local:x", "The host `local` has no name after `:`"),
+            ("sh:x", "Unknown host `sh`"),
+        ] {
+            let refused = name.parse::<HostName>().unwrap_err().to_string();
+            assert!(refused.contains(want), "{refused}");
+        }
+    }
 
     #[test]
     fn a_name_reads_back_and_plans_have_it() {
@@ -61,6 +137,6 @@ mod tests {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
         }
         let refused = "container".parse::<HostKind>().unwrap_err().to_string();
-        assert!(refused.contains("`vm`, `local` or `sim`"), "{refused}");
+        assert!(refused.contains("`vm`, `local`, `ssh` or `sim`"), "{refused}");
     }
 }

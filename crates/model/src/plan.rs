@@ -19,6 +19,9 @@ use crate::workload::Options;
 /// Version of the plan's format; a folder with another version is refused.
 pub const SCHEMA: u32 = 1;
 
+/// The name of the kernel that a machine runs already.
+pub const RUNNING: &str = "running";
+
 /// A study with everything decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,7 +66,14 @@ pub struct Plan {
 impl Plan {
     /// The reports' word for trials: a guest's trial is a boot, but nothing boots on this machine itself.
     pub fn trials(&self) -> &'static str {
-        if self.machine.host == HostKind::Local { "trials" } else { "boots" }
+        if self.machine.host.is_machine() && !self.boots() { "trials" } else { "boots" }
+    }
+
+    /// Whether a machine must boot before each of its trials: an arm has another kernel or command line than the running one.
+    pub fn boots(&self) -> bool {
+        let is_other =
+            |arm: &Arm| arm.kernel.spec != RUNNING || arm.settings.iter().any(|(l, _)| l.starts_with("boot."));
+        self.machine.host != HostKind::Local && self.arms.iter().any(is_other)
     }
 
     /// Which pairs, or builds, the judge's re-randomisations may exchange.
@@ -144,6 +154,9 @@ pub struct Design {
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     pub host: HostKind,
+    /// The machine's name for OpenSSH, if the host is another machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     pub cpus: u32,
     pub memory_bytes: u64,
     /// One of [`super::storage::PROFILES`].

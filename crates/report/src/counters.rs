@@ -149,7 +149,7 @@ pub fn sum(counts: &ComparedCounters, shown: &ShownCounters<'_>) -> String {
 pub fn method(report: &Report<'_>) -> Option<String> {
     let cost = Quantity::metric(report.counters.first()?.reading_ns, Unit::Ns, 0.0);
     let whose = match report.plan.machine.host {
-        HostKind::Local => {
+        HostKind::Local | HostKind::Ssh => {
             "They cover the whole machine, other processes included; `own.` counters cover the trial's own processes alone"
         }
         _ => "They cover the guest's whole kernel",

@@ -196,7 +196,7 @@ pub(super) fn not_tested_in_short(plan: &Plan) -> String {
     all.push("other sizes of memory".to_owned());
     all.push(format!("other disks than `{}`, other file systems than {}", machine.storage, machine.filesystem));
     all.push("other workloads".to_owned());
-    if machine.host != HostKind::Local {
+    if !machine.host.is_machine() {
         all.push("real devices and their drivers".to_owned());
     }
     all.join("; ")
@@ -309,7 +309,7 @@ pub fn method(plan: &Plan) -> Vec<String> {
             "The interval is about other seeds and memory layouts of these kernel images. Another build of the same source may differ by more".to_owned(),
         );
     }
-    if plan.machine.host != HostKind::Local {
+    if plan.trials() == "boots" {
         all.push(format!(
             "Modes rarer than {:.0} % of boots may be unmet in {pairs} pairs (5 % probability), and no interval includes what it has not met",
             100.0 * power::rarest_met_mode(pairs)
@@ -323,7 +323,7 @@ pub fn method(plan: &Plan) -> Vec<String> {
                          metrics are exploratory (Benjamini-Hochberg, 5 %)"
             .to_owned(),
     });
-    let outside = if plan.machine.host == HostKind::Local { "the trial" } else { "the guest" };
+    let outside = if plan.machine.host.is_machine() { "the trial" } else { "the guest" };
     all.push(format!(
         "A {trial} that fails is evidence and is never dropped; only a cause outside {outside} voids a pair, which is then run again"
     ));

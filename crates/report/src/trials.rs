@@ -6,7 +6,6 @@ use super::quantity::Quantity;
 use super::short;
 use super::table::{Line, table, wrap};
 use bigiron_model::clock::Clock;
-use bigiron_model::host::HostKind;
 use bigiron_model::metric::Better;
 use bigiron_model::plan::Plan;
 use bigiron_model::printable::printable;
@@ -70,7 +69,7 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
         Outcome::Failed { message, .. } => out.push_str(&wrap(message, "  ", "  ")),
         Outcome::Void { cause } => out.push_str(&wrap(cause, "  ", "  ")),
     }
-    out.push_str(if plan.machine.host == HostKind::Local { "\nMachine\n" } else { "\nGuest\n" });
+    out.push_str(if plan.machine.host.is_machine() { "\nMachine\n" } else { "\nGuest\n" });
     match &record.guest {
         None => out.push_str("  did not report its identity\n"),
         Some(guest) => {

@@ -186,7 +186,7 @@ fn options(design: &Design, clock: Clock, seed: u64) -> Vec<String> {
             words.extend([format!("--{name}"), value]);
         }
     };
-    option("on", design.on.map(|host| host.to_string()));
+    option("on", design.on.as_ref().map(ToString::to_string));
     option("clock", Some(clock.to_string()));
     option("pairs", design.pairs.map(|n| n.to_string()));
     option("cpus", design.cpus.map(|n| n.to_string()));

@@ -39,7 +39,7 @@ impl ResolvedQuestion {
 
     /// Bytes that a guest, or this machine, needs at least.
     fn least_memory(&self) -> u64 {
-        let kernel = if self.machine.host == HostKind::Local { 0 } else { KERNEL_MEMORY };
+        let kernel = if self.machine.host.is_machine() { 0 } else { KERNEL_MEMORY };
         // What is swapped out to compressed memory leaves less than it takes; how much less nobody knows before.
         let swap = self.arms.iter().map(|arm| lever::swap_bytes(&arm.settings)).min().unwrap_or(0);
         (kernel + self.memory_needed()).saturating_sub(swap).next_multiple_of(1 << 20)

@@ -1,4 +1,4 @@
-//! A study on this machine itself.
+//! A study on a machine's own kernel: this machine, or another one over SSH, which may also boot other kernels.
 //!
 //! Invariant: settings that only guests have are refused, not ignored.
 
@@ -6,14 +6,16 @@ use crate::study::question::Question;
 use crate::study::resolved::{Capabilities, NO_CHOICE};
 use bigiron_lab::lever;
 use bigiron_lab::lever::runtime;
+use bigiron_model::host::HostKind;
+use bigiron_model::plan::RUNNING;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::TypedSetting;
 
 /// Refuses settings that a study on this machine itself cannot choose.
-pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusal> {
+pub(super) fn check(q: &Question, host: HostKind, here: &impl Capabilities) -> Result<(), Refusal> {
     let refuse = |place: &str, message: String| Err(q.places.refuse(place, message));
     for (i, arm) in q.arms.iter().enumerate() {
-        if arm.kernel != "running" {
+        if host == HostKind::Local && arm.kernel != RUNNING {
             let message = format!(
                 "This machine cannot change its kernel to `{}`; with `--on local` every arm is `running`",
                 arm.kernel
@@ -31,11 +33,11 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
         ("machine.filesystem", "a file system", q.filesystem.is_some()),
     ];
     if q.qemu.is_some() {
-        return refuse("machine.qemu", NO_CHOICE.to_owned());
+        return refuse("machine.qemu", NO_CHOICE.replace("local", host.name()));
     }
     for (place, what, is_given) in given {
         if is_given {
-            return refuse(place, format!("With `--on local` the machine already has {what}; leave this out"));
+            return refuse(place, format!("With `--on {host}` the machine already has {what}; leave this out"));
         }
     }
     let of_arms =
@@ -44,9 +46,9 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
         let is_here = match lever::scope(lever) {
             lever::Scope::Workload => true,
             lever::Scope::Runtime => runtime::find(lever).is_some_and(|named| named.lever.is_local()),
-            lever::Scope::Boot => false,
+            lever::Scope::Boot => host == HostKind::Ssh,
         };
-        if !is_here {
+        if !is_here && host == HostKind::Local {
             return refuse(
                 &place,
                 format!(
@@ -54,6 +56,9 @@ pub(super) fn check(q: &Question, here: &impl Capabilities) -> Result<(), Refusa
                      kernel (`bigiron lever list`)"
                 ),
             );
+        }
+        if !is_here {
+            return refuse(&place, format!("Lever `{lever}` acts on a guest; leave it out with `--on {host}`"));
         }
         // A scheduler's tunables exist only while it is chosen.
         if lever.starts_with("block.iosched.") && is_scheduled(q, &place) {

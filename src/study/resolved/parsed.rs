@@ -53,7 +53,7 @@ impl ParsedSettings {
     /// run may be as long as its options require.
     pub fn silence(&self, host: HostKind) -> Duration {
         let silences = self.workloads.iter().map(|workload| match host {
-            HostKind::Local => workload.silence(),
+            HostKind::Local | HostKind::Ssh => workload.silence(),
             HostKind::Vm | HostKind::Sim => workload.guest_silence(),
         });
         silences.max().unwrap_or_default()

@@ -20,10 +20,8 @@ const LIMIT: u32 = 100;
 pub(super) fn check(q: &Question, host: HostKind) -> Result<(), Refusal> {
     let Some(builds) = q.rebuilds else { return Ok(()) };
     let refuse = |message: String| Err(q.places.refuse("design.rebuilds", message));
-    if host == HostKind::Local {
-        return refuse(
-            "`--rebuilds` needs guests, and `--on local` boots no kernel; leave out `--rebuilds`".to_owned(),
-        );
+    if host.is_machine() {
+        return refuse(format!("`--rebuilds` needs guests, not `--on {host}`; leave out `--rebuilds`"));
     }
     if q.screening {
         return refuse(

@@ -115,8 +115,24 @@ impl LocalHost {
                 here.release
             );
         }
+        Self::of_arms(registry, plan, |_| true)
+    }
+
+    /// The host of one arm's trials, on whatever kernel is running: the caller has proved that it is the arm's.
+    ///
+    /// # Errors
+    /// As [`LocalHost::new`].
+    pub fn for_arm(registry: Registry, plan: &Plan, arm: usize) -> anyhow::Result<Self> {
+        Self::of_arms(registry, plan, |other| other == arm)
+    }
+
+    fn of_arms(registry: Registry, plan: &Plan, is_used: impl Fn(usize) -> bool) -> anyhow::Result<Self> {
         let mut has_network = Vec::new();
-        for arm in &plan.arms {
+        for (i, arm) in plan.arms.iter().enumerate() {
+            if !is_used(i) {
+                has_network.push(false);
+                continue;
+            }
             let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
             foundation::find(&workloads, plan, arm)?;
             let has = workloads.iter().any(|workload| workload.needs().has_network());
@@ -124,7 +140,7 @@ impl LocalHost {
             lever::net::link(has, VethPair::make)?;
             has_network.push(has);
         }
-        let changes = plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty());
+        let changes = (0..).zip(&plan.arms).any(|(i, arm)| is_used(i) && !lever::of_runtime(&arm.settings).is_empty());
         let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
         Ok(Self {
             has_network,

@@ -8,6 +8,7 @@ pub mod local;
 mod received_events;
 mod samples;
 pub mod sim;
+pub mod ssh;
 pub mod vm;
 mod waits;
 mod window_sums;
@@ -24,6 +25,7 @@ use bigiron_model::record::FileChange;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
 use bigiron_model::waits::TrialWaits;
+use serde::{Deserialize, Serialize};
 
 /// One trial to run.
 pub struct Trial<'a> {
@@ -40,7 +42,7 @@ pub struct Trial<'a> {
 }
 
 /// What a trial reports while it runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// QEMU has been started.
     Booting,
@@ -51,7 +53,7 @@ pub enum Phase {
 }
 
 /// The result of a trial: everything that a guest did, including failure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialResult {
     /// `None` if every workload completed and verified.
     pub failure: Option<(Failure, String)>,
@@ -69,7 +71,7 @@ pub struct TrialResult {
 }
 
 /// Evidence from a rerun.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TrialEvidence {
     Executed(Evidence),
     Waited(TrialWaits),
@@ -108,4 +110,12 @@ pub trait Host: Sync {
     /// # Errors
     /// A fault of the host, not of the guest. A rerun without evidence is [`HostError::Void`].
     fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError>;
+    /// Ends the use of the host for now: a machine that was changed for the study is as before. `recorded`: no result is missing.
+    ///
+    /// # Errors
+    /// What is not as before.
+    fn close(&self, recorded: bool) -> anyhow::Result<()> {
+        let _ = recorded;
+        Ok(())
+    }
 }

@@ -73,6 +73,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
         design: Design { pairs, seed, hang_cpu_seconds: 30, idle_gap_seconds: 0, rebuilds: None },
         machine: Machine {
             host: HostKind::Sim,
+            target: None,
             cpus: 1,
             memory_bytes: 1 << 30,
             storage: storage::default(clock).name.to_owned(),

@@ -1,0 +1,305 @@
+//! The connection to a target: the user's OpenSSH client, with one connection that all commands share.
+//!
+//! Invariant: nothing is asked on a terminal, and a dead connection ends every command within half a minute.
+
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use anyhow::Context as _;
+use bigiron_model::refusal::Refusal;
+use bigiron_model::shell::quote;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use super::config::HostConfig;
+use crate::target;
+
+/// The exit status of ssh for its own errors.
+const SSH_FAILED: i32 = 255;
+
+/// The remote folder, for a shell.
+const FOLDER: &str = "${XDG_STATE_HOME:-$HOME/.local/state}/bigiron";
+
+/// Why a command on a target gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// It may have run.
+    #[error("`{name}` cannot be reached: {why}")]
+    Unreachable { name: String, why: String },
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("On `{name}`: {why}")]
+    Failed { name: String, why: String },
+}
+
+impl TargetError {
+    /// As an error of a command: a refusal keeps its hint.
+    pub fn explained(self) -> anyhow::Error {
+        match self {
+            TargetError::Refused(refusal) => refusal.into(),
+            other => anyhow::anyhow!("{other}"),
+        }
+    }
+}
+
+/// Where bigiron's executable is on the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In its folder, for later commands.
+    Kept,
+    /// In a temporary folder that is removed with the connection.
+    Temporary,
+}
+
+/// A connection.
+pub struct Connection {
+    name: String,
+    config: HostConfig,
+    /// Contains the socket of the shared connection.
+    folder: TempDir,
+    /// The remote executable, as a word of the remote shell.
+    executable: String,
+    place: Place,
+}
+
+impl Connection {
+    /// Connects, and copies this executable unless it is there.
+    pub fn open(name: &str, config: HostConfig, place: Place) -> Result<Self, TargetError> {
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_dir());
+        let base = runtime.map_or_else(std::env::temp_dir, Into::into);
+        // Only its owner can enter a temporary folder.
+        let folder = tempfile::Builder::new().prefix("bigiron-ssh-").tempdir_in(base);
+        let failed = |why: String| TargetError::Failed { name: name.to_owned(), why };
+        let folder = folder.map_err(|e| failed(format!("no folder for the connection: {e}")))?;
+        let mut connection = Connection { name: name.to_owned(), config, folder, executable: String::new(), place };
+        connection.connect()?;
+        connection.bring_executable().map_err(|e| match e.downcast::<TargetError>() {
+            Ok(error) => error,
+            Err(other) => failed(format!("{other:#}")),
+        })?;
+        Ok(connection)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn options(&self) -> Command {
+        let mut ssh = Command::new("ssh");
+        if let Some(config) = &self.config.ssh_config {
+            ssh.arg("-F").arg(config);
+        }
+        ssh.arg("-S").arg(self.folder.path().join("socket"));
+        for option in
+            ["BatchMode=yes", "ConnectTimeout=8", "ServerAliveInterval=5", "ServerAliveCountMax=4", "ForwardX11=no"]
+        {
+            ssh.args(["-o", option]);
+        }
+        ssh
+    }
+
+    /// Opens the shared connection, closing the one before.
+    pub fn connect(&self) -> Result<(), TargetError> {
+        self.disconnect();
+        let log = self.folder.path().join("log");
+        let status = File::create(&log).and_then(|file| {
+            let mut ssh = self.options();
+            ssh.args(["-M", "-N", "-f", "-o", "ControlPersist=60", "--", &self.name]);
+            ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).status()
+        });
+        match status {
+            Ok(status) if status.success() => Ok(()),
+            Ok(_) => Err(self.unreachable(&fs::read_to_string(log).unwrap_or_default())),
+            Err(e) => Err(self.unreachable(&format!("ssh does not start: {e}"))),
+        }
+    }
+
+    pub fn disconnect(&self) {
+        let mut ssh = self.options();
+        ssh.args(["-O", "exit", "--", &self.name]);
+        let _ = ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let _ = fs::remove_file(self.folder.path().join("socket"));
+    }
+
+    fn unreachable(&self, wrote: &str) -> TargetError {
+        let why = wrote.trim().lines().last().unwrap_or("ssh gives no reason").trim().to_owned();
+        TargetError::Unreachable { name: self.name.clone(), why }
+    }
+
+    /// Starts a script of the shell on the target.
+    fn script(&self, script: &str) -> std::io::Result<Child> {
+        let mut ssh = self.options();
+        ssh.args(["-o", "ControlMaster=no", "-T", "--", &self.name]);
+        // Whatever the user's login shell is.
+        ssh.arg(format!("exec /bin/sh -c {}", quote_script(script)));
+        ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+    }
+
+    /// Runs a script with this input; its output.
+    fn run(&self, script: &str, mut input: impl Read + Send) -> Result<Vec<u8>, TargetError> {
+        let mut child = self.script(script).map_err(|e| self.unreachable(&format!("ssh does not start: {e}")))?;
+        let mut stdin = child.stdin.take().expect("it is a pipe");
+        let ended = thread::scope(|scope| {
+            scope.spawn(move || {
+                // A command that has ended reads no more; its status says why.
+                let _ = std::io::copy(&mut input, &mut stdin);
+            });
+            child.wait_with_output()
+        });
+        let ended = ended.map_err(|e| self.unreachable(&e.to_string()))?;
+        self.judge(ended.status.code(), &ended.stderr).map(|()| ended.stdout)
+    }
+
+    /// What a command's exit status says.
+    fn judge(&self, status: Option<i32>, stderr: &[u8]) -> Result<(), TargetError> {
+        let wrote = String::from_utf8_lossy(stderr);
+        match status {
+            Some(0) => Ok(()),
+            Some(SSH_FAILED) | None => Err(self.unreachable(&wrote)),
+            Some(status) => Err(judge(&self.name, status, &wrote)),
+        }
+    }
+
+    fn bring_executable(&mut self) -> anyhow::Result<()> {
+        // Not current_exe(): its file may have been replaced in the meantime.
+        let bytes = fs::read("/proc/self/exe").context("Cannot read this executable's own file")?;
+        let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let put = |at: &str| {
+            format!(
+                "cat >{at}.new && echo \"{hash}  \"{at}.new | sha256sum -c --status && chmod 700 {at}.new && mv {at}.new {at}"
+            )
+        };
+        match self.place {
+            Place::Kept => {
+                self.executable = format!("\"{FOLDER}/bin/bigiron-{}\"", &hash[..16]);
+                let at = &self.executable;
+                if self.run(&format!("[ -x {at} ] && echo yes || echo no"), std::io::empty())?.starts_with(b"yes") {
+                    return Ok(());
+                }
+                let make =
+                    format!("umask 077; mkdir -p \"{FOLDER}/bin\" && rm -f \"{FOLDER}\"/bin/bigiron-* && {}", put(at));
+                self.run(&make, &bytes[..]).context("The executable cannot be copied")?;
+            }
+            Place::Temporary => {
+                let made = self.run("mktemp -d /tmp/bigiron.XXXXXXXX", std::io::empty())?;
+                let dir = String::from_utf8_lossy(&made).trim().to_owned();
+                self.executable = quote(&format!("{dir}/bigiron"));
+                self.run(&put(&self.executable), &bytes[..]).context("The executable cannot be copied")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn command(&self, verb: &str, args: &[String]) -> String {
+        let mut words = vec![self.executable.clone(), target::SUBCOMMAND.to_owned(), quote(verb)];
+        words.extend(args.iter().map(|arg| quote(arg)));
+        format!("exec {}", words.join(" "))
+    }
+
+    /// Runs a verb with a message and returns its answer.
+    pub fn ask<A: DeserializeOwned>(&self, verb: &str, message: &impl Serialize) -> Result<A, TargetError> {
+        let out = self.tell_bytes(verb, message)?;
+        serde_json::from_slice(&out).map_err(|e| TargetError::Failed {
+            name: self.name.clone(),
+            why: format!("the answer to `{verb}` is not readable: {e}"),
+        })
+    }
+
+    /// Runs a verb with a message; it answers nothing.
+    pub fn tell(&self, verb: &str, message: &impl Serialize) -> Result<(), TargetError> {
+        self.tell_bytes(verb, message).map(drop)
+    }
+
+    fn tell_bytes(&self, verb: &str, message: &impl Serialize) -> Result<Vec<u8>, TargetError> {
+        let message = serde_json::to_vec(message).expect("messages are plain data");
+        self.run(&self.command(verb, &[]), &message[..])
+    }
+
+    /// Runs a verb with arguments and this input; its output.
+    pub fn stream(&self, verb: &str, args: &[String], input: impl Read + Send) -> Result<Vec<u8>, TargetError> {
+        self.run(&self.command(verb, args), input)
+    }
+
+    /// Starts a verb whose output is read while it runs.
+    pub fn follow(&self, verb: &str, message: &impl Serialize) -> Result<Child, TargetError> {
+        let unreachable = |e: std::io::Error| self.unreachable(&e.to_string());
+        let mut child = self.script(&self.command(verb, &[])).map_err(unreachable)?;
+        let mut stdin = child.stdin.take().expect("it is a pipe");
+        let bytes = serde_json::to_vec(message).expect("messages are plain data");
+        let _ = stdin.write_all(&bytes);
+        Ok(child)
+    }
+
+    /// Runs bigiron itself on the target with the caller's standard output and error; its exit status.
+    pub fn bigiron(&self, args: &[&str]) -> Result<i32, TargetError> {
+        let mut words = vec![self.executable.clone()];
+        words.extend(args.iter().map(|arg| quote(arg)));
+        let mut ssh = self.options();
+        ssh.args(["-o", "ControlMaster=no", "-T", "--", &self.name]);
+        ssh.arg(format!("exec /bin/sh -c {}", quote_script(&format!("exec {}", words.join(" ")))));
+        let status = ssh.stdin(Stdio::null()).status().map_err(|e| self.unreachable(&e.to_string()))?;
+        match status.code() {
+            Some(SSH_FAILED) | None => Err(self.unreachable("the connection was lost")),
+            Some(status) => Ok(status),
+        }
+    }
+}
+
+/// Always between quotes: [`quote`] leaves single words bare, and a script is one word.
+fn quote_script(script: &str) -> String {
+    format!("'{}'", script.replace('\'', r"'\''"))
+}
+
+/// What a verb that failed has said.
+fn judge(name: &str, status: i32, wrote: &str) -> TargetError {
+    let refusal = serde_json::from_str::<(String, Option<String>)>(wrote.trim().lines().last().unwrap_or_default());
+    match refusal {
+        Ok((message, hint)) if status == target::REFUSED => {
+            let refusal = Refusal::new(message);
+            TargetError::Refused(match hint {
+                Some(hint) => refusal.hint(hint),
+                None => refusal,
+            })
+        }
+        _ => {
+            let lines: Vec<&str> = wrote.trim().lines().rev().take(3).collect();
+            let why: Vec<&str> = lines.into_iter().rev().collect();
+            let why = if why.is_empty() { format!("a command ended with status {status}") } else { why.join("; ") };
+            TargetError::Failed { name: name.to_owned(), why }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.place == Place::Temporary && !self.executable.is_empty() {
+            let _ = self.run(&format!("rm -rf \"$(dirname {})\"", self.executable), std::io::empty());
+        }
+        self.disconnect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_its_hint_and_other_errors_their_last_lines() {
+        let TargetError::Refused(refusal) = judge("db3", 2, "warning\n[\"No\",\"Do this:\\nallow = []\"]\n") else {
+            panic!()
+        };
+        assert_eq!((refusal.message.as_str(), refusal.hint.as_deref()), ("No", Some("Do this:\nallow = []")));
+        assert_eq!(judge("db3", 1, "kexec is missing\n").to_string(), "On `db3`: kexec is missing");
+        assert_eq!(judge("db3", 127, "").to_string(), "On `db3`: a command ended with status 127");
+    }
+
+    #[test]
+    fn a_script_is_one_word() {
+        assert_eq!(quote_script("echo 'a b' \"$HOME\""), r#"'echo '\''a b'\'' "$HOME"'"#);
+    }
+}

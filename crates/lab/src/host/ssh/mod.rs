@@ -1,0 +1,272 @@
+//! The host `ssh`: trials on another machine's running kernel, or on kernels that it boots once for each trial.
+//!
+//! Invariant: what runs on the target is asked for by a name under which it runs at most once, so a lost connection or a killed orchestrator loses
+//! nothing and runs nothing twice. The machine is rebooted only with a way back, or with the user's word that there need be none.
+
+pub mod config;
+pub mod connection;
+mod payload;
+pub mod quarantine;
+mod trial;
+pub mod way_back;
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bigiron_archive::Kernel;
+use bigiron_model::plan::{Arm, Plan};
+use bigiron_model::purpose::Purpose;
+use bigiron_model::refusal::Refusal;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use super::{Host, HostError, Phase, Trial, TrialResult};
+use crate::lever;
+use crate::target::allow::{self, Demands};
+use crate::target::messages::{BootMethod, Look};
+use config::HostConfig;
+use connection::{Connection, Place, TargetError};
+
+/// How long a target may be unreachable while a trial runs there; the trial goes on, and the same command resumes.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Interval between attempts to reach a target.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A target that answers.
+pub struct Target {
+    pub connection: Connection,
+    pub config: HostConfig,
+    pub look: Look,
+}
+
+impl Target {
+    /// Connects to the target that OpenSSH calls `name`, and looks at it.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not run this executable.
+    pub fn open(name: &str, place: Place) -> anyhow::Result<Self> {
+        let config = config::read(name)?;
+        let connection = Connection::open(name, config.clone(), place).map_err(TargetError::explained)?;
+        let mut look: Look = connection.ask("look", &()).map_err(TargetError::explained)?;
+        // As the user calls it.
+        name.clone_into(&mut look.name);
+        Ok(Self { connection, config, look })
+    }
+}
+
+/// Another machine.
+pub struct SshHost<'a> {
+    target: &'a Target,
+    study: String,
+    /// For each arm: its kernel's files, if it is not the running one.
+    kernels: Vec<Option<Kernel>>,
+    demands: Demands,
+    /// How kernels are booted; `None` if none is.
+    method: Option<BootMethod>,
+    /// Why no further trial is run.
+    lost: Mutex<Option<String>>,
+    /// Whether this host has shown that GRUB boots an entry once.
+    grub_proved: AtomicBool,
+    note: Box<dyn Fn(&str) + Sync + 'a>,
+}
+
+/// What the arms of a plan do to a target.
+pub fn demands(plan: &Plan) -> Demands {
+    Demands { settings: plan.arms.iter().any(|arm| !lever::of_runtime(&arm.settings).is_empty()), boots: plan.boots() }
+}
+
+/// The name of a study on targets: no two studies have the same.
+fn study_name(plan: &Plan) -> String {
+    let text = format!("{} {} {:?}", plan.question_sha256, plan.design.seed, plan.begun);
+    Sha256::digest(text).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl<'a> SshHost<'a> {
+    /// The host of `plan` with `left` trials to run; `kernels` are those of the arms.
+    ///
+    /// # Errors
+    /// The target's administrator does not allow it, the machine is in use, or it cannot boot these kernels.
+    pub fn new(
+        plan: &Plan,
+        kernels: Vec<Option<Kernel>>,
+        left: u32,
+        no_way_back: bool,
+        target: &'a Target,
+        note: Box<dyn Fn(&str) + Sync + 'a>,
+    ) -> anyhow::Result<Self> {
+        let demands = demands(plan);
+        quarantine::check(target.connection.name())?;
+        // And one to return.
+        let reboots = if demands.boots && left > 0 { left + 1 } else { 0 };
+        allow::check(&target.look, demands, reboots)?;
+        if let Some(change) = target.look.left_over.first() {
+            let name = target.connection.name();
+            return Err(Refusal::new(format!(
+                "An earlier bigiron was killed and left settings of `{name}` changed: {change}"
+            ))
+            .hint(format!("`bigiron undo --on ssh:{name}` restores them"))
+            .into());
+        }
+        let method = if demands.boots { Some(method(&target.look)?) } else { None };
+        if demands.boots {
+            check_power(target, no_way_back)?;
+            kernels.iter().flatten().try_for_each(|kernel| check_kernel(&target.look, &kernel.identity.release))?;
+        }
+        Ok(Self {
+            target,
+            study: study_name(plan),
+            kernels,
+            demands,
+            method,
+            lost: Mutex::new(None),
+            grub_proved: AtomicBool::new(false),
+            note,
+        })
+    }
+
+    /// Asks until the target answers.
+    ///
+    /// # Errors
+    /// It has not answered for [`PATIENCE`], or the trial was cancelled.
+    fn ask<A: DeserializeOwned>(
+        &self,
+        verb: &str,
+        message: &impl Serialize,
+        trial: &Trial<'_>,
+    ) -> Result<A, HostError> {
+        let since = Instant::now();
+        loop {
+            match self.target.connection.ask(verb, message) {
+                Ok(answer) => return Ok(answer),
+                Err(TargetError::Unreachable { .. }) if since.elapsed() < PATIENCE => self.reconnect(trial)?,
+                Err(e @ TargetError::Unreachable { .. }) => return Err(HostError::Fatal(unreachable(&e))),
+                Err(other) => return Err(fatal(other)),
+            }
+        }
+    }
+
+    /// A moment later, a new connection.
+    fn reconnect(&self, trial: &Trial<'_>) -> Result<(), HostError> {
+        if trial.cancel.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(HostError::Cancelled);
+        }
+        thread::sleep(RETRY);
+        // The next command says whether it worked.
+        let _ = self.target.connection.connect();
+        Ok(())
+    }
+
+    fn lose(&self, why: &str) {
+        self.lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert_with(|| why.to_owned());
+    }
+}
+
+/// A refusal keeps its hint in the text.
+fn fatal(error: TargetError) -> HostError {
+    HostError::Fatal(match error {
+        TargetError::Refused(Refusal { message, hint: Some(hint), .. }) => format!("{message}\n{hint}"),
+        other => other.to_string(),
+    })
+}
+
+fn unreachable(error: &TargetError) -> String {
+    format!("{error}; a trial that was started there goes on, and the same command finds its result")
+}
+
+/// The first method that the target can boot by.
+fn method(look: &Look) -> Result<BootMethod, Refusal> {
+    if let Some(report) = look.methods.iter().find(|report| report.refused.is_none()) {
+        return Ok(report.method);
+    }
+    let why: Vec<String> = look
+        .methods
+        .iter()
+        .map(|report| format!("{}: {}", report.method.name(), report.refused.as_deref().unwrap_or_default()))
+        .collect();
+    Err(Refusal::new(format!("`{}` cannot boot another kernel once: {}", look.name, why.join("; "))))
+}
+
+fn check_power(target: &Target, no_way_back: bool) -> Result<(), Refusal> {
+    if target.config.power.is_some() || no_way_back {
+        return Ok(());
+    }
+    let name = target.connection.name();
+    let path = config::path().map_or_else(|| "hosts.toml".to_owned(), |path| path.display().to_string());
+    Err(Refusal::new(format!("If a kernel does not boot, nothing here can turn `{name}` off and on again")).hint(format!(
+        "Write its power command to `{path}`, such as\n[{name:?}]\npower = \"ipmitool -H … chassis power cycle\"\nor add `--no-way-back`"
+    )))
+}
+
+/// Refuses a kernel that was built without the drivers of the machine.
+fn check_kernel(look: &Look, release: &str) -> Result<(), Refusal> {
+    let is_cloud = |release: &str| release.ends_with("-cloud-amd64");
+    if is_cloud(release) && !is_cloud(&look.release) {
+        return Err(Refusal::new(format!(
+            "{release} has only drivers of virtual machines, and `{}` runs {}",
+            look.name, look.release
+        ))
+        .hint("Name a kernel for real hardware, such as `debian:6.12/amd64`"));
+    }
+    Ok(())
+}
+
+/// Words of an arm for the command line.
+fn words(arm: &Arm) -> String {
+    lever::cmdline(&arm.settings).join(" ")
+}
+
+impl Host for SshHost<'_> {
+    fn parallel(&self) -> usize {
+        1
+    }
+
+    fn supports(&self, purpose: Purpose) -> Result<(), String> {
+        match purpose {
+            Purpose::Judge => Ok(()),
+            _ if self.target.look.uid == 0 => Ok(()),
+            _ => Err("only root may record what a target executes".to_owned()),
+        }
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        if let Some(why) = &*self.lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            return Err(HostError::Fatal(why.clone()));
+        }
+        self.trial(trial, phase)
+    }
+
+    fn close(&self, recorded: bool) -> anyhow::Result<()> {
+        way_back::close(self.target, &self.study, self.demands.boots, recorded, &*self.note)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::look::testing::look;
+    use crate::target::messages::MethodReport;
+
+    #[test]
+    fn the_first_possible_method_is_used() {
+        let mut look = look();
+        let report = |method, refused: Option<&str>| MethodReport { method, refused: refused.map(str::to_owned) };
+        look.methods = vec![report(BootMethod::Kexec, Some("locked down")), report(BootMethod::Grub, None)];
+        assert_eq!(method(&look), Ok(BootMethod::Grub));
+        look.methods.pop();
+        let refused = method(&look).unwrap_err().to_string();
+        assert_eq!(refused, "`db3` cannot boot another kernel once: kexec: locked down");
+    }
+
+    #[test]
+    fn a_kernel_for_virtual_machines_is_not_booted_on_hardware() {
+        let mut look = look();
+        assert!(check_kernel(&look, "6.12.1-cloud-amd64").unwrap_err().hint.unwrap().contains("debian:6.12/amd64"));
+        check_kernel(&look, "6.12.1-amd64").unwrap();
+        look.release = "6.1.0-cloud-amd64".to_owned();
+        check_kernel(&look, "6.12.1-cloud-amd64").unwrap();
+    }
+}

@@ -1,0 +1,348 @@
+//! One trial on a target, from its boot to its result.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bigiron_model::record::{Failure, HostCost};
+use bigiron_model::values::Values;
+use sha2::{Digest, Sha256};
+
+use super::connection::TargetError;
+use super::{
+    HostError, PATIENCE, Phase, RETRY, SshHost, Target, Trial, TrialResult, fatal, payload, unreachable, way_back,
+    words,
+};
+use crate::target::messages::{
+    BootMethod, BootRequest, BootState, FinishedOnTarget, Job, Status, TrialEnd, TrialKey, TrialState,
+};
+
+/// More often than this nobody starts a trial again.
+const AGAIN: u32 = 100;
+
+/// How the machine is after a boot was asked for.
+enum Booted {
+    Up,
+    /// Something else is running.
+    Other(Box<Status>),
+    /// It does not answer.
+    Lost(String),
+}
+
+impl SshHost<'_> {
+    pub(super) fn trial(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        let begun = Instant::now();
+        let mut key = TrialKey {
+            study: self.study.clone(),
+            slot: trial.slot.slot,
+            attempt: trial.attempt,
+            purpose: trial.purpose,
+            again: 0,
+        };
+        let mut status: Status = self.ask("status", &key, trial)?;
+        // What was broken off, or what the user has mended since, runs under the next name.
+        while let TrialState::Done(done) = &status.trial {
+            if !matches!(done.end, TrialEnd::Cancelled | TrialEnd::Fatal(_)) || key.again == AGAIN {
+                break;
+            }
+            key.again += 1;
+            status = self.ask("status", &key, trial)?;
+        }
+        loop {
+            match status.trial {
+                TrialState::Done(done) => return self.collect(trial, &key, *done, begun),
+                TrialState::Running => self.watch(trial, &key, phase)?,
+                TrialState::Died { rebooted } => return self.died(trial, rebooted, status.crash),
+                TrialState::Unknown => {
+                    if let Some(failed) = self.begin(trial, &key, &status.boot, phase)? {
+                        return Ok(failed);
+                    }
+                }
+            }
+            status = self.ask("status", &key, trial)?;
+        }
+    }
+
+    /// The word that proves the trial's boot.
+    fn nonce(&self, key: &TrialKey) -> String {
+        let digest = Sha256::digest(format!("{} {}", key.study, key.name()));
+        digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Boots the trial's kernel, if it needs a boot, and starts the trial; or the kernel's failure to boot.
+    fn begin(
+        &self,
+        trial: &Trial<'_>,
+        key: &TrialKey,
+        boot: &BootState,
+        phase: &dyn Fn(Phase),
+    ) -> Result<Option<TrialResult>, HostError> {
+        let nonce = self.method.map(|_| self.nonce(key));
+        if let (Some(method), Some(nonce)) = (self.method, &nonce) {
+            let booted = match boot {
+                BootState::Up => Booted::Up,
+                // As it was found when a killed orchestrator's study was resumed.
+                BootState::Other => self.wait_for_boot(trial, key)?,
+                BootState::Unknown | BootState::Pending => {
+                    phase(Phase::Booting);
+                    self.bring(trial)?;
+                    self.prove_grub(trial)?;
+                    let request = BootRequest {
+                        key: key.clone(),
+                        demands: self.demands,
+                        nonce: nonce.clone(),
+                        method,
+                        kernel: trial.arm.kernel.clone(),
+                        words: words(trial.arm),
+                    };
+                    match self.target.connection.tell("boot", &request) {
+                        // Unreachable: it may have been asked for.
+                        Ok(()) | Err(TargetError::Unreachable { .. }) => {}
+                        Err(other) => return Err(fatal(other)),
+                    }
+                    self.wait_for_boot(trial, key)?
+                }
+            };
+            match booted {
+                Booted::Up => phase(Phase::Up),
+                Booted::Other(status) => return Ok(Some(self.did_not_boot(trial, &status))),
+                Booted::Lost(why) => return Ok(Some(self.did_not_return(trial, &why))),
+            }
+        }
+        let job = Job { key: key.clone(), plan: trial.plan.clone(), demands: self.demands, nonce };
+        let _: TrialState = self.ask("start", &job, trial)?;
+        Ok(None)
+    }
+
+    /// Copies the trial's kernel to the target, unless it is there.
+    fn bring(&self, trial: &Trial<'_>) -> Result<(), HostError> {
+        let connection = &self.target.connection;
+        connection.tell("prepare", &()).map_err(fatal)?;
+        let Some(kernel) = &self.kernels[trial.slot.arm] else { return Ok(()) };
+        if self.ask::<bool>("has", &kernel.identity, trial)? {
+            return Ok(());
+        }
+        (self.note)(&format!("Copying {} to `{}`", kernel.identity.release, connection.name()));
+        let identity = serde_json::to_string(&kernel.identity).expect("an identity is plain data");
+        let (reader, writer) = std::io::pipe().map_err(|e| HostError::Fatal(format!("No pipe: {e}")))?;
+        let sent = thread::scope(|scope| {
+            let packing = scope.spawn(move || payload::write(kernel, writer));
+            let sent = connection.stream("kernel", &[self.study.clone(), identity], reader);
+            let packed = packing.join().expect("no panic is caught");
+            sent.map_err(fatal)?;
+            packed.map_err(|e| HostError::Fatal(format!("Cannot read the kernel: {e}")))
+        });
+        sent
+    }
+
+    /// A dry boot of the machine's own kernel, which shows that GRUB boots an entry once and not for ever.
+    fn prove_grub(&self, trial: &Trial<'_>) -> Result<(), HostError> {
+        let (Some(BootMethod::Grub), Target { connection, look, .. }) = (self.method, self.target) else {
+            return Ok(());
+        };
+        if look.grub_proved || self.grub_proved.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let name = connection.name();
+        let Some(own) = look.image.clone() else {
+            return Err(HostError::Fatal(format!("`{name}` has no image of its own kernel for a dry boot by GRUB")));
+        };
+        (self.note)(&format!("`{name}` boots its own kernel once by GRUB, to see whether `next_entry` is cleared"));
+        let key =
+            TrialKey { study: format!("{}-dry", self.study), slot: 0, attempt: 0, purpose: trial.purpose, again: 0 };
+        let request = BootRequest {
+            nonce: self.nonce(&key),
+            key: key.clone(),
+            demands: self.demands,
+            method: BootMethod::Grub,
+            kernel: own,
+            words: String::new(),
+        };
+        connection.tell("boot", &request).map_err(fatal)?;
+        match self.wait_for_boot(trial, &key)? {
+            Booted::Up => {}
+            Booted::Other(status) => {
+                return Err(HostError::Fatal(format!(
+                    "`{name}` did not boot the entry that GRUB was given, but {}",
+                    status.release
+                )));
+            }
+            Booted::Lost(why) => {
+                let what = format!("`{name}` did not come back from a dry boot of its own kernel ({why})");
+                return Err(HostError::Fatal(format!("{what}. {}", way_back::lost(self.target, &what))));
+            }
+        }
+        connection.tell("grub-proof", &key).map_err(fatal)?;
+        connection.tell("forget", &key.study).map_err(fatal)?;
+        self.grub_proved.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits until the machine has rebooted.
+    fn wait_for_boot(&self, trial: &Trial<'_>, key: &TrialKey) -> Result<Booted, HostError> {
+        let (since, limit) = (Instant::now(), self.target.config.boot_limit);
+        // Something else may be running only because the machine is still on its way down.
+        let mut last;
+        loop {
+            if trial.cancel.load(Ordering::Relaxed) {
+                return Err(HostError::Cancelled);
+            }
+            self.target.connection.disconnect();
+            let connected = self.target.connection.connect();
+            match connected.and_then(|()| self.target.connection.ask::<Status>("status", key)) {
+                Ok(status) => match status.boot {
+                    BootState::Up => return Ok(Booted::Up),
+                    BootState::Other => return Ok(Booted::Other(Box::new(status))),
+                    BootState::Pending | BootState::Unknown => {
+                        last = "it runs the kernel from before and has not begun to reboot".to_owned();
+                    }
+                },
+                Err(TargetError::Unreachable { why, .. }) => last = why,
+                Err(other) => return Err(fatal(other)),
+            }
+            if since.elapsed() > limit {
+                return Ok(Booted::Lost(last));
+            }
+            thread::sleep(RETRY);
+        }
+    }
+
+    /// Passes on a running trial's progress until it ends, or the connection does.
+    fn watch(&self, trial: &Trial<'_>, key: &TrialKey, phase: &dyn Fn(Phase)) -> Result<(), HostError> {
+        let since = Instant::now();
+        let mut child = loop {
+            match self.target.connection.follow("wait", key) {
+                Ok(child) => break child,
+                Err(TargetError::Unreachable { .. }) if since.elapsed() < PATIENCE => self.reconnect(trial)?,
+                Err(e) => return Err(HostError::Fatal(unreachable(&e))),
+            }
+        };
+        let out = child.stdout.take().expect("it is a pipe");
+        let (sender, lines) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        loop {
+            match lines.recv_timeout(Duration::from_millis(50)) {
+                Ok(line) => {
+                    if let Ok(said) = serde_json::from_str::<Phase>(&line) {
+                        phase(said);
+                    }
+                }
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+            if trial.cancel.load(Ordering::Relaxed) {
+                let _ = child.kill();
+                let _ = child.wait();
+                self.target.connection.tell("stop", key).map_err(fatal)?;
+                return Err(HostError::Cancelled);
+            }
+        }
+        // Over, or cut off: the status says which.
+        let cut = child.wait().map_or(true, |status| !status.success());
+        if cut { self.reconnect(trial) } else { Ok(()) }
+    }
+
+    /// Fetches a trial's result and its artefacts.
+    fn collect(
+        &self,
+        trial: &Trial<'_>,
+        key: &TrialKey,
+        done: FinishedOnTarget,
+        begun: Instant,
+    ) -> Result<TrialResult, HostError> {
+        let mut result = match done.end {
+            TrialEnd::Ran(result) => *result,
+            TrialEnd::Void(why) => return Err(HostError::Void(why)),
+            TrialEnd::Fatal(why) => {
+                return Err(HostError::Fatal(format!("On `{}`: {why}", self.target.connection.name())));
+            }
+            TrialEnd::Cancelled => return Err(HostError::Cancelled),
+        };
+        let key = serde_json::to_string(key).expect("a key is plain data");
+        for name in &done.artifacts {
+            bigiron_model::folder_files::plain_name(name).map_err(HostError::Fatal)?;
+            let args = [key.clone(), name.clone()];
+            let bytes = self.target.connection.stream("artifact", &args, std::io::empty()).map_err(fatal)?;
+            fs::write(trial.artifacts.join(name), bytes)
+                .map_err(|e| HostError::Fatal(format!("Cannot keep {name}: {e}")))?;
+        }
+        self.describe(&mut result, begun);
+        Ok(result)
+    }
+
+    fn describe(&self, result: &mut TrialResult, begun: Instant) {
+        "ssh".clone_into(&mut result.cost.accelerator);
+        result.cost.wall_s = begun.elapsed().as_secs_f64();
+        if let Some(method) = self.method {
+            result.facts.insert("machine.booted by".to_owned(), method.name().to_owned());
+        }
+    }
+
+    /// A trial that ended without a result.
+    fn died(&self, trial: &Trial<'_>, rebooted: bool, crash: Option<String>) -> Result<TrialResult, HostError> {
+        if !rebooted {
+            return Err(HostError::Void("Somebody killed the trial's process on the target".to_owned()));
+        }
+        match crash {
+            Some(crash) => Ok(self.failed(
+                trial,
+                Failure::Panic,
+                format!("The machine rebooted during the trial; its kernel's last words:\n{crash}"),
+            )),
+            // Its kernel reboots when it panics.
+            None if self.method.is_some() => {
+                Ok(self.failed(trial, Failure::Panic, "The machine rebooted during the trial".to_owned()))
+            }
+            None => Err(HostError::Void("The machine rebooted during the trial".to_owned())),
+        }
+    }
+
+    /// The machine has come up with something else.
+    fn did_not_boot(&self, trial: &Trial<'_>, status: &Status) -> TrialResult {
+        let (name, release) = (self.target.connection.name(), &trial.arm.kernel.release);
+        let mut message = format!(
+            "{release} did not come up: after its boot `{name}` runs {}, {}",
+            status.release, "which the boot loader has started"
+        );
+        if let Some(crash) = &status.crash {
+            message.push_str(&format!("; last words in pstore:\n{crash}"));
+        }
+        self.lose(&format!("{release} did not boot on `{name}`; the same command goes on with the remaining trials"));
+        let failure = if status.crash.is_some() { Failure::Panic } else { Failure::NoAgent };
+        self.failed(trial, failure, message)
+    }
+
+    /// The machine does not answer.
+    fn did_not_return(&self, trial: &Trial<'_>, why: &str) -> TrialResult {
+        let (name, release) = (self.target.connection.name(), &trial.arm.kernel.release);
+        let limit = self.target.config.boot_limit.as_secs();
+        let what = format!("`{name}` did not come back within {limit} s of the boot of {release} ({why})");
+        let done = way_back::lost(self.target, &what);
+        self.lose(&format!("{what}. {done}"));
+        self.failed(trial, Failure::Hang, format!("{what}. {done}"))
+    }
+
+    fn failed(&self, _trial: &Trial<'_>, failure: Failure, message: String) -> TrialResult {
+        let mut result = TrialResult {
+            failure: Some((failure, message)),
+            guest: None,
+            metrics: Values::default(),
+            facts: std::collections::BTreeMap::new(),
+            counters: None,
+            changes: Vec::new(),
+            complaints: Vec::new(),
+            cost: HostCost::default(),
+            evidence: None,
+        };
+        self.describe(&mut result, Instant::now());
+        result
+    }
+}

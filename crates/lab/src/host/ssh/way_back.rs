@@ -1,0 +1,115 @@
+//! The way back: the target's own kernel, without what bigiron brought, and proved to be as before.
+
+use std::process::Command;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{bail, ensure};
+
+use super::connection::TargetError;
+use super::{RETRY, Target, quarantine};
+use crate::target::messages::{CleanedUp, Look, WayBack};
+
+/// Most differences in a message.
+const SHOWN: usize = 8;
+
+/// Restores the target after a study; `recorded`: none of its results is missing here.
+pub(super) fn close(
+    target: &Target,
+    study: &str,
+    boots: bool,
+    recorded: bool,
+    note: &(dyn Fn(&str) + Sync),
+) -> anyhow::Result<()> {
+    if boots {
+        restore(target, study, note)?;
+    }
+    if recorded {
+        target.connection.tell("forget", &study).map_err(TargetError::explained)?;
+    }
+    Ok(())
+}
+
+/// Boots the original kernel, removes what was brought, and compares the machine with its noted state.
+pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> anyhow::Result<CleanedUp> {
+    let name = target.connection.name();
+    let patience = target.config.boot_limit;
+    // After an interruption, a boot may be under way.
+    reach(target)?;
+    let back: WayBack = target.connection.ask("return", &study).map_err(TargetError::explained)?;
+    if let WayBack::Rebooting(release) = back {
+        note(&format!("`{name}` boots its own kernel, {release}"));
+        let since = Instant::now();
+        loop {
+            thread::sleep(RETRY);
+            target.connection.disconnect();
+            let answer = target.connection.connect().and_then(|()| target.connection.ask::<Look>("look", &()));
+            match answer {
+                Ok(look) if look.to_return.is_none() => {
+                    ensure!(
+                        look.release == release,
+                        "`{name}` has booted {}, its boot loader's default; before the study it ran {release}",
+                        look.release
+                    );
+                    break;
+                }
+                Ok(_) | Err(TargetError::Unreachable { .. }) if since.elapsed() < patience => {}
+                Ok(_) => bail!("`{name}` does not reboot into {release}"),
+                Err(e) => return Err(e.explained()),
+            }
+        }
+    }
+    let cleaned: CleanedUp = target.connection.ask("clean", &study).map_err(TargetError::explained)?;
+    if !cleaned.removed.is_empty() {
+        note(&format!("Removed from `{name}`: {}", cleaned.removed.join(", ")));
+    }
+    match &cleaned.differences {
+        Some(differences) if !differences.is_empty() => {
+            let more = differences.len().saturating_sub(SHOWN);
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            let shown: Vec<&str> = differences.iter().take(SHOWN).map(String::as_str).collect();
+            bail!("`{name}` is not as before: {}{more}", shown.join("; "))
+        }
+        Some(_) => note(&format!("`{name}` is as before: {} files and settings compared", cleaned.compared)),
+        None => {}
+    }
+    Ok(cleaned)
+}
+
+/// Waits until the target answers.
+fn reach(target: &Target) -> anyhow::Result<()> {
+    let since = Instant::now();
+    loop {
+        match target.connection.ask::<Look>("look", &()) {
+            Ok(_) => return Ok(()),
+            Err(TargetError::Unreachable { .. }) if since.elapsed() < target.config.boot_limit => {
+                thread::sleep(RETRY);
+                let _ = target.connection.connect();
+            }
+            Err(e) => return Err(e.explained()),
+        }
+    }
+}
+
+/// A machine that did not come back: quarantine, and the power command once. What was done.
+pub(super) fn lost(target: &Target, why: &str) -> String {
+    let name = target.connection.name();
+    let kept =
+        quarantine::put(name, why).map_or_else(|e| format!("; the quarantine is not noted: {e:#}"), |()| String::new());
+    let Some(power) = &target.config.power else {
+        return format!("`{name}` is in quarantine; there is no power command for it{kept}");
+    };
+    let done = match Command::new("/bin/sh").args(["-c", power]).status() {
+        Ok(status) if status.success() => "was run once".to_owned(),
+        Ok(status) => format!("failed ({status})"),
+        Err(e) => format!("does not start: {e}"),
+    };
+    let since = Instant::now();
+    let mut back = false;
+    while !back && since.elapsed() < target.config.boot_limit {
+        thread::sleep(RETRY);
+        back = target.connection.connect().is_ok() && target.connection.ask::<Look>("look", &()).is_ok();
+    }
+    let then = if back { "the machine answers again" } else { "the machine still does not answer" };
+    format!("`{name}` is in quarantine; its power command {done}, and {then}{kept}")
+}
