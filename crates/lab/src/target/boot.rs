@@ -1,0 +1,222 @@
+//! Boots a kernel once.
+//!
+//! Invariant: the boot loader's default entry is never changed, and before a boot is asked for, the disk says which and from where.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail, ensure};
+use bigiron_model::plan::{Arm, RUNNING};
+use serde::{Deserialize, Serialize};
+
+use super::folder::{self, TargetFolder};
+use super::messages::{BootMethod, BootRequest, BootState, TrialKey};
+use super::{grub, kernels, restore};
+use crate::lever;
+use crate::lever::boot::BootedCommandLine;
+
+/// Words of every test boot: a kernel that dies reboots by itself, to the default entry.
+pub const WORDS: &str = "panic=30 oops=panic softlockup_panic=1";
+
+/// The parameter that proves a boot.
+pub const NONCE: &str = "bigiron.id";
+
+const BOOT: &str = "boot.json";
+
+/// A boot that was asked for.
+#[derive(Debug, Serialize, Deserialize)]
+struct BootNote {
+    nonce: String,
+    /// The boot id of the kernel that was running then.
+    from: String,
+}
+
+/// Whether this machine can boot a kernel by `method`.
+///
+/// # Errors
+/// Why not.
+pub(super) fn possible(method: BootMethod) -> Result<(), String> {
+    match method {
+        BootMethod::Kexec => kexec_possible(),
+        BootMethod::Bootctl => {
+            if !Path::new("/sys/firmware/efi").exists() {
+                return Err("the firmware is no UEFI".to_owned());
+            }
+            if !Path::new("/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f").exists() {
+                return Err("systemd-boot is not the boot loader".to_owned());
+            }
+            Err("bigiron does not use it yet".to_owned())
+        }
+        BootMethod::Grub => grub::possible(),
+    }
+}
+
+fn kexec_possible() -> Result<(), String> {
+    let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
+    if program("kexec").is_none() {
+        return Err("kexec is not installed; Debian has it in the package kexec-tools".to_owned());
+    }
+    if program("systemctl").is_none() {
+        return Err("there is no systemd, which shuts down before the kernel is started".to_owned());
+    }
+    match read("/proc/sys/kernel/kexec_load_disabled") {
+        Ok(text) if text == "0" => {}
+        Ok(_) => return Err("kernel.kexec_load_disabled is 1".to_owned()),
+        Err(_) => return Err("the running kernel has no kexec".to_owned()),
+    }
+    match read("/sys/kernel/security/lockdown") {
+        Ok(text) if !text.contains("[none]") => Err(format!("the kernel is locked down ({text})")),
+        _ => Ok(()),
+    }
+}
+
+/// A program of the system's folders.
+pub(super) fn program(name: &str) -> Option<PathBuf> {
+    let folders = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    folders.iter().map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+}
+
+/// Runs a program of the system; an error has the end of what it wrote.
+pub(super) fn run(name: &str, args: &[&str]) -> anyhow::Result<String> {
+    let path = program(name).with_context(|| format!("{name} is not installed"))?;
+    let ran = Command::new(path).args(args).stdin(Stdio::null()).env("PATH", SYSTEM_PATH).output()?;
+    let out = String::from_utf8_lossy(&ran.stdout).into_owned();
+    if !ran.status.success() {
+        let wrote = format!("{out}{}", String::from_utf8_lossy(&ran.stderr));
+        let last: Vec<&str> = wrote.trim().lines().rev().take(3).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        bail!("`{name} {}` failed: {}", args.join(" "), last.join("; "));
+    }
+    Ok(out)
+}
+
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The image and the initramfs of an installed kernel, where Debian keeps them.
+pub(super) fn installed_files(release: &str) -> Option<(PathBuf, PathBuf)> {
+    let files =
+        (PathBuf::from(format!("/boot/vmlinuz-{release}")), PathBuf::from(format!("/boot/initrd.img-{release}")));
+    (files.0.is_file() && files.1.is_file()).then_some(files)
+}
+
+/// The command line of a test boot.
+pub fn command_line(original: &str, words: &str, nonce: &str) -> String {
+    // What the boot loader added names its own files.
+    let added = |word: &&str| !word.starts_with("BOOT_IMAGE=") && !word.starts_with("initrd=");
+    let mut all: Vec<&str> = original.split_whitespace().filter(added).collect();
+    all.extend(words.split_whitespace());
+    all.extend(WORDS.split_whitespace());
+    format!("{} {NONCE}={nonce}", all.join(" "))
+}
+
+/// Asks for a boot; the machine goes down some moments after this has returned.
+pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Result<()> {
+    possible(request.method).map_err(anyhow::Error::msg)?;
+    let origin = restore::origin(folder)?.context("The state of the machine was not noted, so nothing is booted")?;
+    let (image, initrd) = if request.kernel.spec == RUNNING {
+        let files = installed_files(&origin.release);
+        files.with_context(|| format!("/boot has no image and initramfs of {}", origin.release))?
+    } else {
+        kernels::files(folder, &request.kernel)?
+    };
+    let line = command_line(&origin.cmdline, &request.words, &request.nonce);
+    let dir = folder.trial(&request.key)?;
+    folder::make_durable(&dir)?;
+    let note = BootNote { nonce: request.nonce.clone(), from: super::boot_id() };
+    folder::write(&dir, BOOT, &note)?;
+    let release = &request.kernel.release;
+    folder.audit(
+        &request.key.study,
+        &format!("{} {release} by {} for trial {}: {line}", folder::REBOOT, request.method.name(), request.key.name()),
+    )?;
+    let command = match request.method {
+        BootMethod::Kexec => {
+            load(&image, &initrd, &line)?;
+            "systemctl kexec"
+        }
+        BootMethod::Grub => {
+            grub::arm(&image, &initrd, &line)?;
+            "systemctl reboot"
+        }
+        BootMethod::Bootctl => bail!("bigiron does not boot by bootctl yet"),
+    };
+    // The file systems are whole even if the shutdown hangs and somebody cuts the power.
+    rustix::fs::sync();
+    later(command)
+}
+
+/// Loads a kernel for kexec.
+fn load(image: &Path, initrd: &Path, line: &str) -> anyhow::Result<()> {
+    let initrd = format!("--initrd={}", initrd.display());
+    run("kexec", &["-l", &image.display().to_string(), &initrd, &format!("--command-line={line}")])?;
+    let loaded = fs::read_to_string("/sys/kernel/kexec_loaded").unwrap_or_default();
+    ensure!(loaded.trim() == "1", "kexec has loaded no kernel");
+    Ok(())
+}
+
+/// Runs a command after this process, and so its answer, has ended.
+pub(super) fn later(command: &str) -> anyhow::Result<()> {
+    let script = format!("sleep 1; exec {command}");
+    let mut child = Command::new("setsid");
+    child.args(["--fork", "/bin/sh", "-c", &script]).env("PATH", SYSTEM_PATH);
+    child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = child.status().context("setsid does not start")?;
+    ensure!(status.success(), "`{command}` was not started");
+    Ok(())
+}
+
+/// Checks that this is the boot `nonce`, and that the arm's words took effect.
+pub(super) fn verify(arm: &Arm, nonce: &str) -> Result<(), String> {
+    let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    if judge(nonce, "", &super::boot_id(), &cmdline) != BootState::Up {
+        return Err(format!("The kernel of this trial is not running; its command line is `{}`", cmdline.trim()));
+    }
+    let of_init = |file: &str| -> Vec<String> {
+        let bytes = fs::read(Path::new("/proc/1").join(file)).unwrap_or_default();
+        let parts = bytes.split(|b| *b == 0).filter(|part| !part.is_empty());
+        parts.map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+    };
+    let init_args: Vec<String> = of_init("cmdline").into_iter().skip(1).collect();
+    let seen = BootedCommandLine {
+        cmdline: &cmdline,
+        log: &run("dmesg", &[]).map_err(|e| format!("{e:#}"))?,
+        init_args: &init_args,
+        init_environment: &of_init("environ"),
+        read: &|path| fs::read_to_string(path).ok(),
+    };
+    lever::boot::verify(&lever::cmdline(&arm.settings), &seen).map_err(|why| format!("Lever {why}"))
+}
+
+/// How far the boot of a trial is.
+pub(super) fn state(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<BootState> {
+    let Some(note) = folder::read::<BootNote>(&folder.trial(key)?, BOOT)? else { return Ok(BootState::Unknown) };
+    Ok(judge(&note.nonce, &note.from, &super::boot_id(), &fs::read_to_string("/proc/cmdline")?))
+}
+
+fn judge(nonce: &str, from: &str, boot_id: &str, cmdline: &str) -> BootState {
+    if from == boot_id {
+        return BootState::Pending;
+    }
+    let word = format!("{NONCE}={nonce}");
+    if cmdline.split_whitespace().any(|w| w == word) { BootState::Up } else { BootState::Other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_the_defaults_and_the_arms() {
+        let line = command_line("BOOT_IMAGE=/boot/vmlinuz-6.1 root=UUID=1 ro quiet", "mitigations=off", "ab12");
+        assert_eq!(line, "root=UUID=1 ro quiet mitigations=off panic=30 oops=panic softlockup_panic=1 bigiron.id=ab12");
+    }
+
+    #[test]
+    fn a_boot_is_proved_by_its_nonce_and_another_boot_id() {
+        assert_eq!(judge("ab", "1", "1", "ro bigiron.id=ab"), BootState::Pending);
+        assert_eq!(judge("ab", "1", "2", "ro bigiron.id=ab\n"), BootState::Up);
+        assert_eq!(judge("ab", "1", "2", "ro bigiron.id=abc"), BootState::Other);
+        assert_eq!(judge("ab", "1", "2", "ro"), BootState::Other);
+    }
+}
