@@ -18,8 +18,9 @@ mod upgrade_check;
 
 use std::path::PathBuf;
 
-use bigiron_model::host::{HostKind, HostName};
+use bigiron_model::host::{HostKind, HostName, Slurm};
 use bigiron_model::qemu::QemuSource;
+use bigiron_model::refusal::Refusal;
 use number::whole;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -144,9 +145,14 @@ fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
 fn trial_host(word: &str) -> Result<HostName, String> {
     match word.parse::<HostName>() {
         Ok(host) if host.kind != HostKind::Sim => Ok(host),
-        Err(refusal) if word.starts_with("ssh") => Err(refusal.message),
-        _ => Err("possible values: vm, local, ssh:NAME".to_owned()),
+        Err(refusal) if word.starts_with("ssh") || word.starts_with("slurm") => Err(refusal.message),
+        _ => Err("possible values: vm, local, ssh:NAME, slurm[:PARTITION]".to_owned()),
     }
+}
+
+/// Slurm.
+fn slurm(word: &str) -> Result<Slurm, String> {
+    word.parse().map_err(|refusal: Refusal| refusal.message)
 }
 
 /// Another machine.
@@ -173,8 +179,9 @@ fn qemu_source() -> impl TypedValueParser<Value = QemuSource> {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
 pub struct Design {
-    /// Where trials run: in guests (vm), in processes on this machine's own kernel (local), where every arm is `running`, or on another
-    /// machine (ssh:NAME, as OpenSSH names it), which also boots other kernels [default: vm]
+    /// Where trials run: in guests (vm), in processes on this machine's own kernel (local), where every arm is `running`, on another
+    /// machine (ssh:NAME, as OpenSSH names it), which also boots other kernels, or in guests on the nodes of a cluster
+    /// (slurm[:PARTITION]) [default: vm]
     #[arg(long, value_name = "HOST", value_parser = trial_host, add = complete::host())]
     pub on: Option<HostName>,
     /// Reboot another machine although no power command for it is configured: it may be lost if a kernel does not boot
@@ -304,6 +311,9 @@ pub struct Run {
     /// QEMU that runs the guests, pinned or system; overrides the study file (see `bigiron compare --help`)
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
+    /// Let Slurm run the trials on its nodes, on the exact clock (see `bigiron doc fleets`)
+    #[arg(long, value_name = "slurm[:PARTITION]", value_parser = slurm)]
+    pub on: Option<Slurm>,
     #[command(flatten)]
     pub outcome: ResultOptions,
 }

@@ -22,7 +22,7 @@ use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat, FailOn};
 use crate::commands::output::Terminal;
 use crate::conduct::signals;
 use crate::conduct::study_folder::RESULTS;
-use crate::conduct::{self, SearchContext, StudyRequest};
+use crate::conduct::{self, SearchContext, StudyRequest, TrialsBy};
 use crate::study::question::Question;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::identity::Identity;
@@ -118,7 +118,7 @@ impl<'a> BisectionRun<'a> {
             why: Some(why),
             model: false,
             locks: Some(0),
-            prepare: false,
+            trials: TrialsBy::This,
             part: Some(SearchContext { kernels, repeat: &self.bisection.repeat, cancel: &self.cancel }),
             observer: &Terminal,
         };

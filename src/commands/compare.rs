@@ -12,7 +12,7 @@ use std::path::Path;
 use super::{output, report};
 use crate::cli::{Cli, Compare, Design};
 use crate::conduct::environment::refuse;
-use crate::conduct::{Conducted, StudyRequest};
+use crate::conduct::{Conducted, StudyRequest, TrialsBy};
 use crate::study::question::Question;
 use crate::study::resolved::SCREENING_PAIRS;
 use crate::study::{arguments, command};
@@ -59,7 +59,7 @@ pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
         why: args.outcome.why,
         model: args.outcome.model,
         locks: args.outcome.locks,
-        prepare: args.outcome.prepare,
+        trials: TrialsBy::asked(args.outcome.prepare, args.design.on.as_ref().and_then(|host| host.slurm.clone()))?,
         part: None,
         observer: &Terminal,
     };

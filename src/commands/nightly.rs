@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::output;
 use crate::cli::{FailOn, HistoryFormat, Nightly};
 use crate::conduct::environment::{Environment, refuse};
-use crate::conduct::{self, SearchContext, StudyRequest};
+use crate::conduct::{self, SearchContext, StudyRequest, TrialsBy};
 use crate::night::collect;
 use crate::night::folder::{Group, Night, NightArm};
 use crate::night::grid::{Grid, Studied};
@@ -335,7 +335,7 @@ impl NightRun<'_> {
             why: Some(0),
             model: false,
             locks: None,
-            prepare: false,
+            trials: TrialsBy::This,
             part: Some(SearchContext { kernels: &identities, repeat: &self.night.repeat, cancel: &self.cancel }),
             observer: &Terminal,
         };

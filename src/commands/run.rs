@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::report;
 use crate::cli::Run;
 use crate::commands::output::Terminal;
-use crate::conduct::StudyRequest;
+use crate::conduct::{StudyRequest, TrialsBy};
 use crate::study::file::{self, StudyFile};
 use bigiron_lab::host::sim::Script;
 use bigiron_model::refusal::Refusal;
@@ -34,7 +34,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         why: args.outcome.why,
         model: args.outcome.model,
         locks: args.outcome.locks,
-        prepare: args.outcome.prepare,
+        trials: TrialsBy::asked(args.outcome.prepare, args.on)?,
         part: None,
         observer: &Terminal,
     };

@@ -8,7 +8,7 @@ use super::output;
 use crate::cli::Selftest;
 use crate::commands::output::Terminal;
 use crate::conduct::noise_card::NoiseCard;
-use crate::conduct::{self, Conducted, StudyRequest};
+use crate::conduct::{self, Conducted, StudyRequest, TrialsBy};
 use crate::study::question::Question;
 use bigiron_judge::aa;
 use bigiron_judge::aa::Gate;
@@ -62,7 +62,7 @@ fn attempt(q: &Question, out: Option<&Path>, jobs: Option<usize>, repeated: bool
         why: Some(0),
         model: false,
         locks: None,
-        prepare: false,
+        trials: TrialsBy::This,
         part: None,
         observer: &Terminal,
     };

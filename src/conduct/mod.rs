@@ -11,6 +11,7 @@ pub mod noise_card;
 mod other_question;
 mod reruns;
 pub mod signals;
+mod slurm;
 pub mod study_folder;
 pub mod worker;
 
@@ -29,7 +30,7 @@ use bigiron_lab::host::Host;
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::date;
-use bigiron_model::host::HostKind;
+use bigiron_model::host::{HostKind, Slurm};
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::Plan;
 use bigiron_model::printable::without_passwords;
@@ -45,6 +46,7 @@ use bigiron_report::why::Why;
 use bigiron_report::{Extras, Report};
 
 use self::environment::Environment;
+use self::slurm::SlurmJob;
 use self::study_folder::StudyFolder;
 use crate::session::{self, SessionEvent};
 use crate::study::question::Question;
@@ -78,11 +80,38 @@ pub struct StudyRequest<'a> {
     pub model: bool,
     /// Pairs to rerun with lock tracing; `None`: as many as are profiled, if locks can be contended.
     pub locks: Option<u32>,
-    /// Whether to stop before the first trial, for workers.
-    pub prepare: bool,
+    pub trials: TrialsBy,
     /// The larger search that the study belongs to, if any.
     pub part: Option<SearchContext<'a>>,
     pub observer: &'a dyn Observer,
+}
+
+/// Who runs a study's trials.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TrialsBy {
+    #[default]
+    This,
+    /// Workers that somebody starts: this process stops before the first trial.
+    Workers,
+    /// Workers that Slurm starts.
+    Slurm(Slurm),
+}
+
+impl TrialsBy {
+    /// What the options ask for.
+    ///
+    /// # Errors
+    /// Both, or Slurm where it is not.
+    pub fn asked(prepare: bool, slurm: Option<Slurm>) -> Result<Self, Refusal> {
+        match (prepare, slurm) {
+            (false, None) => Ok(Self::This),
+            (true, None) => Ok(Self::Workers),
+            (true, Some(_)) => {
+                Err(Refusal::new("`--prepare` is for workers that you start; with `--on slurm` Slurm does; omit one"))
+            }
+            (false, Some(slurm)) => slurm::check().map(|()| Self::Slurm(slurm)),
+        }
+    }
 }
 
 /// The context that a larger search gives its studies.
@@ -141,11 +170,18 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         None => signals::cancelled_by_signals(),
     };
     let mut cancel = if resolved.rebuilds.is_some() { Some(orderly()?) } else { None };
-    if request.prepare && resolved.machine.host != HostKind::Sim && !resolved.clock.is_exact() {
+    if request.trials != TrialsBy::This && resolved.machine.host != HostKind::Sim && !resolved.clock.is_exact() {
         return Err(Refusal::new(format!(
-            "`--prepare` is for the exact clock; on the clock `{}` a trial depends on the machine",
+            "Workers run trials on the exact clock; on the clock `{}` a trial depends on the machine",
             resolved.clock
         ))
+        .hint("`--clock exact` asks for it")
+        .into());
+    }
+    if request.trials != TrialsBy::This && request.model {
+        return Err(Refusal::new(
+            "Workers do not model trials; omit `--model`: trials are modelled when they are rerun for their causes",
+        )
         .into());
     }
     if request.model {
@@ -228,7 +264,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             (prepared.create(&plan)?, kernels)
         }
     };
-    if request.prepare {
+    if request.trials == TrialsBy::Workers {
         let judged = judged(&folder, &cancel.unwrap_or_default(), observer)?;
         let (dir, slots) = (quote(&folder.dir().display().to_string()), folder.plan().slots.len());
         observer.note(&format!(
@@ -261,6 +297,10 @@ fn work(
     }
     let modelled = modelled::ModelledHost { host, folder };
     let judging: &dyn Host = if request.model { &modelled } else { host };
+    if let TrialsBy::Slurm(slurm) = &request.trials {
+        let script = request.file.filter(|_| folder.plan().machine.host == HostKind::Sim);
+        SlurmJob { folder, slurm, script, observer }.run(cancel)?;
+    }
     session::run(folder.plan(), folder, judging, jobs, cancel, &*observer.session())?;
     if let Ok(read) = folder.records() {
         estimate::keep(environment.cache(), folder.plan(), &read.records, folder.dir());

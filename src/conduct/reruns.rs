@@ -139,7 +139,7 @@ mod tests {
             why,
             model: false,
             locks: None,
-            prepare: false,
+            trials: super::super::TrialsBy::This,
             part: None,
             observer: &Silent,
         };

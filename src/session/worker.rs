@@ -78,8 +78,11 @@ pub fn work(
     }
 }
 
-/// The records, and what other workers have delivered.
-fn known(folder: &Folder) -> Result<Vec<Record>, SessionError> {
+/// The records, and what workers have delivered.
+///
+/// # Errors
+/// One cannot be read, or two machines gave a trial different results.
+pub fn known(folder: &Folder) -> Result<Vec<Record>, SessionError> {
     let mut records = folder.records()?.records;
     let more = folder.delivered()?;
     let is_new = |r: &Record| !records.iter().any(|known| (known.slot, known.attempt) == (r.slot, r.attempt));

@@ -26,7 +26,7 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
         option("rebuilds", builds.to_string());
     }
     if resolved.machine.host.is_machine() {
-        let host = HostName { kind: resolved.machine.host, target: resolved.machine.target.clone() };
+        let host = HostName { target: resolved.machine.target.clone(), ..HostName::of(resolved.machine.host) };
         option("on", host.to_string());
     } else {
         option("cpus", resolved.machine.cpus.to_string());

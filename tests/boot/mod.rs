@@ -24,7 +24,6 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::builder::Test;

@@ -77,7 +77,7 @@ impl Test {
         self
     }
 
-    fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
+    pub fn command(&self, args: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(executable());
         command
             .args(args)

@@ -91,7 +91,7 @@ fn what_workers_cannot_do_is_refused() {
     test.run(&["worker", "out", "--slot", "1", "--machine", "a/b"]).refused("`a/b` cannot be the name of a machine");
     test.run(&["worker", "nowhere", "--claim"]).refused("There is no folder `nowhere`");
     test.run(&["compare", "--on", "local", "running", "running", "micro", "--prepare"])
-        .refused("`--prepare` is for the exact clock");
+        .refused("Workers run trials on the exact clock");
     let marked = "executable = \"";
     test.edit_plan("out", |plan| plan.replacen(marked, &format!("{marked}0"), 1));
     test.run(&["worker", "out", "--slot", "1", "--script", "s.toml"]).refused("begun by another build of bigiron");

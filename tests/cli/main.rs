@@ -29,6 +29,7 @@ mod rebuilds;
 mod refusals;
 mod security;
 mod site;
+mod slurm;
 mod ssh;
 mod studies;
 mod test_script;

@@ -58,9 +58,37 @@ impl FromStr for HostKind {
     }
 }
 
+/// Slurm, as typed: `slurm` or `slurm:PARTITION`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slurm {
+    /// `None`: Slurm's own default.
+    pub partition: Option<String>,
+}
+
+impl FromStr for Slurm {
+    type Err = Refusal;
+
+    fn from_str(word: &str) -> Result<Self, Refusal> {
+        let partition = match word.split_once(':') {
+            None if word == "slurm" => return Ok(Self::default()),
+            Some(("slurm", partition)) => partition,
+            _ => return Err(Refusal::new(format!("Unknown engine `{word}`; it can be `slurm` or `slurm:PARTITION`"))),
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-,".contains(c);
+        if partition.is_empty() || partition.starts_with('-') || !partition.chars().all(plain) {
+            return Err(Refusal::new(format!(
+                "`{partition}` cannot be a partition; write `slurm` or `slurm:PARTITION`"
+            )));
+        }
+        Ok(Self { partition: Some(partition.to_owned()) })
+    }
+}
+
 /// A host as typed: its kind, and the machine's name for OpenSSH if it is another machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostName {
+    /// Slurm, if it distributes the trials over its nodes.
+    pub slurm: Option<Slurm>,
     pub kind: HostKind,
     pub target: Option<String>,
 }
@@ -68,13 +96,17 @@ pub struct HostName {
 impl HostName {
     /// The host of a kind that needs no name.
     pub fn of(kind: HostKind) -> Self {
-        Self { kind, target: None }
+        Self { kind, target: None, slurm: None }
     }
 }
 
 impl fmt::Display for HostName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.target {
+            None if self.slurm.is_some() => {
+                f.write_str("slurm")?;
+                self.slurm.iter().flat_map(|slurm| &slurm.partition).try_for_each(|name| write!(f, ":{name}"))
+            }
             Some(target) => write!(f, "{}:{target}", self.kind),
             None => self.kind.fmt(f),
         }
@@ -85,6 +117,9 @@ impl FromStr for HostName {
     type Err = Refusal;
 
     fn from_str(word: &str) -> Result<Self, Refusal> {
+        if word.split(':').next() == Some("slurm") {
+            return Ok(Self { slurm: Some(word.parse()?), ..Self::of(HostKind::Vm) });
+        }
         let example = "as in `ssh:db-test-3` or `ssh:root@10.0.0.7`";
         let (kind, target) = word.split_once(':').map_or((word, None), |(kind, target)| (kind, Some(target)));
         let kind: HostKind = kind.parse()?;
@@ -99,7 +134,7 @@ impl FromStr for HostName {
                     let message = format!("`{target}` cannot be the name of a machine; name one machine, {example}");
                     return Err(Refusal::new(message));
                 }
-                Ok(Self { kind, target: Some(target.to_owned()) })
+                Ok(Self { target: Some(target.to_owned()), ..Self::of(kind) })
             }
             (kind, Some(_)) => Err(Refusal::new(format!("The host `{kind}` has no name after `:`; write `{kind}`"))),
             (kind, None) => Ok(Self::of(kind)),
@@ -113,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_named_as_openssh_names_it() {
-        for name in ["vm", "local", "ssh:db-test-3", "ssh:root@10.0.0.7"] {
+        for name in ["vm", "local", "ssh:db-test-3", "ssh:root@10.0.0.7", "slurm", "slurm:night"] {
             assert_eq!(name.parse::<HostName>().unwrap().to_string(), name);
         }
         for (name, want) in [
@@ -124,6 +159,8 @@ mod tests {
             ("ssh:a,ssh:b", "name one machine"),
             ("local:x", "The host `local` has no name after `:`"),
             ("sh:x", "Unknown host `sh`"),
+            ("slurm:", "`` cannot be a partition"),
+            ("slurm:-x", "`-x` cannot be a partition"),
         ] {
             let refused = name.parse::<HostName>().unwrap_err().to_string();
             assert!(refused.contains(want), "{refused}");
