@@ -4,15 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::builder::Test;
-
-fn study(script: &str) -> String {
-    format!(
-        "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n\n[design]\npairs = 8\nseed = 7\n\
-         clock = \"exact\"\n\n[machine]\nhost = \"sim\"\n\n[sim]\n{script}"
-    )
-}
-
-const SLOWER: &str = "noise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.1\n";
+use crate::studies::{SLOWER, study};
 
 #[test]
 fn workers_side_by_side_give_the_report_of_one_machine() {

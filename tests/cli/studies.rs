@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use crate::builder::Test;
 
 /// A study of two simulated kernels; `more` is the rest of the file, which ends in `[machine] host = "sim"` and the script.
-fn study(script: &str) -> String {
+pub fn study(script: &str) -> String {
     format!(
         "arms = [\"debian:6.1\", \"debian:6.12\"]\nworkloads = [\"micro\"]\n\n[design]\npairs = 8\nseed = 7\n\
          clock = \"exact\"\n\n[machine]\nhost = \"sim\"\n\n[sim]\n{script}"
     )
 }
 
-const SLOWER: &str = "noise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.1\n";
+/// A script in which the second kernel is worse.
+pub const SLOWER: &str = "noise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.1\n";
 
 #[test]
 fn a_study_is_run_reported_and_shown() {

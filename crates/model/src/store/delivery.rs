@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::error::StoreError;
 use super::folder::{Folder, belongs};
 use super::line;
-use super::writer::Writer;
+use super::writer::{Writer, files_below};
 use crate::folder_files::{self, Access};
 use crate::plan::Plan;
 use crate::record::Record;
@@ -110,7 +110,8 @@ impl Delivery<'_> {
     /// It cannot be written.
     pub fn complete(self, record: &mut Record, machine: &str) -> Result<Delivered, StoreError> {
         let to = Folder::artifacts_name(record.slot, &record.arm, record.attempt);
-        record.artifacts = artifacts_in(&self.artifacts(), &to).map_err(|e| StoreError::io("list", &self.dir, e))?;
+        let files = files_below(&self.artifacts()).map_err(|e| StoreError::io("list", &self.dir, e))?;
+        record.artifacts = files.iter().map(|file| format!("{to}/{}", file.to_string_lossy())).collect();
         let line = line::encode(record).map_err(StoreError::Unwritable)?;
         let path = self.dir.join(RECORD);
         let write = || {
@@ -192,23 +193,6 @@ impl Writer {
         }
         Ok(taken)
     }
-}
-
-/// The files below `dir`, as sorted names below `to`.
-fn artifacts_in(dir: &Path, to: &str) -> std::io::Result<Vec<String>> {
-    let (mut files, mut pending) = (Vec::new(), vec![dir.to_owned()]);
-    while let Some(at) = pending.pop() {
-        for entry in fs::read_dir(&at)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                pending.push(entry.path());
-            } else if let Ok(relative) = entry.path().strip_prefix(dir) {
-                files.push(format!("{to}/{}", relative.to_string_lossy()));
-            }
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// The first part of what two runs of a trial measured that differs; what they cost may.

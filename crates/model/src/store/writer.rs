@@ -115,24 +115,13 @@ impl Writer {
 
     /// The artefacts that a trial left in its directory, as sorted paths relative to the folder. An empty directory is removed.
     pub fn collect(&self, dir: &Path) -> Result<Vec<String>, StoreError> {
-        let mut files = Vec::new();
-        let mut pending = vec![dir.to_owned()];
-        while let Some(at) = pending.pop() {
-            let entries = fs::read_dir(&at).map_err(|e| StoreError::io("list", &at, e))?;
-            for entry in entries {
-                let entry = entry.map_err(|e| StoreError::io("list", &at, e))?;
-                if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                    pending.push(entry.path());
-                } else if let Ok(relative) = entry.path().strip_prefix(&self.dir) {
-                    files.push(relative.to_string_lossy().into_owned());
-                }
-            }
-        }
+        let files = files_below(dir).map_err(|e| StoreError::io("list", dir, e))?;
         if files.is_empty() {
             self.clear(dir)?;
         }
-        files.sort();
-        Ok(files)
+        let name =
+            |file: PathBuf| dir.join(file).strip_prefix(&self.dir).map(|p| p.to_string_lossy().into_owned()).ok();
+        Ok(files.into_iter().filter_map(name).collect())
     }
 
     /// Removes the artefacts of a trial that made no record.
@@ -149,6 +138,23 @@ impl Writer {
     fn error(&self, e: io::Error) -> StoreError {
         StoreError::io("append a record to", &self.path, e)
     }
+}
+
+/// The files in `dir` and the folders below it, sorted, relative to it.
+pub(super) fn files_below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut pending) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(at) = pending.pop() {
+        for entry in fs::read_dir(&at)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                pending.push(entry.path());
+            } else if let Ok(relative) = entry.path().strip_prefix(dir) {
+                files.push(relative.to_owned());
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 impl Drop for Writer {
