@@ -37,6 +37,7 @@ pub mod program_break;
 pub mod record_lock;
 pub mod register;
 pub mod sandbox;
+pub mod scheduling;
 pub mod segment;
 pub mod select;
 pub mod shared_memory;

@@ -1,8 +1,16 @@
 //! The values that a lever accepts, and the text written for them.
 
+use std::time::Duration;
+
 use super::policy;
 use bigiron_model::size;
 use bigiron_model::suggest;
+use bigiron_sys::scheduling::Policy;
+use bigiron_workload::units;
+
+/// The kernel's own limits of a slice.
+const SHORTEST_SLICE: Duration = Duration::from_micros(100);
+const LONGEST_SLICE: Duration = Duration::from_millis(100);
 
 /// The values that a lever accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +35,10 @@ pub enum AcceptedValues {
     Cpus,
     /// A NUMA memory policy.
     Policy,
+    /// A scheduling policy.
+    Scheduling,
+    /// A time slice.
+    Slice,
     /// `zram:SIZE[:ALGORITHM]`.
     Swap,
     /// Any text; the kernel decides.
@@ -78,6 +90,8 @@ impl AcceptedValues {
                 .map(|_| value.to_owned())
                 .ok_or("write a list of CPUs such as `0,2-3`".to_owned()),
             AcceptedValues::Policy => policy::parse(value).map(|_| value.to_owned()),
+            AcceptedValues::Scheduling => scheduling(value).map(|_| value.to_owned()),
+            AcceptedValues::Slice => slice(value).map(|_| value.to_owned()),
             AcceptedValues::Swap => super::swap::parse(value).map(|_| value.to_owned()),
         }
     }
@@ -88,6 +102,7 @@ impl AcceptedValues {
             AcceptedValues::Offered(words) | AcceptedValues::OfferedBeside(_, words) => words.to_vec(),
             AcceptedValues::Switch { .. } => vec!["on", "off"],
             AcceptedValues::Words(words) => words.iter().map(|(word, _)| *word).collect(),
+            AcceptedValues::Scheduling => Policy::ALL.iter().map(|(word, _)| *word).collect(),
             _ => Vec::new(),
         }
     }
@@ -108,6 +123,8 @@ impl AcceptedValues {
             AcceptedValues::Bytes { .. } => "an amount such as `512M`".to_owned(),
             AcceptedValues::Cpus => "a list of CPUs such as `0,2-3`".to_owned(),
             AcceptedValues::Policy => "`default`, `local`, `preferred:NODE`, `bind:NODES`, `interleave[:NODES]` or `weighted-interleave[:NODES]`".to_owned(),
+            AcceptedValues::Scheduling => suggest::list(Policy::ALL.map(|(word, _)| word)),
+            AcceptedValues::Slice => "a time from `100us` to `100ms`".to_owned(),
             AcceptedValues::Swap => "`zram:SIZE` or `zram:SIZE:ALGORITHM`".to_owned(),
             AcceptedValues::Text => "any text that the kernel accepts".to_owned(),
         }
@@ -128,6 +145,26 @@ impl AcceptedValues {
     }
 }
 
+/// A scheduling policy by its word.
+///
+/// # Errors
+/// The words.
+pub(super) fn scheduling(value: &str) -> Result<Policy, String> {
+    let found = Policy::ALL.iter().find(|(word, _)| *word == value);
+    found
+        .map(|(_, policy)| *policy)
+        .ok_or_else(|| format!("it must be {}", suggest::list(Policy::ALL.map(|(word, _)| word))))
+}
+
+/// A slice in nanoseconds, within the kernel's own limits.
+///
+/// # Errors
+/// What would be right.
+pub(super) fn slice(value: &str) -> Result<u64, String> {
+    let found = units::duration(value).filter(|slice| (SHORTEST_SLICE..=LONGEST_SLICE).contains(slice));
+    found.map(|slice| slice.as_nanos() as u64).ok_or("write a time from `100us` to `100ms`".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +179,8 @@ mod tests {
         assert_eq!(offered.written("sometimes").unwrap_err(), "it must be `always` or `never`");
         let beside = AcceptedValues::OfferedBeside("there", &["performance", "powersave"]);
         assert_eq!(beside.written("turbo").unwrap_err(), "it must be `performance` or `powersave`");
+        assert_eq!((slice("3ms").unwrap(), slice("100us").unwrap()), (3_000_000, 100_000));
+        assert!(slice("99us").is_err() && slice("101ms").is_err() && slice("3").is_err());
         assert_eq!(AcceptedValues::Bytes { least: 1 }.written("1M").unwrap(), "1048576");
         assert_eq!(AcceptedValues::Number { least: 0, most: 9 }.written("09").unwrap(), "9");
     }

@@ -4,6 +4,7 @@
 //! setting fails, those before it are in force: the caller undoes everything back to its own mark.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,7 @@ use bigiron_model::record::FileChange;
 use bigiron_model::setting::{Setting, TypedSetting};
 use bigiron_sys::kernel_file::{below, read};
 use bigiron_sys::network::Network;
+use bigiron_sys::scheduling;
 
 /// Where the workload's processes run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +36,11 @@ pub struct Placement {
     pub network: Option<Network>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Policy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<scheduling::Policy>,
+    /// Nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<u64>,
 }
 
 /// The result of setting levers.
@@ -88,6 +95,8 @@ fn one(setting: &Setting, site: &Site<'_>, notes: &mut dyn ChangeLog, applied: &
             applied.changes.extend(net::apply(site.link.get()?, named.lever, attribute, &text)?);
         }
         ResolvedSetting::Policy(policy) => applied.placement.memory = Some(policy),
+        ResolvedSetting::Scheduling(policy) => applied.placement.scheduling = Some(policy),
+        ResolvedSetting::Slice(ns) => applied.placement.slice = Some(ns),
     }
     Ok(())
 }
@@ -164,6 +173,7 @@ impl Placement {
         if let Some(policy) = &self.memory {
             policy.take()?;
         }
+        self.take_turn()?;
         if self.cpus.is_empty() {
             return Ok(());
         }
@@ -181,6 +191,30 @@ impl Placement {
             return Ok(());
         }
         Err("Lever `cpu.pin` did not take: a cpuset leaves this process fewer CPUs".to_owned())
+    }
+}
+
+impl Placement {
+    /// Applies the scheduling policy and slice.
+    fn take_turn(&self) -> Result<(), String> {
+        if self.slice.is_some() && self.scheduling.is_some_and(scheduling::Policy::is_real_time) {
+            return Err(
+                "Lever `cpu.slice` has no effect with the real-time policies of `cpu.policy`; omit one".to_owned()
+            );
+        }
+        let lever = if self.slice.is_some() { "cpu.slice" } else { "cpu.policy" };
+        if self.scheduling.is_none() && self.slice.is_none() {
+            return Ok(());
+        }
+        scheduling::set(self.scheduling, self.slice).map_err(|e| match e.kind() {
+            ErrorKind::Unsupported => {
+                format!("Lever `{lever}` did not take: this kernel does not store it (slices: from Linux 6.12 on)")
+            }
+            ErrorKind::PermissionDenied => {
+                format!("Lever `{lever}` did not take: real-time policies need root or CAP_SYS_NICE")
+            }
+            _ => format!("Lever `{lever}` did not take: {e}"),
+        })
     }
 }
 

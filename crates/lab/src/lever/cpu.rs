@@ -22,6 +22,22 @@ pub const LEVERS: &[Lever] = &[
         since: None,
         summary: "the CPUs that the workload's processes may run on",
     },
+    Lever {
+        name: "cpu.policy",
+        place: LeverTarget::Workload,
+        takes: AcceptedValues::Scheduling,
+        touches: SideEffects::Nothing,
+        since: None,
+        summary: "the scheduling policy of the workload's processes and servers",
+    },
+    Lever {
+        name: "cpu.slice",
+        place: LeverTarget::Workload,
+        takes: AcceptedValues::Slice,
+        touches: SideEffects::Nothing,
+        since: Some("6.12"),
+        summary: "how long each of the workload's threads may run before another one that waits",
+    },
     file(
         "cpu.smt",
         "/sys/devices/system/cpu/smt/control",

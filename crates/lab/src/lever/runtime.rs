@@ -111,7 +111,11 @@ impl Lever {
 
     /// Whether it always needs root.
     pub fn needs_root(&self) -> bool {
-        self.is_local() && !matches!(self.takes, AcceptedValues::Cpus | AcceptedValues::Policy)
+        self.is_local()
+            && !matches!(
+                self.takes,
+                AcceptedValues::Cpus | AcceptedValues::Policy | AcceptedValues::Scheduling | AcceptedValues::Slice
+            )
     }
 }
 
@@ -187,6 +191,8 @@ mod tests {
             ("file./etc/passwd", "x", "/sys/"),
             ("file./sys/../etc/passwd", "x", "not contain `..`"),
             ("cpu.pin", "0-x", "a list of CPUs"),
+            ("cpu.policy", "normal", "it must be `other`, `batch`, `idle`, `fifo` or `rr`"),
+            ("cpu.slice", "3", "a time from `100us` to `100ms`"),
             ("memory.limit", "0", "at least"),
             ("mm.swap", "disk", "zram:SIZE"),
             ("net.tso", "1", "`on` or `off`"),

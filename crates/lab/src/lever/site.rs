@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use super::accepted_values::AcceptedValues;
+use super::accepted_values::{self, AcceptedValues};
 use super::disks::Disks;
 use super::policy::{self, Policy};
 use super::runtime::{self, Lever, LeverTarget, Named};
@@ -18,6 +18,7 @@ use crate::undo::chosen;
 use bigiron_model::setting::Setting;
 use bigiron_sys::kernel_file::{below, read};
 use bigiron_sys::network::{Attribute, TrialLink};
+use bigiron_sys::scheduling;
 
 /// The machine below a root, and the disks that hold the study's data (or why there are none).
 pub struct Site<'a> {
@@ -42,6 +43,10 @@ pub enum ResolvedSetting {
     Link { attribute: Attribute, text: String },
     /// The memory policy of the workload.
     Policy(Policy),
+    /// The scheduling policy of the workload.
+    Scheduling(scheduling::Policy),
+    /// Its slice, nanoseconds.
+    Slice(u64),
 }
 
 impl Site<'_> {
@@ -68,6 +73,10 @@ impl Site<'_> {
                 Ok(ResolvedSetting::Link { attribute, text })
             }
             (LeverTarget::Workload, AcceptedValues::Cpus) => self.pinned(value).map(ResolvedSetting::Pin),
+            (LeverTarget::Workload, AcceptedValues::Scheduling) => {
+                accepted_values::scheduling(value).map(ResolvedSetting::Scheduling)
+            }
+            (LeverTarget::Workload, AcceptedValues::Slice) => accepted_values::slice(value).map(ResolvedSetting::Slice),
             (LeverTarget::Workload, AcceptedValues::Policy) => {
                 policy::resolve(value, self.root).map(ResolvedSetting::Policy)
             }
