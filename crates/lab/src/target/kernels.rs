@@ -30,7 +30,12 @@ struct Brought {
     kernel: Identity,
     /// Whether its modules were put below /lib/modules; not for one without modules.
     modules: Option<PathBuf>,
+    /// The configuration, where mkinitramfs looks for it; removed once the initramfs is made.
+    config: PathBuf,
 }
+
+/// What mkinitramfs must know of a kernel whose configuration is not known: every kernel of the last ten years reads this.
+const CONFIG: &[u8] = b"CONFIG_RD_GZIP=y\n";
 
 /// The name of a kernel's folder.
 fn name(kernel: &Identity) -> String {
@@ -88,7 +93,13 @@ pub(super) fn bring(folder: &TargetFolder, study: &str, kernel: &Identity, archi
     let image = fs::read(parts.join("image")).context("The archive has no image")?;
     ensure!(hex(&Sha256::digest(&image)) == kernel.image_sha256, "The image of {} arrived damaged", kernel.release);
     let has_modules = parts.join("modules").is_dir();
-    folder::write(&dir, NOTE, &Brought { kernel: kernel.clone(), modules: has_modules.then(|| modules.clone()) })?;
+    let config = Path::new("/boot").join(format!("config-{}", kernel.release));
+    ensure!(mine || !config.exists(), "The target has {} of another kernel; remove it there", config.display());
+    let brought =
+        Brought { kernel: kernel.clone(), modules: has_modules.then(|| modules.clone()), config: config.clone() };
+    folder::write(&dir, NOTE, &brought)?;
+    let text = fs::read(parts.join("config")).unwrap_or_else(|_| CONFIG.to_vec());
+    fs::write(&config, text).with_context(|| format!("Cannot write {}", config.display()))?;
     fs::rename(parts.join("image"), dir.join("image"))?;
     if has_modules {
         copy(&parts.join("modules"), &modules)?;
@@ -97,6 +108,7 @@ pub(super) fn bring(folder: &TargetFolder, study: &str, kernel: &Identity, archi
     let initrd = dir.join("initrd");
     run("mkinitramfs", &["-o", &initrd.display().to_string(), &kernel.release])
         .context("Cannot make the initramfs; the target needs initramfs-tools")?;
+    fs::remove_file(&config)?;
     fs::remove_dir_all(&parts)?;
     rustix::fs::sync();
     folder::write(&dir, READY, &kernel.release)
@@ -148,6 +160,9 @@ fn remove(folder: &TargetFolder, dir: &Path) -> anyhow::Result<Option<String>> {
     let release = brought.kernel.release;
     let running = rustix::system::uname().release().to_string_lossy() == release;
     ensure!(!running, "The kernel {release} is running, so it is not removed");
+    if brought.config == Path::new("/boot").join(format!("config-{release}")) {
+        let _ = fs::remove_file(&brought.config);
+    }
     if let Some(modules) = brought.modules.filter(|modules| *modules == modules_of(&release)) {
         match fs::remove_dir_all(&modules) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
