@@ -30,7 +30,7 @@ const PAGES: &[Page] = pages! {
         "clock-validation", "clocks", "counters", "kernels", "modelled-cycles", "rebuilds", "several-cpus", "statistics",
         "why", "words";
     "guide" in "guide":
-        "bisect", "bisect-source", "ci", "comparison", "examples", "faq", "first-steps", "gate", "upgrade", "nightly",
+        "bisect", "bisect-source", "ci", "comparison", "confirm", "examples", "faq", "first-steps", "gate", "upgrade", "nightly",
         "site";
     "study" in "studies":
         "kernel-upgrade", "filesystems", "io-options", "io-scheduler", "network-offload", "memory-pressure", "numa",
