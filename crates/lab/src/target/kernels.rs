@@ -5,14 +5,15 @@
 //!
 //! Invariant: what was brought is noted on the disk before it is put in place; a kernel that was there before is never touched.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
-use bigiron_model::folder_files;
+use bigiron_model::folder_files::{self, Access};
 use bigiron_model::identity::Identity;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -30,6 +31,7 @@ struct Brought {
     kernel: Identity,
     /// Whether its modules were put below /lib/modules; not for one without modules.
     modules: Option<PathBuf>,
+    #[serde(default)]
     /// The configuration, where mkinitramfs looks for it; removed once the initramfs is made.
     config: PathBuf,
 }
@@ -68,9 +70,17 @@ pub(super) fn is_ready(folder: &TargetFolder, kernel: &Identity) -> bool {
     installed(kernel).is_some() || folder.kernels().join(name(kernel)).join(READY).exists()
 }
 
+/// Waits until no other process brings or removes kernels, as one whose connection was lost does to its end.
+fn lock(folder: &TargetFolder) -> anyhow::Result<File> {
+    let file = folder_files::open(folder.path(), "kernels.lock", Access::Update, 0o600)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
 /// Puts a kernel in place from an archive (tar) with `image`, perhaps `config`, and perhaps `modules/`.
 pub(super) fn bring(folder: &TargetFolder, study: &str, kernel: &Identity, archive: impl Read) -> anyhow::Result<()> {
     folder_files::plain_name(&kernel.release).map_err(anyhow::Error::msg)?;
+    let _lock = lock(folder)?;
     if is_ready(folder, kernel) {
         return Ok(());
     }
@@ -178,6 +188,7 @@ fn remove(folder: &TargetFolder, dir: &Path) -> anyhow::Result<Option<String>> {
 
 /// Removes all kernels that bigiron brought; their releases.
 pub(super) fn remove_all(folder: &TargetFolder, study: &str) -> anyhow::Result<Vec<String>> {
+    let _lock = lock(folder)?;
     let mut removed = Vec::new();
     for dir in folders(folder) {
         folder.audit(study, &format!("remove {}", dir.display()))?;
