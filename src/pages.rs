@@ -30,8 +30,8 @@ const PAGES: &[Page] = pages! {
         "clock-validation", "clocks", "counters", "kernels", "modelled-cycles", "rebuilds", "several-cpus", "statistics",
         "why", "words";
     "guide" in "guide":
-        "bisect", "bisect-source", "ci", "comparison", "examples", "faq", "first-steps", "fleets", "gate", "upgrade",
-        "nightly", "site";
+        "bisect", "bisect-source", "ci", "comparison", "confirm", "examples", "faq", "first-steps", "fleets",
+        "gate", "nightly", "site", "upgrade";
     "study" in "studies":
         "kernel-upgrade", "filesystems", "io-options", "io-scheduler", "network-offload", "memory-pressure", "numa",
         "many-disks", "jobs-over-users", "users", "read-under-streaming-write", "large-io", "threads", "large-pages",

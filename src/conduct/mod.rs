@@ -281,6 +281,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     finish(folder, judged, missing, &cancel, observer)
 }
 
+/// The records of a study, and what they say.
+type Judged = (Vec<Record>, Judgement);
+
 /// Runs the missing trials and what is wanted beside them; the judgement, and the causes that could not be found.
 fn work(
     request: &StudyRequest<'_>,
@@ -289,7 +292,7 @@ fn work(
     jobs: usize,
     environment: &Environment<'_>,
     cancel: &AtomicBool,
-) -> anyhow::Result<((Vec<Record>, Judgement), Vec<String>)> {
+) -> anyhow::Result<(Judged, Vec<String>)> {
     let observer = request.observer;
     observer.note(&format!("Study in `{}`, clock {}", folder.dir().display(), folder.plan().clock));
     if folder.plan().machine.host != HostKind::Sim && request.part.is_none() {

@@ -177,6 +177,30 @@ fn another_qemu_is_another_question_and_is_repeated() {
 }
 
 #[test]
+fn another_machine_boots_kernels_and_its_own_settings_are_not_chosen() {
+    let on = |arms: &[&str]| Question {
+        host: Some(HostKind::Ssh),
+        target: Some("db3".to_owned()),
+        no_way_back: true,
+        ..question(arms)
+    };
+    let boots = |arms: &[&str]| resolve(&on(arms), &OLD).unwrap().boots();
+    assert!(boots(&["debian:6.1", "running"]));
+    assert!(boots(&["running", "running,boot.mitigations=off"]));
+    assert!(!boots(&["running", "running"]));
+    let q = on(&["debian:6.1", "debian:6.12"]);
+    let resolved = resolve(&q, &OLD).unwrap();
+    assert_eq!((resolved.clock, resolved.machine.storage.as_str()), (Clock::Wall, "folder"));
+    let command = repeat::command(&q, &resolved, 7);
+    assert!(command.contains(" --on ssh:db3 ") && command.ends_with(" --no-way-back"), "{command}");
+    refused(&Question { cpus: Some(2), ..q.clone() }, &OLD, "With `--on ssh` the machine already has CPUs");
+    refused(&Question { clock: Some(Clock::Exact), ..q.clone() }, &OLD, "With `--on ssh` the only clock is `wall`");
+    refused(&on(&["running,vm.numa=2", "running"]), &OLD, "acts on a guest; leave it out with `--on ssh`");
+    // Another machine is another question.
+    assert_ne!(resolved.sha256(), resolve(&Question { target: Some("db4".to_owned()), ..q }, &OLD).unwrap().sha256());
+}
+
+#[test]
 fn the_wall_clock_needs_kvm_and_says_what_works_without() {
     let refusal = refused(&Question { clock: Some(Clock::Wall), ..two() }, &OLD, "`/dev/kvm` does not exist");
     assert!(refusal.hint.unwrap().contains("--clock exact"));

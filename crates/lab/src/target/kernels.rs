@@ -5,14 +5,15 @@
 //!
 //! Invariant: what was brought is noted on the disk before it is put in place; a kernel that was there before is never touched.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail, ensure};
-use bigiron_model::folder_files;
+use bigiron_model::folder_files::{self, Access};
 use bigiron_model::identity::Identity;
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -30,7 +31,13 @@ struct Brought {
     kernel: Identity,
     /// Whether its modules were put below /lib/modules; not for one without modules.
     modules: Option<PathBuf>,
+    #[serde(default)]
+    /// The configuration, where mkinitramfs looks for it; removed once the initramfs is made.
+    config: PathBuf,
 }
+
+/// What mkinitramfs must know of a kernel whose configuration is not known: every kernel of the last ten years reads this.
+const CONFIG: &[u8] = b"CONFIG_RD_GZIP=y\n";
 
 /// The name of a kernel's folder.
 fn name(kernel: &Identity) -> String {
@@ -63,9 +70,17 @@ pub(super) fn is_ready(folder: &TargetFolder, kernel: &Identity) -> bool {
     installed(kernel).is_some() || folder.kernels().join(name(kernel)).join(READY).exists()
 }
 
+/// Waits until no other process brings or removes kernels, as one whose connection was lost does to its end.
+fn lock(folder: &TargetFolder) -> anyhow::Result<File> {
+    let file = folder_files::open(folder.path(), "kernels.lock", Access::Update, 0o600)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
 /// Puts a kernel in place from an archive (tar) with `image`, perhaps `config`, and perhaps `modules/`.
 pub(super) fn bring(folder: &TargetFolder, study: &str, kernel: &Identity, archive: impl Read) -> anyhow::Result<()> {
     folder_files::plain_name(&kernel.release).map_err(anyhow::Error::msg)?;
+    let _lock = lock(folder)?;
     if is_ready(folder, kernel) {
         return Ok(());
     }
@@ -88,7 +103,13 @@ pub(super) fn bring(folder: &TargetFolder, study: &str, kernel: &Identity, archi
     let image = fs::read(parts.join("image")).context("The archive has no image")?;
     ensure!(hex(&Sha256::digest(&image)) == kernel.image_sha256, "The image of {} arrived damaged", kernel.release);
     let has_modules = parts.join("modules").is_dir();
-    folder::write(&dir, NOTE, &Brought { kernel: kernel.clone(), modules: has_modules.then(|| modules.clone()) })?;
+    let config = Path::new("/boot").join(format!("config-{}", kernel.release));
+    ensure!(mine || !config.exists(), "The target has {} of another kernel; remove it there", config.display());
+    let brought =
+        Brought { kernel: kernel.clone(), modules: has_modules.then(|| modules.clone()), config: config.clone() };
+    folder::write(&dir, NOTE, &brought)?;
+    let text = fs::read(parts.join("config")).unwrap_or_else(|_| CONFIG.to_vec());
+    fs::write(&config, text).with_context(|| format!("Cannot write {}", config.display()))?;
     fs::rename(parts.join("image"), dir.join("image"))?;
     if has_modules {
         copy(&parts.join("modules"), &modules)?;
@@ -97,6 +118,7 @@ pub(super) fn bring(folder: &TargetFolder, study: &str, kernel: &Identity, archi
     let initrd = dir.join("initrd");
     run("mkinitramfs", &["-o", &initrd.display().to_string(), &kernel.release])
         .context("Cannot make the initramfs; the target needs initramfs-tools")?;
+    fs::remove_file(&config)?;
     fs::remove_dir_all(&parts)?;
     rustix::fs::sync();
     folder::write(&dir, READY, &kernel.release)
@@ -148,6 +170,9 @@ fn remove(folder: &TargetFolder, dir: &Path) -> anyhow::Result<Option<String>> {
     let release = brought.kernel.release;
     let running = rustix::system::uname().release().to_string_lossy() == release;
     ensure!(!running, "The kernel {release} is running, so it is not removed");
+    if brought.config == Path::new("/boot").join(format!("config-{release}")) {
+        let _ = fs::remove_file(&brought.config);
+    }
     if let Some(modules) = brought.modules.filter(|modules| *modules == modules_of(&release)) {
         match fs::remove_dir_all(&modules) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
@@ -163,6 +188,7 @@ fn remove(folder: &TargetFolder, dir: &Path) -> anyhow::Result<Option<String>> {
 
 /// Removes all kernels that bigiron brought; their releases.
 pub(super) fn remove_all(folder: &TargetFolder, study: &str) -> anyhow::Result<Vec<String>> {
+    let _lock = lock(folder)?;
     let mut removed = Vec::new();
     for dir in folders(folder) {
         folder.audit(study, &format!("remove {}", dir.display()))?;

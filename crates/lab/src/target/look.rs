@@ -224,7 +224,7 @@ pub(super) fn grub_can_write(path: &Path) -> Result<(), String> {
 }
 
 #[cfg(test)]
-pub(super) mod testing {
+pub mod testing {
     use super::*;
     use crate::target::messages::AllowFile;
 

@@ -50,7 +50,7 @@ impl TargetError {
 /// Where bigiron's executable is on the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In its folder, for later commands.
+    /// In its folder, for later commands, if the target's administrator allows anything.
     Kept,
     /// In a temporary folder that is removed with the connection.
     Temporary,
@@ -166,6 +166,11 @@ impl Connection {
     }
 
     fn bring_executable(&mut self) -> anyhow::Result<()> {
+        // Where nothing is allowed, nothing is left behind.
+        let allowed = format!("[ -e {} ] && echo yes || echo no", quote(target::allow::PATH));
+        if !self.run(&allowed, std::io::empty())?.starts_with(b"yes") {
+            self.place = Place::Temporary;
+        }
         // Not current_exe(): its file may have been replaced in the meantime.
         let bytes = fs::read("/proc/self/exe").context("Cannot read this executable's own file")?;
         let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();

@@ -127,14 +127,17 @@ impl SshHost<'_> {
         (self.note)(&format!("Copying {} to `{}`", kernel.identity.release, connection.name()));
         let identity = serde_json::to_string(&kernel.identity).expect("an identity is plain data");
         let (reader, writer) = std::io::pipe().map_err(|e| HostError::Fatal(format!("No pipe: {e}")))?;
-        let sent = thread::scope(|scope| {
+        thread::scope(|scope| {
             let packing = scope.spawn(move || payload::write(kernel, writer));
             let sent = connection.stream("kernel", &[self.study.clone(), identity], reader);
             let packed = packing.join().expect("no panic is caught");
             sent.map_err(fatal)?;
-            packed.map_err(|e| HostError::Fatal(format!("Cannot read the kernel: {e}")))
-        });
-        sent
+            match packed {
+                // It was there after all: another connection was bringing it.
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+                packed => packed.map_err(|e| HostError::Fatal(format!("Cannot read the kernel: {e}"))),
+            }
+        })
     }
 
     /// A dry boot of the machine's own kernel, which shows that GRUB boots an entry once and not for ever.
