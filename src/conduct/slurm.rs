@@ -117,7 +117,7 @@ impl SlurmJob<'_> {
             command.args(self.slurm.partition.iter().map(|name| format!("--partition={name}")));
             let script =
                 self.script.map(|path| path.canonicalize()).transpose().context("Cannot find the study file")?;
-            let word = |path: &Path| quote(&path.display().to_string()).to_string();
+            let word = |path: &Path| quote(&path.display().to_string());
             let task = format!(
                 "#!/bin/sh\nexec {} worker {} --slot $(({} + SLURM_ARRAY_TASK_ID)) --machine \"$SLURMD_NODENAME\"{}\n",
                 word(&executable),

@@ -61,11 +61,12 @@ pub fn work(
         if cancel.load(Ordering::Relaxed) {
             return Err(interrupted(folder, &records));
         }
-        let claimed = match share {
-            Share::Slot(_) => mine.first().map(|&trial| (trial, None)),
-            Share::Claimed => claim(folder, &mine, machine)?.map(|(trial, claim)| (trial, Some(claim))),
+        let claim = if share == Share::Claimed { claim(folder, &mine, machine)? } else { None };
+        let trial = match share {
+            Share::Slot(_) => mine.first().copied(),
+            Share::Claimed => claim.as_ref().map(|claim| claim.trial),
         };
-        let Some(((slot, attempt), claim)) = claimed else {
+        let Some((slot, attempt)) = trial else {
             thread::sleep(PATIENCE);
             continue;
         };
@@ -129,6 +130,8 @@ fn interrupted(folder: &Folder, records: &[Record]) -> SessionError {
 
 /// A claim of one trial, renewed until it is dropped.
 struct Claim {
+    /// Slot and attempt.
+    trial: (u32, u32),
     path: PathBuf,
     stop: mpsc::Sender<()>,
 }
@@ -142,7 +145,7 @@ impl Drop for Claim {
 
 /// Claims the first trial that nobody has claimed, or whose claim its worker no longer renews. A claim only avoids double work: two workers that claim
 /// one trial both run it, and the second one's result is compared.
-fn claim(folder: &Folder, missing: &[(u32, u32)], machine: &str) -> Result<Option<((u32, u32), Claim)>, SessionError> {
+fn claim(folder: &Folder, missing: &[(u32, u32)], machine: &str) -> Result<Option<Claim>, SessionError> {
     let dir = folder.dir().join("slots");
     let failed = |path: &Path, e| SessionError::Store(StoreError::io("claim a trial in", path, e));
     fs::create_dir_all(&dir).map_err(|e| failed(&dir, e))?;
@@ -167,7 +170,7 @@ fn claim(folder: &Folder, missing: &[(u32, u32)], machine: &str) -> Result<Optio
                 };
                 // Without the thread the claim becomes void early, which costs double work.
                 let _ = thread::Builder::new().spawn(renew);
-                return Ok(Some(((slot, attempt), Claim { path, stop })));
+                return Ok(Some(Claim { trial: (slot, attempt), path, stop }));
             }
         }
     }
