@@ -17,7 +17,7 @@ pub const COMPONENTS_OF: u64 = 5;
 /// Bytes of a dealer with its orders, of everything else at the start, and of what a second of work adds, generously.
 const OF_DEALER: u64 = 4 << 10;
 const BASE: u64 = 24 << 20;
-const ROOM: u64 = 512 << 20;
+const ROOM: u64 = 256 << 20;
 
 /// The statements that make and fill the tables.
 fn statements(dealers: u32) -> String {
