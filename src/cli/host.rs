@@ -7,7 +7,7 @@ use super::ssh_host;
 
 /// Look at another machine on which trials may run
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  bigiron host check ssh:db-test-3")]
+#[command(after_help = "Examples:\n  bigiron host check ssh:db-test-3")]
 pub struct Host {
     #[command(subcommand)]
     pub action: HostAction,
@@ -18,7 +18,7 @@ pub enum HostAction {
     /// Show what a study would find and do on another machine; changes nothing
     ///
     /// Exits with 1 if the machine's administrator allows no trials. `bigiron doc confirm` describes the file that allows them.
-    #[command(after_help = "Example:\n  bigiron host check ssh:db-test-3")]
+    #[command(after_help = "Examples:\n  bigiron host check ssh:db-test-3")]
     Check {
         /// The machine, as OpenSSH names it
         #[arg(value_name = "HOST", value_parser = ssh_host)]

@@ -31,8 +31,8 @@ struct Brought {
     kernel: Identity,
     /// Whether its modules were put below /lib/modules; not for one without modules.
     modules: Option<PathBuf>,
-    #[serde(default)]
     /// The configuration, where mkinitramfs looks for it; removed once the initramfs is made.
+    #[serde(default)]
     config: PathBuf,
 }
 

@@ -1,6 +1,6 @@
 //! What the orchestrator and the target say to each other: JSON on standard input and output of `bigiron target VERB`.
 //!
-//! Invariant: both ends are the same executable, so the format needs no versions.
+//! Invariant: both ends are the same executable, so the format needs no versions. Only what stays on the target's disk may come from another one.
 
 use std::collections::BTreeMap;
 

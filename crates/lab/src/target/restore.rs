@@ -18,6 +18,7 @@ use super::look::{self, hex};
 use super::messages::{CleanedUp, Snapshot, WayBack};
 
 const ORIGIN: &str = "origin.json";
+const SETTINGS: &str = "/proc/sys/";
 
 /// Files below /etc and /boot that the running system itself rewrites.
 const RESTLESS: [&str; 5] = ["/etc/resolv.conf", "/etc/adjtime", "/etc/mtab", "/etc/ld.so.cache", "/etc/.updated"];
@@ -134,10 +135,13 @@ pub(super) fn clean(folder: &TargetFolder, study: &str) -> anyhow::Result<Cleane
     let mut cleaned = CleanedUp { removed, ..CleanedUp::default() };
     let Some(origin) = origin(folder)? else { return Ok(cleaned) };
     grub::restore(origin.grub_environment.as_ref())?;
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    if release == origin.release {
+        set_again(folder, study, &origin.snapshot)?;
+    }
     let now = snapshot(Path::new("/"))?;
     cleaned.compared = origin.snapshot.len();
     let mut differences = differences(&origin.snapshot, &now);
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if release != origin.release {
         differences.insert(0, format!("the kernel is {release}, not {}", origin.release));
     }
@@ -149,6 +153,19 @@ pub(super) fn clean(folder: &TargetFolder, study: &str) -> anyhow::Result<Cleane
     }
     cleaned.differences = Some(differences);
     Ok(cleaned)
+}
+
+/// Sets settings again that somebody had set since the machine's own boot: a reboot has lost them.
+fn set_again(folder: &TargetFolder, study: &str, then: &Snapshot) -> anyhow::Result<()> {
+    for (name, value) in then.iter().filter(|(name, _)| name.starts_with(SETTINGS)) {
+        let now = fs::read_to_string(name).ok();
+        if now.is_some_and(|now| now.trim() != value) {
+            folder.audit(study, &format!("{name} = {value}"))?;
+            // The comparison tells whether it worked.
+            let _ = fs::write(name, value);
+        }
+    }
+    Ok(())
 }
 
 /// Names with what is different.
@@ -232,7 +249,7 @@ fn settings(root: &Path, dir: &Path, found: &mut Snapshot) {
             continue;
         }
         if let Ok(text) = fs::read_to_string(&path) {
-            found.insert(format!("/proc/sys/{name}"), text.trim().to_owned());
+            found.insert(format!("{SETTINGS}{name}"), text.trim().to_owned());
         }
     }
 }

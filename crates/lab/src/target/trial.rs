@@ -150,7 +150,7 @@ fn run_job(
     })
 }
 
-/// Writes a trial's phases from number `from` on to standard output, one a line, until it runs no more.
+/// Writes a trial's phases to standard output, one a line, until it runs no more.
 pub(super) fn wait(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<()> {
     let dir = folder.trial(key)?;
     let (mut written, mut seen) = (0, 0);

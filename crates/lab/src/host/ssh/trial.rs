@@ -54,7 +54,7 @@ impl SshHost<'_> {
             match status.trial {
                 TrialState::Done(done) => return self.collect(trial, &key, *done, begun),
                 TrialState::Running => self.watch(trial, &key, phase)?,
-                TrialState::Died { rebooted } => return self.died(trial, rebooted, status.crash),
+                TrialState::Died { rebooted } => return self.died(rebooted, status.crash),
                 TrialState::Unknown => {
                     if let Some(failed) = self.begin(trial, &key, &status.boot, phase)? {
                         return Ok(failed);
@@ -290,19 +290,18 @@ impl SshHost<'_> {
     }
 
     /// A trial that ended without a result.
-    fn died(&self, trial: &Trial<'_>, rebooted: bool, crash: Option<String>) -> Result<TrialResult, HostError> {
+    fn died(&self, rebooted: bool, crash: Option<String>) -> Result<TrialResult, HostError> {
         if !rebooted {
             return Err(HostError::Void("Somebody killed the trial's process on the target".to_owned()));
         }
         match crash {
             Some(crash) => Ok(self.failed(
-                trial,
                 Failure::Panic,
                 format!("The machine rebooted during the trial; its kernel's last words:\n{crash}"),
             )),
             // Its kernel reboots when it panics.
             None if self.method.is_some() => {
-                Ok(self.failed(trial, Failure::Panic, "The machine rebooted during the trial".to_owned()))
+                Ok(self.failed(Failure::Panic, "The machine rebooted during the trial".to_owned()))
             }
             None => Err(HostError::Void("The machine rebooted during the trial".to_owned())),
         }
@@ -312,15 +311,15 @@ impl SshHost<'_> {
     fn did_not_boot(&self, trial: &Trial<'_>, status: &Status) -> TrialResult {
         let (name, release) = (self.target.connection.name(), &trial.arm.kernel.release);
         let mut message = format!(
-            "{release} did not come up: after its boot `{name}` runs {}, {}",
-            status.release, "which the boot loader has started"
+            "{release} did not come up: after its boot `{name}` runs {}, which the boot loader has started",
+            status.release
         );
         if let Some(crash) = &status.crash {
             message.push_str(&format!("; last words in pstore:\n{crash}"));
         }
         self.lose(&format!("{release} did not boot on `{name}`; the same command goes on with the remaining trials"));
         let failure = if status.crash.is_some() { Failure::Panic } else { Failure::NoAgent };
-        self.failed(trial, failure, message)
+        self.failed(failure, message)
     }
 
     /// The machine does not answer.
@@ -330,10 +329,10 @@ impl SshHost<'_> {
         let what = format!("`{name}` did not come back within {limit} s of the boot of {release} ({why})");
         let done = way_back::lost(self.target, &what);
         self.lose(&format!("{what}. {done}"));
-        self.failed(trial, Failure::Hang, format!("{what}. {done}"))
+        self.failed(Failure::Hang, format!("{what}. {done}"))
     }
 
-    fn failed(&self, _trial: &Trial<'_>, failure: Failure, message: String) -> TrialResult {
+    fn failed(&self, failure: Failure, message: String) -> TrialResult {
         let mut result = TrialResult {
             failure: Some((failure, message)),
             guest: None,
