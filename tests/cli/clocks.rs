@@ -35,6 +35,13 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         1,
         "when a kernel was stored: of several with the same bytes the last one is named",
     ),
+    ("crates/lab/src/host/ssh/quarantine.rs", 1, "the date of a quarantine, for people"),
+    (
+        "crates/lab/src/target/folder.rs",
+        2,
+        "the log of a target: when a command was run, and how many reboots the last day has seen",
+    ),
+    ("crates/lab/src/target/look.rs", 1, "the hours in which a target's administrator allows work"),
     ("crates/model/src/fuzz/worker.rs", 1, "a seed for tests, each time another"),
     ("crates/model/src/date.rs", 1, "dates in records, which only say when something happened"),
     (
@@ -48,8 +55,14 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ("src/commands/nightly.rs", 1, "the date of a night"),
     ("src/conduct/mod.rs", 1, "the date of a study"),
     ("src/conduct/noise_card.rs", 1, "which of a machine's checks is the last"),
+    ("src/conduct/slurm.rs", 1, "which output of a task is the last, for a message"),
     ("src/rebuild/folder.rs", 1, "a copy has the time of its original, by which make judges"),
     ("src/rebuild/tree.rs", 1, "what make would compile again: make compares the same times"),
+    (
+        "src/session/worker.rs",
+        2,
+        "the age of a claim by another machine, from two times of one file system; a wrong one costs a trial that runs twice",
+    ),
 ];
 
 /// The lines of each file below `dir` that read the time of day.

@@ -170,7 +170,9 @@ fn every_ready_made_study_runs() {
     for entry in fs::read_dir(studies).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        let simulated = if text.contains("[machine]\n") {
+        let simulated = if text.contains("host = \"local\"") {
+            text.replace("host = \"local\"", "host = \"sim\"")
+        } else if text.contains("[machine]\n") {
             text.replace("[machine]\n", "[machine]\nhost = \"sim\"\n")
         } else {
             format!("{text}\n[machine]\nhost = \"sim\"\n")
