@@ -119,7 +119,8 @@ impl Test {
 
     /// The record of the first trial of a study in `out`, which is interrupted then.
     pub fn first_record(&self, out: &str, args: &[&str]) -> Value {
-        let mut child = self.start(&[args, &["--out", out]].concat());
+        // Before the words of a program, which come last.
+        let mut child = self.start(&[&args[..1], &["--out", out], &args[1..]].concat());
         let begun = Instant::now();
         let record = loop {
             let text = fs::read_to_string(self.dir().join(out).join("records.jsonl")).unwrap_or_default();
