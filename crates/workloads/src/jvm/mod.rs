@@ -116,10 +116,10 @@ impl Configured for Settings {
             ),
             lower("max-rss", Unit::Bytes, Kind::Amount, "The largest resident memory of the JVM"),
             lower(
-                "switches-per-operation",
+                "switches-per-1000-operations",
                 Unit::named("switches"),
                 Kind::Usage,
-                "Context switches of all the JVM's threads per transaction",
+                "Context switches of all the JVM's threads per 1,000 transactions",
             ),
         ]);
         metrics
@@ -216,7 +216,7 @@ impl Trial<'_> {
             ("allocation-rate", total(|point| point.allocated) as f64 * 1e9 / total(|point| point.ns) as f64),
             ("heap-live", live as f64),
             ("max-rss", rss as f64),
-            ("switches-per-operation", total(|point| point.switches) as f64 / operations as f64),
+            ("switches-per-1000-operations", 1000.0 * total(|point| point.switches) as f64 / operations as f64),
         ];
         outcome.values.extend(values.map(|(name, value)| (name.to_owned(), value)));
         let facts: BTreeMap<&str, String> = BTreeMap::from([
