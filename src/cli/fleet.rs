@@ -22,7 +22,6 @@ use crate::complete;
     bigiron run kernel-upgrade --prepare --out DIR\n  \
     bigiron worker DIR --claim\n  \
     bigiron worker DIR --slot 7\n  \
-    sbatch --array=0-39 --wrap 'bigiron worker DIR --slot $SLURM_ARRAY_TASK_ID'\n  \
     bigiron run kernel-upgrade --out DIR")]
 pub struct Worker {
     /// The study's folder

@@ -58,7 +58,7 @@ const RUN: &str = "run";
 const PID_FILE: &str = "run/pid";
 /// The status of a process that SIGTERM has ended: the JVM stops Tomcat and reports it like this.
 const TERMINATED: i32 = 128 + 15;
-const FATAL: [&str; 4] = ["SEVERE:", "OutOfMemoryError", "Caused by:", "Error:"];
+const FATAL: [&str; 3] = ["OutOfMemoryError", "Caused by:", "Exception: "];
 
 /// Whether a file is the jar of this name, or a link to it: `postgresql-42.5.5.jar`.
 fn is_of(jar: &str, file: &str) -> bool {
