@@ -46,6 +46,7 @@ pub struct Worker {
 
 /// Describe a prepared study to an engine that runs jobs on many machines
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  bigiron fleet kubernetes DIR --image bigiron:1 --claim bigiron-data")]
 pub struct Fleet {
     #[command(subcommand)]
     pub engine: FleetEngine,
@@ -62,7 +63,7 @@ pub enum FleetEngine {
 /// the study's folder and bigiron's cache. A pod whose node could not run its trial is replaced; one that the study refuses fails the job.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    bigiron fleet kubernetes DIR --image registry.example/bigiron:1 --claim bigiron-data | kubectl apply -f -")]
+    bigiron fleet kubernetes DIR --image registry.example/bigiron:1 --claim bigiron-data > job.json")]
 pub struct Kubernetes {
     /// The study's folder
     #[arg(value_name = "STUDY", add = complete::study_folder())]
