@@ -100,6 +100,7 @@ pub(super) fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow:
 mod tests {
     use bigiron_judge::{fixture, judge};
 
+    use super::super::TrialsBy;
     use super::*;
     use crate::conduct::StudyRequest;
     use crate::study::question::Question;
@@ -139,7 +140,7 @@ mod tests {
             why,
             model: false,
             locks: None,
-            trials: super::super::TrialsBy::This,
+            trials: TrialsBy::This,
             part: None,
             observer: &Silent,
         };

@@ -31,20 +31,31 @@ const LOOKS: u32 = 4;
 const LOGS: &str = "slurm";
 const JOBS: &str = "jobs";
 
-/// Refuses Slurm before anything is planned, if its commands are missing.
+/// Refuses Slurm before anything is planned, if its commands are missing or have no configuration.
 ///
 /// # Errors
-/// They are.
+/// Which command, and what it said.
 pub fn check() -> Result<(), Refusal> {
-    let found = |name: &str| {
-        let runs = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        runs.is_ok_and(|status| status.success())
-    };
-    match ["sbatch", "squeue", "scancel"].into_iter().find(|name| !found(name)) {
-        None => Ok(()),
-        Some(name) => Err(Refusal::new(format!("`--on slurm` needs Slurm's `{name}`, which does not run here"))
-            .hint("On Debian it is in the package slurm-client")),
+    for name in ["sbatch", "squeue", "scancel"] {
+        // Even this needs Slurm's configuration.
+        let ran = Command::new(name).arg("--version").stdin(Stdio::null()).output();
+        match ran {
+            Ok(ran) if ran.status.success() => {}
+            Ok(ran) => {
+                let said = String::from_utf8_lossy(&ran.stderr);
+                let said = said.trim().lines().last().unwrap_or("it gives no reason");
+                return Err(Refusal::new(format!("`--on slurm` needs Slurm's `{name}`, which fails here: {said}"))
+                    .hint(
+                        "Run bigiron on a machine that submits jobs, or let SLURM_CONF name the cluster's slurm.conf",
+                    ));
+            }
+            Err(e) => {
+                return Err(Refusal::new(format!("`--on slurm` needs Slurm's `{name}`, which does not start: {e}"))
+                    .hint("On Debian it is in the package slurm-client"));
+            }
+        }
     }
+    Ok(())
 }
 
 /// A study at Slurm.

@@ -48,7 +48,15 @@ pub fn work(
     cancel: &AtomicBool,
     events: &(dyn Fn(SessionEvent) + Sync),
 ) -> Result<u32, SessionError> {
-    let plan = folder.plan();
+    let (plan, records) = (folder.plan(), known(folder)?);
+    events(SessionEvent::SessionStart {
+        total: plan.slots.len() as u32,
+        done: SlotTally::of(plan, &records).finished(),
+        pairs: plan.design.pairs,
+        width: 1,
+        mean_wall_s: None,
+        unreadable: Vec::new(),
+    });
     let mut done = 0;
     loop {
         let records = known(folder)?;

@@ -30,7 +30,8 @@ fn workers_side_by_side_give_the_report_of_one_machine() {
     // Its claim is younger than a minute.
     for n in 0..16 {
         let n = n.to_string();
-        test.run(&["worker", "out", "--slot", &n, "--machine", "n2", "--script", "s.toml"]).status(0);
+        let ran = test.run(&["worker", "out", "--slot", &n, "--machine", "n2", "--script", "s.toml"]).status(0);
+        ran.stderr_has("16 trials in 8 pairs");
     }
     test.run(&["worker", "out", "--claim", "--script", "s.toml"]).status(0).stderr_has("Nothing to run");
     let whole = test.run(&["run", "s.toml", "--out", "out"]).status(0);
@@ -103,4 +104,5 @@ fn kubernetes_gets_a_job_with_an_index_for_each_slot() {
     let container = &spec["template"]["spec"]["containers"][0];
     assert_eq!(container["command"][4], "$(JOB_COMPLETION_INDEX)");
     test.run(&["fleet", "kubernetes", "out", "--image", "x", "--claim", "a b"]).refused("`--claim` cannot be `a b`");
+    test.run(&["fleet", "kubernetes", "out", "--image", "a b", "--claim", "x"]).refused("`--image` cannot be `a b`");
 }

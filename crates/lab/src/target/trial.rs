@@ -90,7 +90,7 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     Ok(TrialState::Running)
 }
 
-/// `bigiron target run DIR`: runs the trial of a folder to its end, whoever is connected.
+/// `bigiron target run DIR`: runs the trial of a folder to its end, also if the connection ends.
 pub(super) fn run(dir: &Path, registry: Registry, cancel: &AtomicBool) -> anyhow::Result<()> {
     // No signal of the connection's terminal or session reaches it.
     let _ = rustix::process::setsid();
@@ -145,7 +145,7 @@ fn run_job(
         let Ok(mut line) = serde_json::to_vec(&phase) else { return };
         line.push(b'\n');
         let mut file = phases.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Progress for whoever watches; the result does not depend on it.
+        // `wait` shows these lines. The result does not depend on them.
         let _ = file.write_all(&line);
     })
 }

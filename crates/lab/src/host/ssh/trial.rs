@@ -29,6 +29,8 @@ enum Booted {
     Other(Box<Status>),
     /// It does not answer.
     Lost(String),
+    /// It answers, and the request has not reached it.
+    NotAsked,
 }
 
 impl SshHost<'_> {
@@ -71,7 +73,8 @@ impl SshHost<'_> {
         digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Boots the trial's kernel, if it needs a boot, and starts the trial; or the kernel's failure to boot.
+    /// Boots the trial's kernel, if it needs a boot, and starts the trial; or the kernel's failure to boot. If the connection was lost before the
+    /// target received the request, nothing has begun.
     fn begin(
         &self,
         trial: &Trial<'_>,
@@ -109,6 +112,8 @@ impl SshHost<'_> {
                 Booted::Up => phase(Phase::Up),
                 Booted::Other(status) => return Ok(Some(self.did_not_boot(trial, &status))),
                 Booted::Lost(why) => return Ok(Some(self.did_not_return(trial, &why))),
+                // That is no failure of the kernel: it is asked for again.
+                Booted::NotAsked => return Ok(None),
             }
         }
         let job = Job { key: key.clone(), plan: trial.plan.clone(), demands: self.demands, nonce };
@@ -172,6 +177,9 @@ impl SshHost<'_> {
                     status.release
                 )));
             }
+            Booted::NotAsked => {
+                return Err(HostError::Fatal(format!("`{name}` did not receive the request for a dry boot by GRUB")));
+            }
             Booted::Lost(why) => {
                 let what = format!("`{name}` did not come back from a dry boot of its own kernel ({why})");
                 return Err(HostError::Fatal(format!("{what}. {}", way_back::lost(self.target, &what))));
@@ -198,7 +206,8 @@ impl SshHost<'_> {
                 Ok(status) => match status.boot {
                     BootState::Up => return Ok(Booted::Up),
                     BootState::Other => return Ok(Booted::Other(Box::new(status))),
-                    BootState::Pending | BootState::Unknown => {
+                    BootState::Unknown => return Ok(Booted::NotAsked),
+                    BootState::Pending => {
                         last = "it runs the kernel from before and has not begun to reboot".to_owned();
                     }
                 },
