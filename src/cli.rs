@@ -43,15 +43,15 @@ pub use site::Site;
 pub use studies::{Schema, SchemaOf, Studies};
 pub use upgrade_check::UpgradeCheck;
 
-/// Does this kernel, or this setting, help my database server, by how much, and how sure are we?
+/// Measure whether a kernel or a setting helps a server, by how much, and how certain the answer is
 #[derive(Debug, Parser)]
 #[command(
     name = "bigiron",
     version,
     arg_required_else_help = true,
-    long_about = "Boots two or more kernels in virtual machines, in random balanced pairs, runs database-shaped work in them and \
+    long_about = "Boots two or more kernels in virtual machines, in random balanced pairs, runs server workloads in them, and \
                   prints a verdict with its evidence.\n\n\
-                  For comparing kernels and settings; not for comparing hardware or database products.",
+                  bigiron compares kernels and settings, not hardware or database products.",
     after_help = help::main()
 )]
 pub struct Cli {
@@ -101,9 +101,9 @@ pub enum Command {
 
 /// Compare kernels or settings; the first arm is the baseline
 ///
-/// The form of a word decides its meaning: an arm is KERNEL[,LEVER=VALUE]…, where KERNEL is `debian:SERIES[/FLAVOUR]`, a name
-/// given by `bigiron kernel add`, a path (.deb, bzImage, build tree) or `running`; any other word is a workload (see `bigiron
-/// doc`). The same command finds an unfinished study of the same question and resumes it.
+/// Each argument is an arm or a workload. An arm is KERNEL[,LEVER=VALUE]…; KERNEL is `debian:SERIES[/FLAVOUR]`, a name given with
+/// `bigiron kernel add`, a path (.deb, bzImage, build tree), or `running`. Any other word is a workload (see `bigiron doc`). If an
+/// unfinished study of the same question exists, the command resumes it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron compare\n  \
@@ -113,16 +113,16 @@ pub enum Command {
     bigiron compare mine debian:6.12 --fail-on worse\n  \
     bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
-    /// Two or more arms, and the workloads to run [default workloads: micro dbsim]; without arguments, bigiron asks on a terminal
+    /// Two or more arms, and the workloads to run [default workloads: micro dbsim]; without arguments, bigiron asks for them on a terminal
     #[arg(value_name = "ARM|WORKLOAD", add = complete::arm_or_workload())]
     pub words: Vec<String>,
     #[command(flatten)]
     pub design: Design,
-    /// Screen for large changes: four pairs of boots; decides nothing
+    /// Screen for large changes: four pairs of boots, too few for a decision
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
-    /// Number of images to link from the objects of each arm, each with another layout, so that the verdict is about the sources and
-    /// not about two images; at least 6. Every arm must be a build tree [default: boot the image that `make` linked]
+    /// Number of images to link from each arm's objects, each with a different layout, so that the verdict is about the sources
+    /// and not about two images; at least 6. Every arm must be a build tree [default: boot the image that `make` linked]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]
     pub rebuilds: Option<u32>,
     #[command(flatten)]
@@ -179,12 +179,13 @@ fn qemu_source() -> impl TypedValueParser<Value = QemuSource> {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
 pub struct Design {
-    /// Where trials run: in guests (vm), in processes on this machine's own kernel (local), where every arm is `running`, on another
-    /// machine (ssh:NAME, as OpenSSH names it), which also boots other kernels, or in guests on the nodes of a cluster
-    /// (slurm[:PARTITION]) [default: vm]
+    /// Where trials run: in guests (vm); in processes on this machine's running kernel (local), where every arm's kernel is
+    /// `running`; on another machine (ssh:NAME, where NAME is a host for OpenSSH), which can boot other kernels too; or in guests
+    /// on the nodes of a Slurm cluster (slurm[:PARTITION]) [default: vm]
     #[arg(long, value_name = "HOST", value_parser = trial_host, add = complete::host())]
     pub on: Option<HostName>,
-    /// Reboot another machine although no power command for it is configured: it may be lost if a kernel does not boot
+    /// Reboot the other machine even if no power command is configured for it. If a kernel does not boot, you may lose access to
+    /// the machine
     #[arg(long)]
     pub no_way_back: bool,
     /// Hold CPU frequencies steady during each trial (governor performance, boost off) and restore them afterwards; only with `--on local`
@@ -223,8 +224,8 @@ pub struct Design {
     /// Smallest change that matters, in percent, for throughput, cost, p50, p99, p99.9, amount or usage; may be repeated
     #[arg(long, value_name = "KIND=PERCENT", add = complete::margin())]
     pub margin: Vec<String>,
-    /// CPU seconds without progress after which a trial counts as hung [default: 120 for each CPU; with `--on local` plus the
-    /// time that its workload may take]
+    /// CPU seconds without progress after which a trial counts as hung [default: 120 for each CPU; with `--on local`, plus
+    /// the time that the workload may take]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "SECONDS")]
     pub hang_limit: Option<u32>,
     /// Idle seconds before each boot, on the wall clock only [default: 2]
@@ -239,14 +240,14 @@ pub struct ResultOptions {
     /// Folder of the study [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Begin a new study in a folder of its own, even if the question has been answered
+    /// Begin a new study in a new folder, even if the question has been answered
     #[arg(long)]
     pub fresh: bool,
     /// Number of trials to run in parallel, on the exact clock only [default: as many as CPUs and memory allow]
     #[arg(value_parser = whole::<usize>(), allow_negative_numbers = true, long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Write the study's folder and stop before the first trial. `bigiron worker` runs its trials, on any number of machines; at the
-    /// end, the same command without this option reports
+    /// Write the study's folder and stop before the first trial. Then run `bigiron worker` on any number of machines to run the
+    /// trials. To print the report, repeat this command without `--prepare`
     #[arg(long)]
     pub prepare: bool,
     /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, the wall clock
@@ -311,7 +312,7 @@ pub struct Run {
     /// QEMU that runs the guests, pinned or system; overrides the study file (see `bigiron compare --help`)
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
-    /// Let Slurm run the trials on its nodes, on the exact clock (see `bigiron doc fleets`)
+    /// Run the trials on Slurm's nodes, on the exact clock (see `bigiron doc fleets`)
     #[arg(long, value_name = "slurm[:PARTITION]", value_parser = slurm)]
     pub on: Option<Slurm>,
     #[command(flatten)]
@@ -374,22 +375,22 @@ pub struct Show {
     pub trial: Option<u32>,
 }
 
-/// Restore what a killed bigiron left changed on this machine, or on another one
+/// Undo the changes that a killed bigiron left on this machine or on another one
 ///
-/// bigiron logs every change before making it and undoes it when it ends; only a killed run leaves changes behind. Exits with 1
-/// if anything could not be restored; it is kept for another try.
+/// bigiron logs each change before it makes it, and undoes it at the end; only a killed run leaves changes behind. Exits with 1 if
+/// anything could not be restored; its log entry is kept for another try.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  bigiron undo --dry-run\n  bigiron undo\n  bigiron undo --on ssh:db-test-3")]
 pub struct Undo {
     /// Only list what would be restored
     #[arg(long)]
     pub dry_run: bool,
-    /// Another machine (ssh:NAME): ends its trials, restores its settings, boots its own kernel and removes those of bigiron
+    /// Clean up another machine (ssh:NAME): end its trials, restore its settings, boot its own kernel and remove bigiron's kernels
     #[arg(long, value_name = "HOST", value_parser = ssh_host)]
     pub on: Option<HostName>,
 }
 
-/// Check what this machine has and lacks; exits with 1 if the default comparison could not run
+/// Check what bigiron needs on this machine; exits with 1 if the default comparison cannot run
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  bigiron doctor\n  bigiron doctor --on local")]
 pub struct Doctor {
@@ -404,8 +405,8 @@ pub struct Doctor {
 
 /// Compare a kernel with itself to measure this machine's noise floor
 ///
-/// Fails if any primary metric differs, or if its estimate is off by half its margin or more. The noise found is kept and
-/// printed.
+/// Fails if any primary metric differs, or if its estimate is off by half its margin or more. Prints the measured noise and stores
+/// it for later studies.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron selftest --aa\n  \

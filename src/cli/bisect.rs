@@ -10,9 +10,9 @@ use crate::complete;
 
 /// Find the kernel, option or lever that causes a difference
 ///
-/// The search runs over a list of kernels between a good one and a bad one (either may be the faster): all Debian kernels of one
-/// flavour in the order of their versions, a list that you give, or the commits of a source tree, which bigiron builds. It
-/// compares the ends first, then tests one kernel at a time, always the one whose test is expected to be most informative, until
+/// The search runs over a list of kernels between a good one and a bad one (either may be the faster one): all Debian kernels of
+/// one flavour in the order of their versions, a list that you give, or the commits of a source tree, which bigiron builds. It
+/// compares the ends first. It then tests one kernel at a time, always the one whose test is expected to be most informative, until
 /// one place is certain enough. The same command resumes an interrupted bisection.
 #[derive(Debug, Args)]
 #[command(
@@ -43,7 +43,7 @@ pub struct Bisect {
     /// Debian kernels]
     #[arg(long, value_name = "ARM,ARM…|DIR", add = complete::arms())]
     pub kernels: Vec<String>,
-    /// A repository of kernel sources: the commits from --good to --bad are built as they are needed; nothing is written to it
+    /// A repository of kernel sources. bigiron builds the commits from --good to --bad as it needs them, and writes nothing to it
     #[arg(long, value_name = "DIR", requires_all = ["good", "bad"], conflicts_with = "kernels", help_heading = "Commits")]
     pub git: Option<PathBuf>,
     /// Configuration of the kernels: a file, or a make target of the tree such as `defconfig`; options that guests need are added
@@ -85,8 +85,8 @@ pub enum BisectAction {
 /// Find which of the options that differ between two kernel configurations causes the difference
 ///
 /// `make olddefconfig` writes both configurations in one source tree, with the options that guests need built in. A chain of
-/// configurations leads from one to the other; each link takes one more option from the bad configuration. The links are searched
-/// like kernels, and built as they are needed; the same command resumes an interrupted bisection.
+/// configurations leads from one to the other; each link takes one more option from the bad configuration. bigiron searches
+/// the links like kernels, and builds them as it needs them. The same command resumes an interrupted bisection.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron bisect config --git linux --at v6.12 --good good.config --bad bad.config micro:null-call --clock exact --seed 7")]
@@ -94,7 +94,7 @@ pub struct BisectConfig {
     /// A workload, or a metric of one as WORKLOAD:METRIC [default metric: the workload's primary]
     #[arg(value_name = "WORKLOAD[:METRIC]", add = complete::workload_metric())]
     pub what: String,
-    /// A repository of kernel sources; nothing is written to it
+    /// A repository of kernel sources; bigiron writes nothing to it
     #[arg(long, value_name = "DIR")]
     pub git: PathBuf,
     /// The commit from which all kernels are built
@@ -145,7 +145,7 @@ pub struct BisectCommon {
     /// The design; `--pairs` applies to the ends
     #[command(flatten)]
     pub design: Design,
-    /// Pairs of each test, even [default: 2 for a kernel on the exact clock, else 4]
+    /// Pairs for each test, even [default: 2 for a kernel on the exact clock, else 4]
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", help_heading = "Study")]
     pub pairs_per_step: Option<u32>,
     /// Play this script of the host `sim` instead of booting guests (see `bigiron doc sim`)

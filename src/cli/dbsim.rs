@@ -39,7 +39,7 @@ pub enum DbsimAction {
     Verify {
         /// The run's directory
         dir: PathBuf,
-        /// File of the acknowledgements received from the job's `run.acks`, to check after a crash of the machine
+        /// File with the acknowledgements received from the job's `run.acks`, to check after a crash of the machine
         #[arg(long, value_name = "FILE")]
         acks: Option<PathBuf>,
     },

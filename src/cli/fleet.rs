@@ -9,14 +9,15 @@ use super::number::whole;
 use super::qemu_source;
 use crate::complete;
 
-/// Run trials of a prepared study, beside other workers
+/// Run trials of a prepared study, alongside other workers
 ///
-/// `bigiron run STUDY --prepare` writes the study's folder. Workers need this executable, QEMU, and the folder and bigiron's cache on a
-/// file system that all of them see. A trial that has a result is not run again, and running one twice does no harm: on the exact clock
-/// both must have the same digits, else the worker fails and the study cannot be judged. At the end, `bigiron run STUDY` again reports.
+/// `bigiron run STUDY --prepare` writes the study's folder. All workers need this executable, QEMU, and a shared file system with the
+/// folder and bigiron's cache. A worker skips trials that have a result. Running a trial twice does no harm: on the exact clock both
+/// results must be identical; otherwise the worker fails and the study cannot be judged. To print the report, repeat `bigiron run STUDY`
+/// without `--prepare`.
 ///
-/// Exits with 0 once its trials are recorded, also if a kernel failed; with 1 if this machine could not run one (another may); with 2 if
-/// this machine's bigiron, QEMU or kernels are not those of the study.
+/// Exits with 0 when its trials have results, even if a kernel failed in them; with 1 if this machine could not run a trial (another
+/// machine may), or if a result differed; with 2 if this machine's bigiron, QEMU or kernels are not those of the study.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron run kernel-upgrade --prepare --out DIR\n  \
@@ -30,13 +31,13 @@ pub struct Worker {
     /// Run the trial of this slot of the plan, counted from 0
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", required_unless_present = "claim", conflicts_with = "claim")]
     pub slot: Option<u32>,
-    /// Run one trial after the other of those that no other worker is at work on, until all have a result
+    /// Run trials one after another, except those that other workers are running, until all trials have results
     #[arg(long)]
     pub claim: bool,
     /// Name of this machine in messages and files [default: its host name]
     #[arg(long, value_name = "NAME")]
     pub machine: Option<String>,
-    /// QEMU that runs the guests, pinned or system, as when the study was prepared
+    /// QEMU that runs the guests, pinned or system; the same as when the study was prepared
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
     /// The study file, for the table `[sim]` of a simulated study
@@ -44,7 +45,7 @@ pub struct Worker {
     pub script: Option<PathBuf>,
 }
 
-/// Describe a prepared study to an engine that runs jobs on many machines
+/// Print a prepared study as a job for a cluster
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  bigiron fleet kubernetes DIR --image bigiron:1 --claim bigiron-data")]
 pub struct Fleet {
@@ -59,8 +60,9 @@ pub enum FleetEngine {
 
 /// Print an Indexed Job for Kubernetes (1.29 or later)
 ///
-/// Each index is a slot of the study. The pods are ordinary ones: the exact clock needs no /dev/kvm. A volume that all pods share contains
-/// the study's folder and bigiron's cache. A pod whose node could not run its trial is replaced; one that the study refuses fails the job.
+/// Each index is a slot of the study. Ordinary pods are sufficient: the exact clock needs no /dev/kvm. All pods share a volume with the
+/// study's folder and bigiron's cache. Kubernetes replaces a pod that could not run its trial. A pod whose bigiron, QEMU or kernels are
+/// not those of the study fails the job.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron fleet kubernetes DIR --image registry.example/bigiron:1 --claim bigiron-data > job.json")]
@@ -74,7 +76,7 @@ pub struct Kubernetes {
     /// Name of the PersistentVolumeClaim with the folders `study` (the study) and `cache`
     #[arg(long, value_name = "NAME")]
     pub claim: String,
-    /// Pods at a time
+    /// Maximum number of pods that run at the same time
     #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N", default_value_t = 10)]
     pub parallel: u32,
 }

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 
 use super::ssh_host;
 
-/// Look at another machine on which trials may run
+/// Check another machine before you run trials on it
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  bigiron host check ssh:db-test-3")]
 pub struct Host {
@@ -15,12 +15,12 @@ pub struct Host {
 
 #[derive(Debug, Subcommand)]
 pub enum HostAction {
-    /// Show what a study would find and do on another machine; changes nothing
+    /// Show the state of another machine and what a study would change there; changes nothing
     ///
     /// Exits with 1 if the machine's administrator allows no trials. `bigiron doc confirm` describes the file that allows them.
     #[command(after_help = "Examples:\n  bigiron host check ssh:db-test-3")]
     Check {
-        /// The machine, as OpenSSH names it
+        /// The machine: ssh:NAME, where NAME is a host for OpenSSH
         #[arg(value_name = "HOST", value_parser = ssh_host)]
         host: HostName,
     },

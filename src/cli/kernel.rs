@@ -12,7 +12,7 @@ use crate::complete;
     bigiron kernel fetch debian:6.12\n  \
     bigiron kernel add mine --image bzImage --modules DIR\n  \
     bigiron kernel list\n\n\
-    `bigiron doc kernels` says which kernels can be compared.")]
+    `bigiron doc kernels` describes which kernels can be compared.")]
 pub struct Kernel {
     #[command(subcommand)]
     pub action: KernelAction,
@@ -27,7 +27,7 @@ pub enum KernelAction {
         #[arg(value_name = "KERNEL", required = true, add = complete::kernel())]
         kernels: Vec<String>,
     },
-    /// Keep a kernel under a name
+    /// Add a kernel to the cache under a name
     #[command(after_help = "Examples:\n  \
         bigiron kernel add release debian:6.12\n  \
         bigiron kernel add mine path/to/linux\n  \
@@ -51,7 +51,7 @@ pub enum KernelAction {
     /// List the kernels in the cache
     #[command(after_help = "Examples:\n  bigiron kernel list")]
     List,
-    /// Remove a kernel, by its name, its release or the words it was fetched with
+    /// Remove kernels by name, by release, or by the words with which they were fetched
     #[command(after_help = "Examples:\n  bigiron kernel remove mine\n  bigiron kernel remove debian:6.1")]
     Remove {
         #[arg(value_name = "KERNEL", required = true, add = complete::cached_kernel())]

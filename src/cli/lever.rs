@@ -12,7 +12,7 @@ use crate::complete;
     bigiron lever list\n  \
     bigiron lever show block.scheduler\n  \
     bigiron lever check running,block.scheduler=bfq,mm.thp=always\n\n\
-    `bigiron doc FAMILY` describes a family of levers, as `bigiron doc block`.")]
+    `bigiron doc FAMILY` describes a family of levers, for example `bigiron doc block`.")]
 pub struct Lever {
     #[command(subcommand)]
     pub action: LeverAction,

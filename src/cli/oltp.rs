@@ -41,12 +41,12 @@ pub enum OltpAction {
     Check {
         /// The database: `postgresql://USER@HOST/DATABASE`
         url: String,
-        /// Also check what holds only right after a load
+        /// Also check conditions that hold only right after a load
         #[arg(long)]
         fresh: bool,
     },
-    /// After a crash of the server, look for every commit acknowledged to a run with `--set acks=FILE`; exits with 1 if one is
-    /// missing
+    /// After a crash of the server, look for every commit that was acknowledged to a run with `--set acks=FILE`; exits with 1 if one
+    /// is missing
     #[command(after_help = "Examples:\n  bigiron oltp prove postgresql://me@db.example/bench acknowledged")]
     Prove {
         /// The recovered database: `postgresql://USER@HOST/DATABASE`
@@ -90,11 +90,11 @@ pub struct OltpRun {
     pub format: RunFormat,
 }
 
-/// Cut the power of a machine during a run, repeatedly, and look for every acknowledged commit
+/// Repeatedly cut a machine's power during a run, and look for every acknowledged commit
 ///
 /// Boots a guest that runs transactions and kills it at a random moment. Its disk keeps everything that the guest had flushed and
-/// a random part of what it had only written. The next guest boots on that disk: the engine recovers, bigiron looks for every
-/// acknowledged commit and checks the consistency conditions. Then that guest runs transactions until it is killed in turn. Exits
+/// a random part of what it had only written. The next guest boots on that disk: the engine recovers, and bigiron looks for
+/// every acknowledged commit and checks the consistency conditions. Then that guest runs transactions until it is killed in turn. Exits
 /// with 1 if anything is lost or half-done.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -132,7 +132,7 @@ pub struct OltpCrashTest {
     /// Folder with room for the disk: twice the loaded data plus 1 GiB
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
-    /// Rehearse with a disk that acknowledges flushes but does not do them: the test must fail
+    /// Check the test itself: use a disk that acknowledges flushes but does not perform them; the test must fail
     #[arg(long)]
     pub lying_disk: bool,
     /// Keep the console, the disk and the acknowledgements

@@ -15,7 +15,7 @@ use crate::complete;
     bigiron site bigiron-results --out site\n  \
     bigiron site bigiron-results /mnt/server2/bigiron-results --out /var/www/bigiron")]
 pub struct Site {
-    /// Folders of studies and nights, or folders that hold some
+    /// Folders of studies and nights, or folders that contain them
     #[arg(value_name = "DIR", required = true, add = complete::study_folder())]
     pub dirs: Vec<PathBuf>,
     /// Folder of the site: a new or empty one, or one that `bigiron site` wrote, which is rewritten

@@ -6,7 +6,7 @@ use crate::complete;
 
 /// List the ready-made studies by their question, or print one as a study file
 ///
-/// `bigiron run NAME` runs one as it is; a printed one can be saved, changed, and run with `bigiron run FILE`.
+/// `bigiron run NAME` runs a study as it is. To change one, print it to a file, edit the file, and run it with `bigiron run FILE`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  bigiron studies\n  bigiron studies io-scheduler > mine.toml\n  bigiron run io-scheduler"

@@ -27,7 +27,7 @@ pub struct UpgradeCheck {
     /// Only print the comparison, as sentences and as a command
     #[arg(long)]
     pub dry_run: bool,
-    /// Screen for large changes: four pairs of boots; decides nothing
+    /// Screen for large changes: four pairs of boots, too few for a decision
     #[arg(long)]
     pub quick: bool,
     /// Random seed [default: drawn and kept in the plan]
@@ -39,7 +39,7 @@ pub struct UpgradeCheck {
     /// Folder of the study [default: one in bigiron-results/, named after the question]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Begin a new study in a folder of its own, even if the question has been answered
+    /// Begin a new study in a new folder, even if the question has been answered
     #[arg(long)]
     pub fresh: bool,
 }
