@@ -74,12 +74,12 @@ fn options() -> Vec<String> {
 /// Checks what stands after `--`, and what needs it.
 fn check_program(program: &[String], metrics: &[String], question: &Question) -> Result<(), Refusal> {
     if program.is_empty() && std::env::args_os().last().is_some_and(|word| word == "--") {
-        return Err(Refusal::new("Nothing stands after `--`; your own program goes there, with its arguments"));
+        return Err(Refusal::new("Nothing follows `--`; your own program and its arguments go there"));
     }
     let has_program = question.settings.iter().any(|(lever, _)| lever == command::RUN)
         || question.arms.iter().any(|arm| arm.settings.iter().any(|(lever, _)| lever == command::RUN));
     if !metrics.is_empty() && program.is_empty() && !has_program {
-        return Err(Refusal::new("--metric: There is no program whose output could have it")
+        return Err(Refusal::new("--metric: There is no program to print this metric")
             .hint("Your own program goes after `--`: `bigiron compare … --metric … -- ./benchmark`"));
     }
     let command = Cli::command();
@@ -91,7 +91,7 @@ fn check_program(program: &[String], metrics: &[String], question: &Question) ->
         .collect();
     for word in program.iter().skip(1).filter(|word| own.contains(&word.split('=').next().unwrap_or(word).to_owned())) {
         output::warn(&format!(
-            "`{word}` stands after `--` and is given to your program; options of bigiron go before `--`"
+            "`{word}` follows `--`, so bigiron passes it to your program; bigiron's own options go before `--`"
         ));
     }
     Ok(())

@@ -106,7 +106,7 @@ fn lockstep(environment: &Environment<'_>) -> CheckResult {
     match lockstep::try_out(qemu) {
         Ok(()) => CheckResult::Ok("QEMU's threads take turns: the exact clock repeats to the last digit".to_owned()),
         Err(why) => CheckResult::Missing(
-            format!("{why}; in rare cases the exact clock differs by some nanoseconds between runs"),
+            format!("{why}; in rare cases the exact clock differs by a few nanoseconds between runs"),
             false,
         ),
     }
@@ -127,7 +127,7 @@ fn moves(environment: &Environment<'_>) -> CheckResult {
 fn kvm(environment: &Environment<'_>) -> CheckResult {
     if environment.kvm_needs_kernel() {
         return CheckResult::Unknown(
-            "/dev/kvm is there; the first comparison boots a guest to see whether it works".to_owned(),
+            "/dev/kvm exists; the first comparison boots a guest to test it".to_owned(),
         );
     }
     match environment.kvm_report() {

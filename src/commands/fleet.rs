@@ -35,7 +35,7 @@ pub(super) fn work(args: &Worker) -> anyhow::Result<u8> {
         WorkerRequest { dir: &args.dir, share, machine: &machine, qemu: args.qemu, script, observer: &Terminal };
     let done = worker::work(&request)?;
     if done == 0 {
-        output::note("Nothing to run: the trials have results already");
+        output::note("Nothing to run: the trials already have results");
     }
     Ok(0)
 }
@@ -56,7 +56,7 @@ fn kubernetes(args: &Kubernetes) -> anyhow::Result<u8> {
         // Those of images and of names in Kubernetes; the cluster checks the rest.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:@".contains(c);
         if value.is_empty() || !value.chars().all(is_plain) {
-            return Err(Refusal::new(format!("`--{option}` cannot be `{value}`; name one in your cluster")).into());
+            return Err(Refusal::new(format!("`--{option}` cannot be `{value}`; name an existing one in your cluster")).into());
         }
     }
     output::data(manifest(&folder, args)?.trim_end())?;

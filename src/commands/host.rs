@@ -75,7 +75,7 @@ fn describe(look: &Look, power: &str, quarantine: Option<String>) -> (String, bo
         line("quarantine", &why);
     }
     if let Some(release) = &look.to_return {
-        line("to restore", &format!("its own kernel {release} is to be booted again (`bigiron undo`)"));
+        line("to restore", &format!("its own kernel, {release}, must be booted again (`bigiron undo`)"));
     }
     if !look.left_over.is_empty() {
         line("to restore", &list(&look.left_over));

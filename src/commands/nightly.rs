@@ -303,7 +303,7 @@ impl NightRun<'_> {
         }
         ensure!(
             failed.is_empty(),
-            "Of {of} parts, these did not complete: {}; the errors are above. When they are fixed, the same command resumes the night",
+            "Parts that did not complete, of {of}: {}. Fix the errors above, and the same command resumes the night",
             failed.join(", ")
         );
         Ok(())

@@ -37,7 +37,7 @@ pub(super) fn run(args: Selftest) -> anyhow::Result<u8> {
     if gate.passed {
         return Ok(0);
     }
-    output::note("The gate was missed; trying once more, with other seeds");
+    output::note("The A/A check failed; running it once more with another seed");
     q.seed = Some(first.folder.plan().design.seed ^ 1);
     let out = args.out.as_deref().map(again);
     let (_, gate) = attempt(&q, out.as_deref(), args.jobs, true)?;
@@ -82,7 +82,7 @@ fn text(card: &NoiseCard) -> String {
         card.kernel,
         card.pairs,
         card.clock,
-        if card.gate.passed { "no primary metric differs, the gate is passed" } else { "the gate is missed" }
+        if card.gate.passed { "passed; no primary metric differs" } else { "failed" }
     );
     for reason in &card.gate.reasons {
         let _ = writeln!(out, "  {reason}");

@@ -197,7 +197,7 @@ impl Pages {
         if !taken(name) {
             return name.to_owned();
         }
-        output::warn(&format!("`{}` answers a question that another folder answers with the same seed", dir.display()));
+        output::warn(&format!("`{}` answers the same question as another folder, with the same seed", dir.display()));
         (2..).map(|n| format!("{name}-{n}")).find(|name| !taken(name)).expect("the numbers are unbounded")
     }
 

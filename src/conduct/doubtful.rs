@@ -67,7 +67,7 @@ pub(super) fn check(resolved: &ResolvedQuestion, sysctls: &Path) -> Result<Vec<S
         for (lever, value) in &arm.settings {
             if let Some(name) = lever.strip_prefix("boot.") {
                 warnings.extend(parameter(name).map(|near| {
-                    format!("`{lever}` is not a parameter that bigiron knows; did you mean `boot.{near}`? The first boot will tell")
+                    format!("Unknown kernel parameter `{lever}`; did you mean `boot.{near}`? The first boot shows whether it exists")
                 }));
             } else if let Some(name) = lever.strip_prefix("sysctl.") {
                 if let Some(why) = no_number(sysctls, name, value) {
@@ -76,7 +76,7 @@ pub(super) fn check(resolved: &ResolvedQuestion, sysctls: &Path) -> Result<Vec<S
                 }
                 warnings.extend(sysctl(sysctls, name).map(|near| {
                     format!(
-                        "This machine has no sysctl `{name}`; did you mean `sysctl.{near}`? The first trial will tell"
+                        "This machine has no sysctl `{name}`; did you mean `sysctl.{near}`? The first trial shows whether it exists"
                     )
                 }));
             }
@@ -111,7 +111,7 @@ fn file(sysctls: &Path, name: &str) -> std::path::PathBuf {
 fn no_number(sysctls: &Path, name: &str, value: &str) -> Option<String> {
     let now = fs::read_to_string(file(sysctls, name)).ok()?;
     let is_number = |text: &str| !text.is_empty() && text.parse::<i128>().is_ok();
-    (is_number(now.trim()) && !is_number(value.trim())).then(|| format!("it is a number, here {}", now.trim()))
+    (is_number(now.trim()) && !is_number(value.trim())).then(|| format!("it must be a number; here it is {}", now.trim()))
 }
 
 /// The sysctl of the same folder that was probably meant.
@@ -149,6 +149,6 @@ mod tests {
         assert_eq!(sysctl(dir.path(), "vm.swappiness"), None);
         assert_eq!(sysctl(dir.path(), "vm.other_thing"), None);
         assert_eq!(no_number(dir.path(), "vm.swappiness", "10"), None);
-        assert_eq!(no_number(dir.path(), "vm.swappiness", "many").unwrap(), "it is a number, here 60");
+        assert_eq!(no_number(dir.path(), "vm.swappiness", "many").unwrap(), "it must be a number; here it is 60");
     }
 }

@@ -107,7 +107,7 @@ impl<'a> Environment<'a> {
     pub fn qemu(&self) -> Result<&Qemu, Refusal> {
         let find = || Qemu::of(self.qemu_source, &self.store, &|text: &str| self.observer.note(text));
         let found = self.qemu.get_or_init(|| find().map_err(|e: QemuError| e.to_string()));
-        found.as_ref().map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that is needed"))
+        found.as_ref().map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that bigiron needs"))
     }
 
     /// The programs that run the trials of `host`.
@@ -150,7 +150,7 @@ impl<'a> Environment<'a> {
             Some(image) => image,
             None => {
                 let newest = self.store.list()?.pop();
-                newest.context("/dev/kvm is there, but the cache has no kernel to test it with")?.dir.join("image")
+                newest.context("/dev/kvm exists, but the cache has no kernel to test it with")?.dir.join("image")
             }
         };
         self.observer.note("Testing whether a guest boots under KVM; this may take up to half a minute");

@@ -81,18 +81,18 @@ pub fn estimate(cache: &Path, plan: &Plan) -> Option<Estimate> {
 }
 
 impl Estimate {
-    /// `about 4 minutes and 3 MiB in its folder, as earlier studies here took`.
+    /// `about 4 minutes and 3 MiB of disk space (from earlier studies of the same work here)`.
     pub fn text(&self, trials: u32, width: usize) -> String {
         let width = u32::try_from(width).unwrap_or(1).max(1);
         let seconds = f64::from(trials.div_ceil(width)) * self.seconds;
         let time = HumanDuration(std::time::Duration::from_secs_f64(seconds.clamp(1.0, 1e9)));
         let mib = (u64::from(trials) * self.bytes).div_ceil(1 << 20);
         let (about, why) = match self.source {
-            Source::SameWork => ("about", "as the same work took here before"),
-            Source::SameWorkloads => ("roughly", "as these workloads took here with other options"),
-            Source::Usual => ("roughly", "as on another machine; the first boots will tell"),
+            Source::SameWork => ("about", "from earlier studies of the same work here"),
+            Source::SameWorkloads => ("roughly", "from studies of these workloads with other options here"),
+            Source::Usual => ("roughly", "from another machine; the first boots give a better estimate"),
         };
-        format!("{about} {time} and {mib} MiB in its folder, {why}")
+        format!("{about} {time} and {mib} MiB of disk space ({why})")
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn jobs(resolved: &ResolvedQuestion, asked: Option<usize>, here: &Env
     if resolved.machine.host == HostKind::Vm && (jobs as u64).saturating_mul(memory) > host {
         let (each, most) = (size::print_bytes(memory), host / memory);
         return Err(Refusal::new(format!(
-            "{jobs} guests of {each} do not fit into this machine's memory; at most {most} do"
+            "{jobs} guests of {each} do not fit into this machine's memory; at most {most} fit"
         ))
         .into());
     }
@@ -175,7 +175,7 @@ pub(super) fn host<'e>(
     let host = vm_host(plan, kernels, environment)?;
     if let Some(why) = host.out_of_step() {
         environment.observer().warn(&format!(
-            "QEMU's threads cannot run in lockstep: {why}; repeated results may differ by some nanoseconds"
+            "QEMU's threads cannot run in lockstep: {why}; repeated results may differ by a few nanoseconds"
         ));
     }
     Ok(Box::new(host))

@@ -90,7 +90,7 @@ pub(super) fn check_build(kernel: &Identity, build: &Build, now: &Identity) -> R
         Err(Refusal::new(format!(
             "An image was missing from the cache; linked again, it differs: {change}"
         ))
-        .hint("The linker or another tool of the link has probably changed since the study began; `--fresh` begins a new study"))
+        .hint("The linker or another build tool has probably changed since the study began; `--fresh` begins a new study"))
     })
 }
 

@@ -107,7 +107,7 @@ impl TrialsBy {
             (false, None) => Ok(Self::This),
             (true, None) => Ok(Self::Workers),
             (true, Some(_)) => {
-                Err(Refusal::new("`--prepare` is for workers that you start; with `--on slurm` Slurm does; omit one"))
+                Err(Refusal::new("`--prepare` is for workers that you start, `--on slurm` for workers that Slurm starts; omit one"))
             }
             (false, Some(slurm)) => slurm::check().map(|()| Self::Slurm(slurm)),
         }
@@ -172,15 +172,15 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let mut cancel = if resolved.rebuilds.is_some() { Some(orderly()?) } else { None };
     if request.trials != TrialsBy::This && resolved.machine.host != HostKind::Sim && !resolved.clock.is_exact() {
         return Err(Refusal::new(format!(
-            "Workers run trials on the exact clock; on the clock `{}` a trial depends on the machine",
+            "Workers run trials on the exact clock only; on the clock `{}` a trial depends on the machine",
             resolved.clock
         ))
-        .hint("`--clock exact` asks for it")
+        .hint("`--clock exact`, or `clock = \"exact\"` in a study file, selects the exact clock")
         .into());
     }
     if request.trials != TrialsBy::This && request.model {
         return Err(Refusal::new(
-            "Workers do not model trials; omit `--model`: trials are modelled when they are rerun for their causes",
+            "Workers do not model trials; omit `--model`. bigiron models the trials that it reruns to find causes",
         )
         .into());
     }
@@ -268,8 +268,8 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         let judged = judged(&folder, &cancel.unwrap_or_default(), observer)?;
         let (dir, slots) = (quote(&folder.dir().display().to_string()), folder.plan().slots.len());
         observer.note(&format!(
-            "Prepared {slots} trials, the slots 0 to {}. `bigiron worker {dir} --claim` runs them, on any number of machines; at the end, repeat \
-             this command without `--prepare`",
+            "Prepared {slots} trials, slots 0 to {}. To run them, start `bigiron worker {dir} --claim` on any number of machines. To print the \
+             report, repeat this command without `--prepare`",
             slots - 1
         ));
         return finish(folder, judged, Vec::new(), &AtomicBool::new(false), observer);
@@ -364,7 +364,7 @@ fn announce(folder: &Folder, width: usize, environment: &Environment<'_>) -> any
     let workloads: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
     let side = if width > 1 { format!(", {width} at a time") } else { String::new() };
     let takes = estimate::estimate(environment.cache(), plan).map_or_else(
-        || format!("the first {} will tell how long it takes", plan.trials().trim_end_matches('s')),
+        || format!("the first {} will show how long it takes", plan.trials().trim_end_matches('s')),
         |estimate| estimate.text(left, width),
     );
     environment.observer().note(&format!(

@@ -64,7 +64,7 @@ impl NoiseCard {
             file.persist(&path)?;
             Ok(())
         };
-        write().with_context(|| format!("Cannot keep the noise card `{}`", path.display()))?;
+        write().with_context(|| format!("Cannot write the noise card `{}`", path.display()))?;
         Ok(path)
     }
 }

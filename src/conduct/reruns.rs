@@ -81,7 +81,7 @@ pub(super) fn look(
     let failed = session::rerun(folder, host, &slots, jobs, cancel, &note)?;
     let name = |slot: u32| &folder.plan().arms[folder.plan().slots[slot as usize].arm].name;
     missing.extend(failed.into_iter().map(|(slot, what, why)| {
-        let locks = if what == Purpose::Locks { "The locks of trial" } else { "Trial" };
+        let locks = if what == Purpose::Locks { "Lock tracing of trial" } else { "Profiling of trial" };
         format!("{locks} {slot} ({}) gave no evidence: {why}", name(slot))
     }));
     Ok(missing)

@@ -46,11 +46,11 @@ pub fn check() -> Result<(), Refusal> {
                 let said = said.trim().lines().last().unwrap_or("it gives no reason");
                 return Err(Refusal::new(format!("`--on slurm` needs Slurm's `{name}`, which fails here: {said}"))
                     .hint(
-                        "Run bigiron on a machine that submits jobs, or let SLURM_CONF name the cluster's slurm.conf",
+                        "Run bigiron on a machine that can submit jobs, or set SLURM_CONF to the path of the cluster's slurm.conf",
                     ));
             }
             Err(e) => {
-                return Err(Refusal::new(format!("`--on slurm` needs Slurm's `{name}`, which does not start: {e}"))
+                return Err(Refusal::new(format!("`--on slurm` needs Slurm's `{name}`, which cannot be started: {e}"))
                     .hint("On Debian it is in the package slurm-client"));
             }
         }
@@ -89,7 +89,7 @@ impl SlurmJob<'_> {
             failures = if missing.len() < before { 0 } else { failures + u32::from(!jobs.is_empty()) };
             if failures >= ATTEMPTS {
                 bail!(
-                    "Slurm's tasks ended {ATTEMPTS} times without a result, with {} of {} trials left; their output is in `{}`{}",
+                    "Slurm's tasks ended {ATTEMPTS} times without a result, with {} of {} trials left; the output of the tasks is in `{}`{}",
                     missing.len(),
                     self.folder.plan().slots.len(),
                     logs.display(),
@@ -142,13 +142,13 @@ impl SlurmJob<'_> {
             // `NUMBER` or `NUMBER;CLUSTER`.
             let number = said.split([';', '\n']).next().unwrap_or_default().trim().to_owned();
             if number.is_empty() || !number.chars().all(|c| c.is_ascii_digit()) {
-                bail!("sbatch said `{}` instead of a job's number", said.trim());
+                bail!("sbatch printed `{}` instead of a job number", said.trim());
             }
             jobs.push(number);
             fs::write(logs.join(JOBS), jobs.join("\n")).context("Cannot keep the jobs' numbers")?;
         }
         let names = jobs.join(", ");
-        self.observer.note(&format!("Slurm has {} trials as the array job {names}", slots.len()));
+        self.observer.note(&format!("Submitted {} trials to Slurm as array job {names}", slots.len()));
         Ok(jobs)
     }
 
@@ -162,7 +162,7 @@ impl SlurmJob<'_> {
                     let _ = Command::new("scancel").args(jobs).status();
                 }
                 bail!(
-                    "Interrupted with {} of {total} trials done; Slurm's jobs are cancelled, and the same command resumes",
+                    "Interrupted with {} of {total} trials done; the Slurm jobs are cancelled, and the same command resumes the study",
                     total - self.missing()?.len()
                 );
             }
@@ -237,7 +237,7 @@ fn last_words(logs: &Path) -> String {
         .filter(|p| p.extension().is_some_and(|e| e == "log"))
         .max_by_key(|p| p.metadata().and_then(|m| m.modified()).ok());
     let text = newest.and_then(|path: PathBuf| fs::read_to_string(path).ok()).unwrap_or_default();
-    text.trim().lines().last().map_or(String::new(), |line| format!("; the last one said: {line}"))
+    text.trim().lines().last().map_or(String::new(), |line| format!("; the last task wrote: {line}"))
 }
 
 #[cfg(test)]

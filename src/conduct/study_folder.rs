@@ -56,7 +56,7 @@ pub fn find(
             }
             if let (false, Some(before)) = (fresh, &answered) {
                 note(&format!(
-                    "`{0}` has answered this question already; it is measured once more (`bigiron report {0}` prints that answer)",
+                    "`{0}` already answers this question (`bigiron report {0}` prints the answer); measuring it again",
                     Path::display(before)
                 ));
             }

@@ -36,7 +36,7 @@ pub fn work(request: &WorkerRequest<'_>) -> anyhow::Result<u32> {
     if let Share::Slot(slot) = request.share {
         let slots = plan.slots.len();
         if slot as usize >= slots {
-            return Err(Refusal::new(format!("The study has no slot {slot}; it has 0 to {}", slots - 1)).into());
+            return Err(Refusal::new(format!("The study has no slot {slot}; its slots are 0 to {}", slots - 1)).into());
         }
     }
     let environment = Environment::new(Vec::new(), request.observer)?.at(Some(request.dir), request.qemu);
@@ -55,6 +55,6 @@ pub fn work(request: &WorkerRequest<'_>) -> anyhow::Result<u32> {
 
 fn missing(error: &anyhow::Error) -> Refusal {
     Refusal::new(format!("{error:#}")).hint(
-        "Workers take kernels from bigiron's cache: let `BIGIRON_CACHE` name a folder that all machines share with the one that prepared the study",
+        "Workers take kernels from bigiron's cache: set `BIGIRON_CACHE` to a folder that all machines share, as when the study was prepared",
     )
 }

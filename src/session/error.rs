@@ -9,9 +9,9 @@ use bigiron_model::store::StoreError;
 pub enum SessionError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("Interrupted with {done} of {total} trials done; they are kept in `{}`, and the same command resumes", dir.display())]
+    #[error("Interrupted with {done} of {total} trials done; they are kept in `{}`, and the same command resumes the study", dir.display())]
     Interrupted { done: u32, total: u32, dir: PathBuf },
-    #[error("Stopped with {done} of {total} trials done; fix this, and the same command resumes: {why}")]
+    #[error("Stopped with {done} of {total} trials done; fix this, and the same command resumes the study: {why}")]
     Host { why: String, done: u32, total: u32 },
     #[error(
         "Arm `{arm}` must boot release `{asked}`, but its guest reports `{said}`: this is not the kernel in the plan. \
@@ -19,25 +19,25 @@ pub enum SessionError {
     )]
     WrongKernel { arm: String, spec: String, asked: String, said: String },
     #[error(
-        "{void} pairs went void through the host's fault; the limit is {limit} of {pairs} (a quarter); the last cause: {cause}. {next}"
+        "{void} pairs are void because the host failed; the limit is {limit} of {pairs} (a quarter). The last cause: {cause}. {next}"
     )]
     TooManyVoid { void: u32, limit: u32, pairs: u32, cause: String, next: &'static str },
     #[error(
-        "The workload failed in the first trial of every arm, so nothing can be compared. Fix it and add `--fresh`; without it, the same command \
-         resumes the study in `{}`. The last failure: {message}",
+        "The workload failed in the first trial of every arm, so nothing can be compared. Fix the workload and add `--fresh`; without `--fresh`, \
+         the same command resumes the study in `{}`. The last failure: {message}",
         dir.display()
     )]
     AllAlike { message: String, dir: PathBuf },
-    #[error("`{machine}` cannot run trial {slot}; nothing was delivered, and another machine may: {why}")]
+    #[error("`{machine}` cannot run trial {slot} and delivered no result; another machine may be able to run it: {why}")]
     Unsuited { slot: u32, machine: String, why: String },
     #[error(
-        "Another machine had run trial {slot} when this one, `{machine}`, had, and {what}: one of the two does not execute the exact clock exactly. \
-         The study says so; do not use this machine before you know why"
+        "`{machine}` and another machine ran trial {slot} with different results: {what}. One of the two does not execute the exact clock exactly. \
+         The study cannot be judged now; do not use this machine until you know why"
     )]
     Differs { slot: u32, what: String, machine: String },
     #[error("The plan differs from the one in `{}`", dir.display())]
     OtherPlan { dir: PathBuf },
-    #[error("The study is finished, but the search for causes stopped; fix this, and the same command resumes: {why}")]
+    #[error("The study is finished, but the search for causes stopped; fix this, and the same command resumes the search: {why}")]
     Look { why: String },
     #[error(
         "Interrupted during the search for causes; the study in `{}` is finished: `bigiron report` prints its verdict, and the same command resumes the search",

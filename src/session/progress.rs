@@ -173,7 +173,7 @@ impl Text {
                     .iter()
                     .map(|(line, why)| format!("Warning: records.jsonl line {line} is skipped: {why}"))
                     .collect();
-                let resumed = if *done > 0 { format!("Resuming: {done} done of ") } else { String::new() };
+                let resumed = if *done > 0 { format!("Resuming after {done} of ") } else { String::new() };
                 let side = if *width > 1 { format!(", {width} in parallel") } else { String::new() };
                 lines.push(format!("{resumed}{total} trials in {pairs} pairs{side}"));
                 lines
@@ -289,7 +289,7 @@ mod tests {
         let lines = text.lines(&start(4, 1, vec![(5, "torn: 7 bytes".to_owned())]));
         assert_eq!(
             lines,
-            ["Warning: records.jsonl line 5 is skipped: torn: 7 bytes", "Resuming: 4 done of 24 trials in 12 pairs"]
+            ["Warning: records.jsonl line 5 is skipped: torn: 7 bytes", "Resuming after 4 of 24 trials in 12 pairs"]
         );
         assert_eq!(text.eta().unwrap(), "about 10 minutes left");
     }

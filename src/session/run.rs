@@ -163,7 +163,7 @@ impl Session<'_> {
                                 let _ = sender.send(ended);
                             };
                             if let Err(e) = thread::Builder::new().spawn_scoped(scope, trial) {
-                                let why = format!("A trial's thread does not start: {}", shortage::no_process(&e));
+                                let why = format!("Cannot start a trial's thread: {}", shortage::no_process(&e));
                                 let result = Err(HostError::Fatal(why));
                                 let _ =
                                     unstarted.send(FinishedTrial { slot, wall: Duration::ZERO, late: false, result });
@@ -287,7 +287,7 @@ impl Session<'_> {
         let next = if self.plan.clock == Clock::Wall {
             "This study is invalid; fix the host (`bigiron doctor` helps) and repeat the study in a new folder"
         } else {
-            "Fix the host (`bigiron doctor` helps), and the same command resumes"
+            "Fix the host (`bigiron doctor` helps), and the same command resumes the study"
         };
         let cause = self.records.iter().rev().find_map(|r| match &r.outcome {
             Outcome::Void { cause } => Some(cause.clone()),

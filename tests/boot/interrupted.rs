@@ -111,7 +111,7 @@ fn an_interrupted_study_of_panics_ends_at_once_resumes_and_outlives_a_killed_qem
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(0), "{said}");
-    assert!(said.contains("Resuming: ") && said.contains("void: QEMU was killed by signal 9"), "{said}");
+    assert!(said.contains("Resuming after ") && said.contains("void: QEMU was killed by signal 9"), "{said}");
     let report = test
         .run(&["report", OUT])
         .status(0)

@@ -13,7 +13,7 @@ fn workers_side_by_side_give_the_report_of_one_machine() {
 
     let test = Test::new().file("s.toml", study(&format!("delay-ms = 30\n{SLOWER}")));
     let prepared = test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
-    prepared.stderr_has("Prepared 16 trials, the slots 0 to 15").stderr_has("bigiron worker out --claim");
+    prepared.stderr_has("Prepared 16 trials, slots 0 to 15").stderr_has("bigiron worker out --claim");
     assert!(test.records("out").is_empty());
     // Each slot as an array job runs it, one of them twice at once, and a worker that is killed.
     let slot = |n: &str, machine: &str| {
@@ -80,7 +80,7 @@ fn what_workers_cannot_do_is_refused() {
     let test = Test::new().file("s.toml", study("")).file("wall.toml", study("").replace("\"exact\"", "\"wall\""));
     test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
     test.run(&["worker", "out"]).status(2).stderr_has("--slot");
-    test.run(&["worker", "out", "--slot", "16", "--script", "s.toml"]).refused("it has 0 to 15");
+    test.run(&["worker", "out", "--slot", "16", "--script", "s.toml"]).refused("its slots are 0 to 15");
     test.run(&["worker", "out", "--slot", "1", "--machine", "a/b"]).refused("`a/b` cannot be the name of a machine");
     test.run(&["worker", "nowhere", "--claim"]).refused("There is no folder `nowhere`");
     test.run(&["compare", "--on", "local", "running", "running", "micro", "--prepare"])

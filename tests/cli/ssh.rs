@@ -191,7 +191,7 @@ fn kernels_are_booted_once_each_and_the_machine_is_as_before() {
     machine.ends(
         &test.run(&study(&KERNELS, &[])),
         2,
-        &["nothing here can turn `db3` off and on again", "--no-way-back"],
+        &["bigiron cannot turn `db3` off and on again", "--no-way-back"],
     );
     // Without the folders' own lines: their times tell that something has been in them.
     let state = "cat /boot/grub/grubenv /boot/grub/grub.cfg /var/lib/dpkg/status; \

@@ -22,26 +22,27 @@ const CONDITIONS: [(&str, &str); 7] = [
         "SELECT count(*) FROM line LEFT JOIN item ON item.id = line.item WHERE price IS NULL OR amount <> quantity * price",
     ),
     (
-        "a dealer's balance is the sum of its open orders and within its credit, and what it paid that of the paid ones",
+        "a dealer's balance is the sum of its open orders and within its credit, and its payments are the sum of its paid orders",
         "SELECT count(*) FROM dealer d LEFT JOIN (SELECT dealer, sum(CASE state WHEN 0 THEN total ELSE 0 END) AS due, \
          sum(CASE state WHEN 1 THEN total ELSE 0 END) AS settled FROM orders GROUP BY dealer) o ON o.dealer = d.id \
          WHERE balance <> coalesce(due, 0) OR paid <> coalesce(settled, 0) OR balance > credit",
     ),
     (
-        "an item's stock is what was loaded and built for it without what was ordered from it",
+        "an item's stock is the quantity loaded and built for it, less the quantity ordered from it",
         "SELECT count(*) FROM item i LEFT JOIN (SELECT item, sum(quantity) AS n FROM work WHERE stage = 3 AND order_id IS NULL \
          GROUP BY item) b ON b.item = i.id LEFT JOIN (SELECT item, sum(quantity) AS n FROM line JOIN orders o ON o.id = order_id \
          WHERE built = 0 AND state <> 2 GROUP BY item) s ON s.item = i.id \
          WHERE stock <> loaded + coalesce(b.n, 0) - coalesce(s.n, 0) OR stock < 0",
     ),
     (
-        "each line that is built has one work order, and each work order of an order one line",
+        "each line that is built has one work order, and each work order of an order has one line",
         "SELECT count(*) FROM (SELECT order_id, item, quantity FROM line JOIN orders o ON o.id = order_id WHERE built = 1 AND state <> 2) l \
          FULL JOIN (SELECT order_id, item, quantity FROM work WHERE order_id IS NOT NULL) w \
          ON w.order_id = l.order_id AND w.item = l.item AND w.quantity = l.quantity WHERE l.item IS NULL OR w.item IS NULL",
     ),
     (
-        "a component's stock is what was loaded and delivered without what work orders took, and what is on order is not delivered",
+        "a component's stock is the quantity loaded and delivered, less the quantity used by work orders, and its quantity on order is \
+         that of the undelivered purchases",
         "SELECT count(*) FROM component c LEFT JOIN (SELECT component, sum(CASE delivered WHEN 1 THEN quantity ELSE 0 END) AS here, \
          sum(CASE delivered WHEN 0 THEN quantity ELSE 0 END) AS due FROM purchase GROUP BY component) p ON p.component = c.id \
          LEFT JOIN (SELECT component, sum(work.quantity * part.quantity) AS n FROM work JOIN part ON part.item = work.item \
@@ -121,7 +122,7 @@ pub fn check(database: &mut dyn Database, before: &Sums, calls: &[CallTally]) ->
         ensure!(
             said == found,
             WrongData(format!(
-                "The servlets said that {what} grew by {said}, but in the database they grew by {found}"
+                "The servlets reported that {what} grew by {said}, but in the database they grew by {found}"
             ))
         );
     }
@@ -136,7 +137,7 @@ pub fn check(database: &mut dyn Database, before: &Sums, calls: &[CallTally]) ->
 pub fn alone(database: &mut dyn Database) -> Result<Vec<String>> {
     for (condition, sql) in &CONDITIONS {
         let wrong = number(database, sql)?;
-        ensure!(wrong == 0, WrongData(format!("Not true of {wrong} rows: {condition}")));
+        ensure!(wrong == 0, WrongData(format!("Violated in {wrong} rows: {condition}")));
     }
     Ok(CONDITIONS.iter().map(|(condition, _)| (*condition).to_owned()).collect())
 }

@@ -114,7 +114,7 @@ impl Point {
         for (n, kind) in KINDS.iter().enumerate() {
             let p90 = self.p90(n);
             let p90 =
-                p90.with_context(|| format!("`{}` was not requested in the window: lengthen it", kind.servlet))?;
+                p90.with_context(|| format!("`{}` was not requested in the window; increase `app.length`", kind.servlet))?;
             values.insert(p90_name(n), p90 as f64);
         }
         let [driver, tomcat, database, kernel] = self.all_cpu();

@@ -29,4 +29,4 @@ pub const OPTIONS: &[OptionDef] = &[
 ];
 
 /// Why there is no option for virtual threads.
-pub const VIRTUAL: &str = "virtual threads need Java 21 or newer, and Debian 12 has Java 17: Tomcat has a thread of the kernel for each of `app.threads`";
+pub const VIRTUAL: &str = "virtual threads need Java 21 or newer, and Debian 12 has Java 17: Tomcat uses one kernel thread for each of `app.threads`";

@@ -100,7 +100,7 @@ fn changes_are_noticed(database: &mut dyn Database) {
     let mut wrong = none;
     wrong[calls::DELIVER].done = 1;
     let error = conditions::check(database, &before, &wrong).unwrap_err().to_string();
-    assert_eq!(error, "The servlets said that deliveries grew by 1, but in the database they grew by 0");
+    assert_eq!(error, "The servlets reported that deliveries grew by 1, but in the database they grew by 0");
 }
 
 /// What a run says of a tier that is killed in it, and whether anything is left of it.

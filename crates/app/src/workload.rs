@@ -40,7 +40,7 @@ impl Workload for App {
     }
 
     fn summary(&self) -> &'static str {
-        "A business behind an application server: HTTP, Tomcat's servlets and a pool of connections, PostgreSQL"
+        "A business behind an application server: HTTP, servlets in Tomcat, a connection pool and PostgreSQL"
     }
 
     fn options(&self) -> &'static [OptionDef] {
@@ -110,7 +110,7 @@ impl Configured for Settings {
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         limits::check(self.threads as usize + self.pool as usize + BESIDE)?;
-        limits::allow_files(self.load(None).files).context("`app.clients` and `app.pool` are files too")?;
+        limits::allow_files(self.load(None).files).context("The connections of `app.clients` and `app.pool` count as open files")?;
         Ok(Box::new(Trial { settings: self, tiers: Tiers::open(cx, self)? }))
     }
 }

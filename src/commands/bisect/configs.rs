@@ -228,7 +228,7 @@ impl Builder {
         match workspace.configure(&self.store, commit, recipe, &workspace.log(), &self.cancel)? {
             ConfigEnd::Text(text) => Ok(Ok(text)),
             ConfigEnd::Failed(why) => Ok(Err(why)),
-            ConfigEnd::Interrupted => bail!("Interrupted; the same command resumes"),
+            ConfigEnd::Interrupted => bail!("Interrupted; the same command resumes the bisection"),
         }
     }
 

@@ -285,7 +285,7 @@ impl Builder {
             kernel: None,
         };
         Ok(match done {
-            BuildEnd::Interrupted => bail!("Interrupted; the same command resumes"),
+            BuildEnd::Interrupted => bail!("Interrupted; the same command resumes the bisection"),
             BuildEnd::Failed { why, seconds } => {
                 output::note(&format!("{} cannot be built: {why}", candidate.name));
                 Built { why: Some(why), log: Some(log), ..new(BuildOutcome::Failed, seconds) }

@@ -152,7 +152,7 @@ pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal>
     let allow = match &look.allow {
         AllowFile::Missing => {
             return Err(Refusal::new(format!("`{}` has no `{PATH}`, so its administrator allows nothing", look.name))
-                .hint(format!("Its administrator can write this one, the smallest for this study:\n{}", smallest())));
+                .hint(format!("The administrator can write this file, the smallest that allows this study:\n{}", smallest())));
         }
         AllowFile::Wrong(why) => return Err(Refusal::new(format!("On `{}`: {why}", look.name))),
         AllowFile::Read(allow) => allow,
@@ -166,7 +166,7 @@ pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal>
     if let Some((from, to)) = allow.hours.filter(|hours| !within(*hours, look.minute)) {
         let time = |m: u32| format!("{:02}:{:02}", m / 60, m % 60);
         reasons.push(format!(
-            "`{PATH}` allows it from {} to {} UTC; it is {}",
+            "`{PATH}` allows trials from {} to {} UTC; the time is {}",
             time(from),
             time(to),
             time(look.minute)
@@ -181,25 +181,25 @@ pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal>
             ));
         }
         if !look.network_mounts.is_empty() && !allow.network_storage {
-            reasons.push(format!("storage of the network is mounted ({})", look.network_mounts.join(", ")));
+            reasons.push(format!("network storage is mounted ({})", look.network_mounts.join(", ")));
         }
         if look.on_battery {
-            reasons.push("it runs on its battery".to_owned());
+            reasons.push("it runs on battery power".to_owned());
         }
     }
     let services = foreign_listeners(look, &allow.services);
     if !services.is_empty() {
-        reasons.push(format!("services listen that `{PATH}` does not name: {}", services.join(", ")));
+        reasons.push(format!("`{PATH}` does not name these listening services: {}", services.join(", ")));
     }
     let users: Vec<&str> = look.users.iter().filter(|user| !allow.users.contains(user)).map(String::as_str).collect();
     if !users.is_empty() {
-        reasons.push(format!("users are logged in that `{PATH}` does not name: {}", users.join(", ")));
+        reasons.push(format!("`{PATH}` does not name these logged-in users: {}", users.join(", ")));
     }
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(Refusal::new(format!("Not on `{}`: {}", look.name, reasons.join("; ")))
-        .hint(format!("The smallest `{PATH}` for this study on the machine as it is:\n{}", smallest())))
+    Err(Refusal::new(format!("Not allowed on `{}`: {}", look.name, reasons.join("; ")))
+        .hint(format!("The smallest `{PATH}` that allows this study now:\n{}", smallest())))
 }
 
 fn within((from, to): (u32, u32), now: u32) -> bool {
@@ -254,7 +254,7 @@ mod tests {
         let refused = check(&look, BOOTS, 8).unwrap_err().to_string();
         assert!(refused.contains("allows 10 reboots a day, 3 were made in the last 24 hours, and 8 more are needed"));
         look.on_battery = true;
-        assert!(check(&look, BOOTS, 1).unwrap_err().to_string().contains("runs on its battery"));
+        assert!(check(&look, BOOTS, 1).unwrap_err().to_string().contains("runs on battery power"));
         check(&look, Demands { settings: true, boots: false }, 0).unwrap();
     }
 

@@ -41,7 +41,7 @@ pub(super) fn possible(method: BootMethod) -> Result<(), String> {
         BootMethod::Kexec => kexec_possible(),
         BootMethod::Bootctl => {
             if !Path::new("/sys/firmware/efi").exists() {
-                return Err("the firmware is no UEFI".to_owned());
+                return Err("the firmware is not UEFI".to_owned());
             }
             if !Path::new("/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f").exists() {
                 return Err("systemd-boot is not the boot loader".to_owned());
@@ -55,15 +55,15 @@ pub(super) fn possible(method: BootMethod) -> Result<(), String> {
 fn kexec_possible() -> Result<(), String> {
     let read = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned());
     if program("kexec").is_none() {
-        return Err("kexec is not installed; Debian has it in the package kexec-tools".to_owned());
+        return Err("kexec is not installed; in Debian it is in the package kexec-tools".to_owned());
     }
     if program("systemctl").is_none() {
-        return Err("there is no systemd, which shuts down before the kernel is started".to_owned());
+        return Err("there is no systemd to shut down the system before kexec starts the kernel".to_owned());
     }
     match read("/proc/sys/kernel/kexec_load_disabled") {
         Ok(text) if text == "0" => {}
         Ok(_) => return Err("kernel.kexec_load_disabled is 1".to_owned()),
-        Err(_) => return Err("the running kernel has no kexec".to_owned()),
+        Err(_) => return Err("the running kernel does not support kexec".to_owned()),
     }
     match read("/sys/kernel/security/lockdown") {
         Ok(text) if !text.contains("[none]") => Err(format!("the kernel is locked down ({text})")),
@@ -113,7 +113,7 @@ pub fn command_line(original: &str, words: &str, nonce: &str) -> String {
 /// Asks for a boot; the machine goes down some moments after this has returned.
 pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Result<()> {
     possible(request.method).map_err(anyhow::Error::msg)?;
-    let origin = restore::origin(folder)?.context("The state of the machine was not noted, so nothing is booted")?;
+    let origin = restore::origin(folder)?.context("The state of the machine was not recorded, so no kernel is booted")?;
     let (image, initrd) = if request.kernel.spec == RUNNING {
         let files = installed_files(&origin.release);
         files.with_context(|| format!("/boot has no image and initramfs of {}", origin.release))?
@@ -151,7 +151,7 @@ fn load(image: &Path, initrd: &Path, line: &str) -> anyhow::Result<()> {
     let initrd = format!("--initrd={}", initrd.display());
     run("kexec", &["-l", &image.display().to_string(), &initrd, &format!("--command-line={line}")])?;
     let loaded = fs::read_to_string("/sys/kernel/kexec_loaded").unwrap_or_default();
-    ensure!(loaded.trim() == "1", "kexec has loaded no kernel");
+    ensure!(loaded.trim() == "1", "kexec did not load the kernel");
     Ok(())
 }
 
@@ -161,7 +161,7 @@ pub(super) fn later(command: &str) -> anyhow::Result<()> {
     let mut child = Command::new("setsid");
     child.args(["--fork", "/bin/sh", "-c", &script]).env("PATH", SYSTEM_PATH);
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let status = child.status().context("setsid does not start")?;
+    let status = child.status().context("Cannot start setsid")?;
     ensure!(status.success(), "`{command}` was not started");
     Ok(())
 }
@@ -170,7 +170,7 @@ pub(super) fn later(command: &str) -> anyhow::Result<()> {
 pub(super) fn verify(arm: &Arm, nonce: &str) -> Result<(), String> {
     let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     if judge(nonce, "", &super::boot_id(), &cmdline) != BootState::Up {
-        return Err(format!("The kernel of this trial is not running; its command line is `{}`", cmdline.trim()));
+        return Err(format!("The kernel of this trial is not running; the running kernel's command line is `{}`", cmdline.trim()));
     }
     let of_init = |file: &str| -> Vec<String> {
         let bytes = fs::read(Path::new("/proc/1").join(file)).unwrap_or_default();

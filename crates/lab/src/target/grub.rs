@@ -42,7 +42,7 @@ pub(super) fn possible() -> Result<(), String> {
         return Err(format!("{missing} is not installed"));
     }
     if fs::read_to_string(folder.join(CUSTOM)).is_ok_and(|text| !text.starts_with(MARK)) {
-        return Err("/boot/grub/custom.cfg has entries of somebody else".to_owned());
+        return Err("/boot/grub/custom.cfg has entries that bigiron did not write".to_owned());
     }
     look::grub_can_write(folder)
 }
@@ -67,7 +67,7 @@ pub(super) fn arm(image: &Path, initrd: &Path, line: &str) -> anyhow::Result<()>
     let text = entry(&root(image)?, &path(image)?, &path(initrd)?, line)?;
     folder_files::write_whole(Path::new(FOLDER), CUSTOM, text.as_bytes(), 0o644).context("Cannot write custom.cfg")?;
     run("grub-reboot", &[ENTRY])?;
-    ensure!(next_entry()?.as_deref() == Some(ENTRY), "grub-reboot has not named the next entry");
+    ensure!(next_entry()?.as_deref() == Some(ENTRY), "grub-reboot did not set the next entry");
     Ok(())
 }
 
@@ -84,7 +84,7 @@ pub(super) fn check_cleared() -> anyhow::Result<()> {
         return Ok(());
     }
     run("grub-editenv", &["-", "unset", "next_entry"])?;
-    bail!("GRUB has not cleared `next_entry`: it would have booted the kernel under test for ever. It is cleared now")
+    bail!("GRUB did not clear `next_entry`, so each boot would have started the kernel under test; bigiron has cleared it")
 }
 
 fn menu() -> String {

@@ -128,12 +128,12 @@ pub(super) fn bring(folder: &TargetFolder, study: &str, kernel: &Identity, archi
 fn unpack(mut archive: impl Read, into: &Path) -> anyhow::Result<()> {
     let mut tar = Command::new("tar");
     tar.args(["-x", "--no-same-owner", "-f", "-", "-C"]).arg(into).stdin(Stdio::piped());
-    let mut child = tar.spawn().context("tar does not start")?;
+    let mut child = tar.spawn().context("Cannot start tar")?;
     let mut input = child.stdin.take().expect("it is a pipe");
     let copied = std::io::copy(&mut archive, &mut input);
     drop(input);
     let status = child.wait()?;
-    copied.context("The kernel did not arrive whole")?;
+    copied.context("The kernel did not arrive completely")?;
     ensure!(status.success(), "tar could not unpack the kernel");
     Ok(())
 }

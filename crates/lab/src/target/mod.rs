@@ -50,7 +50,7 @@ pub fn serve(args: &[String], registry: Registry, cancel: impl FnOnce() -> anyho
     let done = match args {
         [verb, dir] if verb == "run" => cancel().and_then(|flag| trial::run(Path::new(dir), registry, &flag)),
         [verb, rest @ ..] => answer(verb, rest),
-        [] => Err(anyhow::anyhow!("`bigiron {SUBCOMMAND}` is for bigiron itself")),
+        [] => Err(anyhow::anyhow!("`bigiron {SUBCOMMAND}` is for internal use")),
     };
     let Err(error) = done else { return 0 };
     match error.downcast_ref::<Refusal>() {
@@ -78,7 +78,7 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
         "has" => say(&kernels::is_ready(&folder, &hear::<Identity>()?)),
         "kernel" => {
             let [study, kernel] = rest else { bail!("`kernel` takes a study and a kernel") };
-            ensure!(restore::origin(&folder)?.is_some(), "The state of the machine was not noted");
+            ensure!(restore::origin(&folder)?.is_some(), "The state of the machine was not recorded");
             kernels::bring(&folder, study, &serde_json::from_str(kernel)?, io::stdin().lock())
         }
         "boot" => {
@@ -88,7 +88,7 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
         }
         "grub-proof" => {
             let key: TrialKey = hear()?;
-            ensure!(boot::state(&folder, &key)? == BootState::Up, "The dry boot has not come up");
+            ensure!(boot::state(&folder, &key)? == BootState::Up, "The kernel of the dry boot is not running");
             grub::prove(&folder)
         }
         "start" => say(&trial::start(&folder, &hear::<Job>()?)?),
@@ -118,7 +118,7 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
 fn hear<T: DeserializeOwned>() -> anyhow::Result<T> {
     let mut bytes = Vec::new();
     io::stdin().lock().read_to_end(&mut bytes)?;
-    serde_json::from_slice(&bytes).context("The message is not readable")
+    serde_json::from_slice(&bytes).context("Cannot read the message")
 }
 
 fn say(message: &impl Serialize) -> anyhow::Result<()> {

@@ -89,7 +89,7 @@ pub(super) fn note(folder: &TargetFolder) -> anyhow::Result<()> {
     let cmdline = fs::read_to_string("/proc/cmdline")?.trim().to_owned();
     anyhow::ensure!(
         !is_test_boot(&cmdline),
-        "The target runs a kernel of bigiron's, and the kernel to return to is not known; reboot it"
+        "The target runs a test kernel of bigiron, and its original kernel is not known; reboot it"
     );
     let look = look::look()?;
     let origin = Origin {
@@ -146,7 +146,7 @@ pub(super) fn clean(folder: &TargetFolder, study: &str) -> anyhow::Result<Cleane
         differences.insert(0, format!("the kernel is {release}, not {}", origin.release));
     }
     if differences.is_empty() {
-        fs::remove_file(folder.path().join(ORIGIN)).context("Cannot remove the noted state")?;
+        fs::remove_file(folder.path().join(ORIGIN)).context("Cannot remove the recorded state")?;
     } else {
         folder.audit(study, &format!("not as before: {}", differences.join("; ")))?;
         fs::rename(folder.path().join(ORIGIN), folder.path().join("origin.differed.json"))?;

@@ -73,7 +73,7 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     let dir = folder.trial(&job.key)?;
     folder::make_durable(&dir)?;
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).context("Somebody is starting this trial")?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).context("Another process is starting this trial")?;
     fs::create_dir_all(dir.join(ARTIFACTS))?;
     let slot = job.plan.slots.get(job.key.slot as usize).context("The plan has no such slot")?;
     let arm = &job.plan.arms[slot.arm];
@@ -86,7 +86,7 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     command.args(["target", "run"]).arg(&dir);
     // The process inherits the lock as its standard input.
     command.stdin(Stdio::from(lock)).stdout(Stdio::null()).stderr(Stdio::from(log));
-    command.spawn().context("The trial's process does not start")?;
+    command.spawn().context("Cannot start the trial's process")?;
     Ok(TrialState::Running)
 }
 
@@ -194,7 +194,7 @@ fn stop_in(dir: &Path) -> anyhow::Result<()> {
         }
         thread::sleep(POLL);
     }
-    bail!("The trial in {} does not end", dir.display())
+    bail!("The trial in {} did not end", dir.display())
 }
 
 /// Ends all running trials: names of the studies that had one.

@@ -75,7 +75,7 @@ impl Connection {
         // Only its owner can enter a temporary folder.
         let folder = tempfile::Builder::new().prefix("bigiron-ssh-").tempdir_in(base);
         let failed = |why: String| TargetError::Failed { name: name.to_owned(), why };
-        let folder = folder.map_err(|e| failed(format!("no folder for the connection: {e}")))?;
+        let folder = folder.map_err(|e| failed(format!("cannot create a folder for the connection: {e}")))?;
         let mut connection = Connection { name: name.to_owned(), config, folder, executable: String::new(), place };
         connection.connect()?;
         connection.bring_executable().map_err(|e| match e.downcast::<TargetError>() {
@@ -115,7 +115,7 @@ impl Connection {
         match status {
             Ok(status) if status.success() => Ok(()),
             Ok(_) => Err(self.unreachable(&fs::read_to_string(log).unwrap_or_default())),
-            Err(e) => Err(self.unreachable(&format!("ssh does not start: {e}"))),
+            Err(e) => Err(self.unreachable(&format!("cannot start ssh: {e}"))),
         }
     }
 
@@ -142,7 +142,7 @@ impl Connection {
 
     /// Runs a script with this input; its output.
     fn run(&self, script: &str, mut input: impl Read + Send) -> Result<Vec<u8>, TargetError> {
-        let mut child = self.script(script).map_err(|e| self.unreachable(&format!("ssh does not start: {e}")))?;
+        let mut child = self.script(script).map_err(|e| self.unreachable(&format!("cannot start ssh: {e}")))?;
         let mut stdin = child.stdin.take().expect("it is a pipe");
         let ended = thread::scope(|scope| {
             scope.spawn(move || {
@@ -188,13 +188,13 @@ impl Connection {
                 }
                 let make =
                     format!("umask 077; mkdir -p \"{FOLDER}/bin\" && rm -f \"{FOLDER}\"/bin/bigiron-* && {}", put(at));
-                self.run(&make, &bytes[..]).context("The executable cannot be copied")?;
+                self.run(&make, &bytes[..]).context("Cannot copy the executable")?;
             }
             Place::Temporary => {
                 let made = self.run("mktemp -d /tmp/bigiron.XXXXXXXX", std::io::empty())?;
                 let dir = String::from_utf8_lossy(&made).trim().to_owned();
                 self.executable = quote(&format!("{dir}/bigiron"));
-                self.run(&put(&self.executable), &bytes[..]).context("The executable cannot be copied")?;
+                self.run(&put(&self.executable), &bytes[..]).context("Cannot copy the executable")?;
             }
         }
         Ok(())
@@ -211,7 +211,7 @@ impl Connection {
         let out = self.tell_bytes(verb, message)?;
         serde_json::from_slice(&out).map_err(|e| TargetError::Failed {
             name: self.name.clone(),
-            why: format!("the answer to `{verb}` is not readable: {e}"),
+            why: format!("cannot read the answer to `{verb}`: {e}"),
         })
     }
 

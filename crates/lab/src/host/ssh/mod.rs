@@ -174,7 +174,7 @@ fn fatal(error: TargetError) -> HostError {
 }
 
 fn unreachable(error: &TargetError) -> String {
-    format!("{error}; a trial that was started there goes on, and the same command finds its result")
+    format!("{error}; a trial that was started there continues, and the same command finds its result")
 }
 
 /// The first method that the target can boot by.
@@ -196,7 +196,7 @@ fn check_power(target: &Target, no_way_back: bool) -> Result<(), Refusal> {
     }
     let name = target.connection.name();
     let path = config::path().map_or_else(|| "hosts.toml".to_owned(), |path| path.display().to_string());
-    Err(Refusal::new(format!("If a kernel does not boot, nothing here can turn `{name}` off and on again")).hint(format!(
+    Err(Refusal::new(format!("If a kernel does not boot, bigiron cannot turn `{name}` off and on again")).hint(format!(
         "Write its power command to `{path}`, such as\n[{name:?}]\npower = \"ipmitool -H … chassis power cycle\"\nor add `--no-way-back`"
     )))
 }
@@ -206,7 +206,7 @@ fn check_kernel(look: &Look, release: &str) -> Result<(), Refusal> {
     let is_cloud = |release: &str| release.ends_with("-cloud-amd64");
     if is_cloud(release) && !is_cloud(&look.release) {
         return Err(Refusal::new(format!(
-            "{release} has only drivers of virtual machines, and `{}` runs {}",
+            "{release} has drivers for virtual machines only, and `{}` runs {}",
             look.name, look.release
         ))
         .hint("Name a kernel for real hardware, such as `debian:6.12/amd64`"));
@@ -228,7 +228,7 @@ impl Host for SshHost<'_> {
         match purpose {
             Purpose::Judge => Ok(()),
             _ if self.target.look.uid == 0 => Ok(()),
-            _ => Err("only root may record what a target executes".to_owned()),
+            _ => Err("only root can profile or trace a target".to_owned()),
         }
     }
 

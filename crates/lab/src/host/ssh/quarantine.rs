@@ -27,7 +27,7 @@ pub fn reason(name: &str) -> Option<String> {
 pub fn check(name: &str) -> Result<(), Refusal> {
     let Some(why) = reason(name) else { return Ok(()) };
     Err(Refusal::new(format!("`{name}` is in quarantine: {why}"))
-        .hint(format!("Once the machine is well, `bigiron undo --on ssh:{name}` restores it and ends the quarantine")))
+        .hint(format!("When the machine works again, `bigiron undo --on ssh:{name}` restores it and ends the quarantine")))
 }
 
 /// Puts a target into quarantine.

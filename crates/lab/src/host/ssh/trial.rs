@@ -131,7 +131,7 @@ impl SshHost<'_> {
         }
         (self.note)(&format!("Copying {} to `{}`", kernel.identity.release, connection.name()));
         let identity = serde_json::to_string(&kernel.identity).expect("an identity is plain data");
-        let (reader, writer) = std::io::pipe().map_err(|e| HostError::Fatal(format!("No pipe: {e}")))?;
+        let (reader, writer) = std::io::pipe().map_err(|e| HostError::Fatal(format!("Cannot create a pipe: {e}")))?;
         thread::scope(|scope| {
             let packing = scope.spawn(move || payload::write(kernel, writer));
             let sent = connection.stream("kernel", &[self.study.clone(), identity], reader);
@@ -157,7 +157,7 @@ impl SshHost<'_> {
         let Some(own) = look.image.clone() else {
             return Err(HostError::Fatal(format!("`{name}` has no image of its own kernel for a dry boot by GRUB")));
         };
-        (self.note)(&format!("`{name}` boots its own kernel once by GRUB, to see whether `next_entry` is cleared"));
+        (self.note)(&format!("Dry boot of `{name}` by GRUB into its own kernel, to check that GRUB clears `next_entry`"));
         let key =
             TrialKey { study: format!("{}-dry", self.study), slot: 0, attempt: 0, purpose: trial.purpose, again: 0 };
         let request = BootRequest {
@@ -173,7 +173,7 @@ impl SshHost<'_> {
             Booted::Up => {}
             Booted::Other(status) => {
                 return Err(HostError::Fatal(format!(
-                    "`{name}` did not boot the entry that GRUB was given, but {}",
+                    "`{name}` did not boot GRUB's next entry, but {}",
                     status.release
                 )));
             }
@@ -208,7 +208,7 @@ impl SshHost<'_> {
                     BootState::Other => return Ok(Booted::Other(Box::new(status))),
                     BootState::Unknown => return Ok(Booted::NotAsked),
                     BootState::Pending => {
-                        last = "it runs the kernel from before and has not begun to reboot".to_owned();
+                        last = "it still runs the previous kernel and has not begun to reboot".to_owned();
                     }
                 },
                 Err(TargetError::Unreachable { why, .. }) => last = why,
@@ -301,12 +301,12 @@ impl SshHost<'_> {
     /// A trial that ended without a result.
     fn died(&self, rebooted: bool, crash: Option<String>) -> Result<TrialResult, HostError> {
         if !rebooted {
-            return Err(HostError::Void("Somebody killed the trial's process on the target".to_owned()));
+            return Err(HostError::Void("The trial's process was killed on the target".to_owned()));
         }
         match crash {
             Some(crash) => Ok(self.failed(
                 Failure::Panic,
-                format!("The machine rebooted during the trial; its kernel's last words:\n{crash}"),
+                format!("The machine rebooted during the trial; its kernel's last lines in pstore:\n{crash}"),
             )),
             // Its kernel reboots when it panics.
             None if self.method.is_some() => {
@@ -320,13 +320,13 @@ impl SshHost<'_> {
     fn did_not_boot(&self, trial: &Trial<'_>, status: &Status) -> TrialResult {
         let (name, release) = (self.target.connection.name(), &trial.arm.kernel.release);
         let mut message = format!(
-            "{release} did not come up: after its boot `{name}` runs {}, which the boot loader has started",
+            "{release} did not come up: after its boot `{name}` runs {}, which the boot loader started",
             status.release
         );
         if let Some(crash) = &status.crash {
-            message.push_str(&format!("; last words in pstore:\n{crash}"));
+            message.push_str(&format!("; last lines in pstore:\n{crash}"));
         }
-        self.lose(&format!("{release} did not boot on `{name}`; the same command goes on with the remaining trials"));
+        self.lose(&format!("{release} did not boot on `{name}`; the same command continues with the remaining trials"));
         let failure = if status.crash.is_some() { Failure::Panic } else { Failure::NoAgent };
         self.failed(failure, message)
     }

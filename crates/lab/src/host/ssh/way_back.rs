@@ -48,13 +48,13 @@ pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> an
                 Ok(look) if look.to_return.is_none() => {
                     ensure!(
                         look.release == release,
-                        "`{name}` has booted {}, its boot loader's default; before the study it ran {release}",
+                        "`{name}` booted {}, its boot loader's default; before the study it ran {release}",
                         look.release
                     );
                     break;
                 }
                 Ok(_) | Err(TargetError::Unreachable { .. }) if since.elapsed() < patience => {}
-                Ok(_) => bail!("`{name}` does not reboot into {release}"),
+                Ok(_) => bail!("`{name}` did not reboot into {release}"),
                 Err(e) => return Err(e.explained()),
             }
         }
@@ -95,14 +95,14 @@ fn reach(target: &Target) -> anyhow::Result<()> {
 pub(super) fn lost(target: &Target, why: &str) -> String {
     let name = target.connection.name();
     let kept =
-        quarantine::put(name, why).map_or_else(|e| format!("; the quarantine is not noted: {e:#}"), |()| String::new());
+        quarantine::put(name, why).map_or_else(|e| format!("; cannot record the quarantine: {e:#}"), |()| String::new());
     let Some(power) = &target.config.power else {
-        return format!("`{name}` is in quarantine; there is no power command for it{kept}");
+        return format!("`{name}` is in quarantine; no power command is configured for it{kept}");
     };
     let done = match Command::new("/bin/sh").args(["-c", power]).status() {
         Ok(status) if status.success() => "was run once".to_owned(),
         Ok(status) => format!("failed ({status})"),
-        Err(e) => format!("does not start: {e}"),
+        Err(e) => format!("cannot be started: {e}"),
     };
     let since = Instant::now();
     let mut back = false;
