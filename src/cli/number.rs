@@ -3,21 +3,21 @@
 use clap::builder::TypedValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Parses a whole number from `least` to `most`.
+/// Parses a whole number from `min` to `max`.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeNumber<T> {
-    least: T,
-    most: T,
+    min: T,
+    max: T,
 }
 
 /// Whole numbers of 0 or more.
 pub fn whole<T: Bounds>() -> WholeNumber<T> {
-    WholeNumber { least: T::ZERO, most: T::MOST }
+    WholeNumber { min: T::ZERO, max: T::MAX }
 }
 
-/// Whole numbers from `least` to `most`.
-pub fn between<T: Bounds>(least: T, most: T) -> WholeNumber<T> {
-    WholeNumber { least, most }
+/// Whole numbers from `min` to `max`.
+pub fn between<T: Bounds>(min: T, max: T) -> WholeNumber<T> {
+    WholeNumber { min, max }
 }
 
 /// An unsigned type.
@@ -25,11 +25,11 @@ pub trait Bounds:
     Copy + PartialOrd + std::fmt::Display + std::str::FromStr + Send + Sync + PartialEq + 'static
 {
     const ZERO: Self;
-    const MOST: Self;
+    const MAX: Self;
 }
 
 macro_rules! bounds {
-    ($($type:ty),*) => { $(impl Bounds for $type { const ZERO: Self = 0; const MOST: Self = <$type>::MAX; })* };
+    ($($type:ty),*) => { $(impl Bounds for $type { const ZERO: Self = 0; const MAX: Self = <$type>::MAX; })* };
 }
 bounds!(u32, u64, usize);
 
@@ -45,15 +45,15 @@ impl<T: Bounds> TypedValueParser for WholeNumber<T> {
         let text = value.to_string_lossy();
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let number = if digits { text.parse::<T>().ok() } else { None };
-        if let Some(number) = number.filter(|n| (self.least..=self.most).contains(n)) {
+        if let Some(number) = number.filter(|n| (self.min..=self.max).contains(n)) {
             return Ok(number);
         }
         let right = if !digits {
-            format!("it must be a whole number{}", if self.most == T::MOST { " of 0 or more, in digits" } else { "" })
-        } else if self.most == T::MOST {
+            format!("it must be a whole number{}", if self.max == T::MAX { " of 0 or more, in digits" } else { "" })
+        } else if self.max == T::MAX {
             "the number is too large".to_owned()
         } else {
-            format!("it must be from {} to {}", self.least, self.most)
+            format!("it must be from {} to {}", self.min, self.max)
         };
         let mut error = clap::Error::new(ErrorKind::ValueValidation).with_cmd(cmd);
         if let Some(arg) = arg {

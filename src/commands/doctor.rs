@@ -126,9 +126,7 @@ fn moves(environment: &Environment<'_>) -> CheckResult {
 /// KVM is never required: without it the default clock is `exact`.
 fn kvm(environment: &Environment<'_>) -> CheckResult {
     if environment.kvm_needs_kernel() {
-        return CheckResult::Unknown(
-            "/dev/kvm exists; the first comparison boots a guest to test it".to_owned(),
-        );
+        return CheckResult::Unknown("/dev/kvm exists; the first comparison boots a guest to test it".to_owned());
     }
     match environment.kvm_report() {
         Ok(kvm) => CheckResult::Ok(format!("{}; the default clock is `wall`", kvm.reason)),

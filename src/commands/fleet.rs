@@ -56,7 +56,10 @@ fn kubernetes(args: &Kubernetes) -> anyhow::Result<u8> {
         // Those of images and of names in Kubernetes; the cluster checks the rest.
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:@".contains(c);
         if value.is_empty() || !value.chars().all(is_plain) {
-            return Err(Refusal::new(format!("`--{option}` cannot be `{value}`; name an existing one in your cluster")).into());
+            return Err(Refusal::new(format!(
+                "`--{option}` cannot be `{value}`; name an existing one in your cluster"
+            ))
+            .into());
         }
     }
     output::data(manifest(&folder, args)?.trim_end())?;

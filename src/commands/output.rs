@@ -171,7 +171,7 @@ impl Observer for Terminal {
 
     fn session(&self) -> Box<dyn Fn(SessionEvent) + Sync> {
         let detail = match display() {
-            Display { quiet: true, .. } => Detail::Trouble,
+            Display { quiet: true, .. } => Detail::Problems,
             Display { verbose: true, .. } => Detail::Steps,
             _ => Detail::Trials,
         };

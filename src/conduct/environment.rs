@@ -107,7 +107,9 @@ impl<'a> Environment<'a> {
     pub fn qemu(&self) -> Result<&Qemu, Refusal> {
         let find = || Qemu::of(self.qemu_source, &self.store, &|text: &str| self.observer.note(text));
         let found = self.qemu.get_or_init(|| find().map_err(|e: QemuError| e.to_string()));
-        found.as_ref().map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that bigiron needs"))
+        found
+            .as_ref()
+            .map_err(|e| Refusal::new(e.clone()).hint("`bigiron doctor` checks everything that bigiron needs"))
     }
 
     /// The programs that run the trials of `host`.

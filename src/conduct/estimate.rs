@@ -17,19 +17,19 @@ use bigiron_model::record::{Outcome, Record};
 use bigiron_model::store::line::sha256_hex;
 
 /// Maximum number of studies in the file.
-const KEPT: usize = 200;
+const MAX_STUDIES: usize = 200;
 /// Number of studies of the same work that count.
-const LAST: usize = 3;
+const MAX_SIMILAR: usize = 3;
 /// Boot and settling of a guest under emulation, in CPU seconds.
-const BOOT: f64 = 3.0;
+const BOOT_SECONDS: f64 = 3.0;
 /// CPU seconds of a workload's default options on the exact clock under emulation.
-const USUAL: [(&str, f64); 4] = [("micro", 8.0), ("dbsim", 11.0), ("oltp", 38.0), ("multiuser", 20.0)];
+const DEFAULT_SECONDS: [(&str, f64); 4] = [("micro", 8.0), ("dbsim", 11.0), ("oltp", 38.0), ("multiuser", 20.0)];
 /// Bytes of a trial's record and artefacts where nothing is known.
-const USUAL_BYTES: u64 = 160 << 10;
+const DEFAULT_BYTES: u64 = 160 << 10;
 
 /// A finished study.
 #[derive(Debug, Serialize, Deserialize)]
-struct Shown {
+struct FinishedStudy {
     /// Hash of the workloads with their options.
     work: String,
     workloads: Vec<String>,
@@ -55,17 +55,19 @@ pub struct Estimate {
 enum Source {
     SameWork,
     SameWorkloads,
-    Usual,
+    Defaults,
 }
 
 /// The estimate for a plan; `None` if nothing is known.
 pub fn estimate(cache: &Path, plan: &Plan) -> Option<Estimate> {
     let all = read(&path(cache));
-    let mine = |s: &&Shown| (s.host, s.clock, s.cpus) == (plan.machine.host, plan.clock, plan.machine.cpus);
+    let mine = |s: &&FinishedStudy| (s.host, s.clock, s.cpus) == (plan.machine.host, plan.clock, plan.machine.cpus);
     let work = work(plan);
-    let same: Vec<&Shown> = all.iter().rev().filter(mine).filter(|s| s.work == work).take(LAST).collect();
+    let same: Vec<&FinishedStudy> =
+        all.iter().rev().filter(mine).filter(|s| s.work == work).take(MAX_SIMILAR).collect();
     let names = names(plan);
-    let alike: Vec<&Shown> = all.iter().rev().filter(mine).filter(|s| s.workloads == names).take(LAST).collect();
+    let alike: Vec<&FinishedStudy> =
+        all.iter().rev().filter(mine).filter(|s| s.workloads == names).take(MAX_SIMILAR).collect();
     for (found, source) in [(same, Source::SameWork), (alike, Source::SameWorkloads)] {
         if let Some(last) = found.first() {
             let seconds = found.iter().map(|s| s.seconds).sum::<f64>() / found.len() as f64;
@@ -75,9 +77,9 @@ pub fn estimate(cache: &Path, plan: &Plan) -> Option<Estimate> {
     if plan.machine.host != HostKind::Vm || !plan.clock.is_exact() {
         return None;
     }
-    let usual = |name: &String| USUAL.iter().find(|(of, _)| of == name).map(|(_, seconds)| *seconds);
+    let usual = |name: &String| DEFAULT_SECONDS.iter().find(|(of, _)| of == name).map(|(_, seconds)| *seconds);
     let sum: Option<f64> = names.iter().map(usual).sum();
-    Some(Estimate { seconds: BOOT + sum?, bytes: USUAL_BYTES, source: Source::Usual })
+    Some(Estimate { seconds: BOOT_SECONDS + sum?, bytes: DEFAULT_BYTES, source: Source::Defaults })
 }
 
 impl Estimate {
@@ -90,7 +92,7 @@ impl Estimate {
         let (about, why) = match self.source {
             Source::SameWork => ("about", "from earlier studies of the same work here"),
             Source::SameWorkloads => ("roughly", "from studies of these workloads with other options here"),
-            Source::Usual => ("roughly", "from another machine; the first boots give a better estimate"),
+            Source::Defaults => ("roughly", "from another machine; the first boots give a better estimate"),
         };
         format!("{about} {time} and {mib} MiB of disk space ({why})")
     }
@@ -104,7 +106,7 @@ pub fn keep(cache: &Path, plan: &Plan, records: &[Record], folder: &Path) {
     }
     let path = path(cache);
     let mut all = read(&path);
-    all.push(Shown {
+    all.push(FinishedStudy {
         work: work(plan),
         workloads: names(plan),
         host: plan.machine.host,
@@ -113,7 +115,7 @@ pub fn keep(cache: &Path, plan: &Plan, records: &[Record], folder: &Path) {
         seconds: times.iter().sum::<f64>() / times.len() as f64,
         bytes: size_of(folder) / records.len() as u64,
     });
-    let from = all.len().saturating_sub(KEPT);
+    let from = all.len().saturating_sub(MAX_STUDIES);
     let write = || -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(cache)?;
         for shown in &all[from..] {
@@ -130,7 +132,7 @@ fn path(cache: &Path) -> PathBuf {
 }
 
 /// Lines that cannot be read are of another version.
-fn read(path: &Path) -> Vec<Shown> {
+fn read(path: &Path) -> Vec<FinishedStudy> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -169,7 +171,7 @@ mod tests {
         let mut asked = plan(&["a", "b"], 10, vec![micro()]);
         (asked.machine.host, asked.clock) = (HostKind::Vm, Clock::Exact);
         let usual = estimate(cache.path(), &asked).unwrap();
-        assert_eq!((usual.seconds, usual.source), (11.0, Source::Usual));
+        assert_eq!((usual.seconds, usual.source), (11.0, Source::Defaults));
         let mut other = asked.clone();
         other.workloads[0].options.insert("operations".to_owned(), "7".to_owned());
         let taking = |seconds: f64, of: &Plan| {
@@ -184,6 +186,6 @@ mod tests {
         assert_eq!((same.seconds, same.source), (20.0, Source::SameWork));
         assert!(same.text(20, 2).starts_with("about 3 minutes and "), "{}", same.text(20, 2));
         asked.machine.cpus += 1;
-        assert_eq!(estimate(cache.path(), &asked).unwrap().source, Source::Usual);
+        assert_eq!(estimate(cache.path(), &asked).unwrap().source, Source::Defaults);
     }
 }

@@ -87,10 +87,9 @@ fn difference(then: &Identity, now: &Identity) -> Option<String> {
 pub(super) fn check_build(kernel: &Identity, build: &Build, now: &Identity) -> Result<(), Refusal> {
     let then = Identity { image_sha256: build.image_sha256.clone(), ..kernel.clone() };
     difference(&then, &Identity { spec: then.spec.clone(), ..now.clone() }).map_or(Ok(()), |change| {
-        Err(Refusal::new(format!(
-            "An image was missing from the cache; linked again, it differs: {change}"
+        Err(Refusal::new(format!("An image was missing from the cache; linked again, it differs: {change}")).hint(
+            "The linker or another build tool has probably changed since the study began; `--fresh` begins a new study",
         ))
-        .hint("The linker or another build tool has probably changed since the study began; `--fresh` begins a new study"))
     })
 }
 

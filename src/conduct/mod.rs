@@ -1,7 +1,6 @@
 //! Conducting a study: from a question to its report. Finished work of an earlier run is not repeated.
 
 mod builds;
-mod doubtful;
 pub mod environment;
 mod estimate;
 pub mod hosts;
@@ -10,6 +9,7 @@ mod modelled;
 pub mod noise_card;
 mod other_question;
 mod reruns;
+mod setting_check;
 pub mod signals;
 mod slurm;
 pub mod study_folder;
@@ -106,9 +106,9 @@ impl TrialsBy {
         match (prepare, slurm) {
             (false, None) => Ok(Self::This),
             (true, None) => Ok(Self::Workers),
-            (true, Some(_)) => {
-                Err(Refusal::new("`--prepare` is for workers that you start, `--on slurm` for workers that Slurm starts; omit one"))
-            }
+            (true, Some(_)) => Err(Refusal::new(
+                "`--prepare` is for workers that you start, `--on slurm` for workers that Slurm starts; omit one",
+            )),
             (false, Some(slurm)) => slurm::check().map(|()| Self::Slurm(slurm)),
         }
     }
@@ -150,7 +150,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     }
     // A target has its own.
     let sysctls = Path::new(if q.target.is_some() { "/dev/null" } else { "/proc/sys" });
-    for warning in doubtful::check(&resolved, sysctls)? {
+    for warning in setting_check::check(&resolved, sysctls)? {
         observer.warn(&warning);
     }
     if resolved.machine.host.is_machine() {
@@ -207,7 +207,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
                     let cancel = cancel.take().map_or_else(signals::cancelled_by_signals, Ok)?;
                     closed(
                         host.as_ref(),
-                        reruns::look(&folder, host.as_ref(), &wanted, jobs, &cancel, observer),
+                        reruns::run(&folder, host.as_ref(), &wanted, jobs, &cancel, observer),
                         observer,
                     )
                 });
@@ -313,7 +313,7 @@ fn work(
     if !wanted.is_empty() {
         observer.note(&verdict_so_far(folder.plan(), &judged, wanted.len()));
     }
-    let mut missing = reruns::unless_interrupted(reruns::look(folder, host, &wanted, jobs, cancel, observer))?;
+    let mut missing = reruns::unless_interrupted(reruns::run(folder, host, &wanted, jobs, cancel, observer))?;
     // If the user asked for causes that this host cannot find, say so whether or not anything differs.
     let asked = request.why.is_some_and(|pairs| pairs > 0) && wanted.iter().all(|(_, what)| *what != Purpose::Profile);
     if let (Err(why), true) = (host.supports(Purpose::Profile), asked) {

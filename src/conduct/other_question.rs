@@ -8,7 +8,7 @@ use bigiron_model::size;
 use crate::study::resolved::{ResolvedArm, ResolvedQuestion};
 
 /// Maximum length of a value in messages; a longer value, or one of several lines, is a file's text.
-const SHOWN: usize = 60;
+const MAX_VALUE_LENGTH: usize = 60;
 
 /// The differences, as `what: then → now`.
 pub(super) fn differences(plan: &Plan, asked: &ResolvedQuestion) -> Vec<String> {
@@ -65,7 +65,7 @@ impl Differences {
         if then == now {
             return;
         }
-        let is_text = |value: &str| value.contains('\n') || value.len() > SHOWN;
+        let is_text = |value: &str| value.contains('\n') || value.len() > MAX_VALUE_LENGTH;
         self.0.push(if is_text(then) || is_text(now) {
             format!("{what}: the text has changed")
         } else {

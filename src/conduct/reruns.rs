@@ -20,7 +20,7 @@ const PROFILED: u32 = 1;
 const SAMPLED: u32 = 2;
 
 /// Pairs of a plan to rerun for its locks and for its functions, unless options say otherwise.
-fn usual(plan: &Plan) -> (u32, u32) {
+fn default_pairs(plan: &Plan) -> (u32, u32) {
     // On one CPU the holder of a contended lock sleeps; spinlocks are never contended.
     let contended = plan.machine.cpus > 1;
     match (plan.machine.host, plan.clock) {
@@ -39,7 +39,7 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequ
     if plan.machine.host == HostKind::Sim || plan.clock == Clock::None {
         return Vec::new();
     }
-    let (locks, functions) = usual(plan);
+    let (locks, functions) = default_pairs(plan);
     // Modelled trials already have evidence; those without are rerun and modelled now.
     let all = request.model.then_some(plan.design.pairs);
     let asked = request.why.or(all);
@@ -58,7 +58,7 @@ pub(super) fn wanted(folder: &Folder, judgement: &Judgement, request: &StudyRequ
 }
 
 /// Reruns slots for evidence. Returns messages about evidence that could not be obtained.
-pub(super) fn look(
+pub(super) fn run(
     folder: &Folder,
     host: &dyn Host,
     slots: &[(u32, Purpose)],
@@ -90,7 +90,7 @@ pub(super) fn look(
 /// A finished study's verdict stands whether or not its causes are found; only an interruption is an error.
 pub(super) fn unless_interrupted(looked: anyhow::Result<Vec<String>>) -> anyhow::Result<Vec<String>> {
     match looked {
-        Err(e) if matches!(e.downcast_ref(), Some(SessionError::LookInterrupted { .. })) => Err(e),
+        Err(e) if matches!(e.downcast_ref(), Some(SessionError::CausesInterrupted { .. })) => Err(e),
         Err(e) => Ok(vec![format!("{e:#}")]),
         looked => looked,
     }

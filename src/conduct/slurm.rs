@@ -24,9 +24,9 @@ use crate::session;
 const TASKS_LIMIT: usize = 1000;
 /// How often tasks that ended without a delivery are submitted again, if no other one brought any.
 const ATTEMPTS: u32 = 3;
-/// Time between looks at the folder, and number of looks between those at the queue.
+/// Time between polls of the folder, and number of polls for each check of the queue.
 const POLL: Duration = Duration::from_millis(500);
-const LOOKS: u32 = 4;
+const POLLS_PER_QUEUE_CHECK: u32 = 4;
 /// The folder of the tasks' output, and the numbers of the jobs, in the study's.
 const LOGS: &str = "slurm";
 const JOBS: &str = "jobs";
@@ -93,7 +93,7 @@ impl SlurmJob<'_> {
                     missing.len(),
                     self.folder.plan().slots.len(),
                     logs.display(),
-                    last_words(&logs)
+                    last_output_line(&logs)
                 );
             }
             jobs = self.submit(&missing, &logs)?;
@@ -102,7 +102,7 @@ impl SlurmJob<'_> {
 
     /// Slots without a result.
     fn missing(&self) -> anyhow::Result<Vec<u32>> {
-        let records = session::known(self.folder)?;
+        let records = session::all_records(self.folder)?;
         let mut slots: Vec<u32> =
             SlotTally::of(self.folder.plan(), &records).missing().into_iter().map(|(slot, _)| slot).collect();
         slots.sort_unstable();
@@ -115,7 +115,7 @@ impl SlurmJob<'_> {
         let executable = env::current_exe().context("Cannot find this executable")?;
         let dir = self.folder.dir().canonicalize().context("Cannot find the study's folder")?;
         let mut jobs: Vec<String> = Vec::new();
-        for (part, slots) in by_thousand(slots) {
+        for (part, slots) in array_parts(slots) {
             let mut command = Command::new("sbatch");
             command.args(["--parsable", "--requeue", "--job-name"]);
             command.arg(format!("bigiron-{}", &self.folder.plan().question_sha256[..8]));
@@ -138,7 +138,7 @@ impl SlurmJob<'_> {
             );
             let path = logs.join("task.sh");
             fs::write(&path, task).with_context(|| format!("Cannot write `{}`", path.display()))?;
-            let said = said_by(command.arg(&path))?;
+            let said = output_of(command.arg(&path))?;
             // `NUMBER` or `NUMBER;CLUSTER`.
             let number = said.split([';', '\n']).next().unwrap_or_default().trim().to_owned();
             if number.is_empty() || !number.chars().all(|c| c.is_ascii_digit()) {
@@ -156,7 +156,7 @@ impl SlurmJob<'_> {
     fn wait(&self, jobs: &Vec<String>, cancel: &AtomicBool) -> anyhow::Result<()> {
         let total = self.folder.plan().slots.len();
         let mut told = None;
-        for look in 0.. {
+        for poll in 0.. {
             if cancel.load(Ordering::Relaxed) {
                 if !jobs.is_empty() {
                     let _ = Command::new("scancel").args(jobs).status();
@@ -171,7 +171,7 @@ impl SlurmJob<'_> {
                 self.observer.note(&format!("[{}/{total}] trials have results", total - left));
                 told = Some(left);
             }
-            if left == 0 || jobs.is_empty() || (look % LOOKS == 0 && !in_queue(jobs)?) {
+            if left == 0 || jobs.is_empty() || (poll % POLLS_PER_QUEUE_CHECK == 0 && !in_queue(jobs)?) {
                 return Ok(());
             }
             thread::sleep(POLL);
@@ -198,7 +198,7 @@ fn in_queue(jobs: &[String]) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-fn said_by(command: &mut Command) -> anyhow::Result<String> {
+fn output_of(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("Cannot start {}", command.get_program().display()))?;
     if !output.status.success() {
         return Err(failed(command, &output));
@@ -212,7 +212,7 @@ fn failed(command: &Command, output: &Output) -> anyhow::Error {
 }
 
 /// Slots as indices of arrays of at most [`TASKS_LIMIT`] tasks: each part's number, and the indices within it.
-fn by_thousand(slots: &[u32]) -> Vec<(usize, Vec<u32>)> {
+fn array_parts(slots: &[u32]) -> Vec<(usize, Vec<u32>)> {
     let part = |slot: u32| slot as usize / TASKS_LIMIT;
     let index = |slot: &u32| slot % TASKS_LIMIT as u32;
     slots
@@ -230,8 +230,8 @@ fn ranges(numbers: &[u32]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// The end of the newest output of a task, for a message.
-fn last_words(logs: &Path) -> String {
+/// The last line of the newest output of a task, for a message.
+fn last_output_line(logs: &Path) -> String {
     let files = fs::read_dir(logs).into_iter().flatten().flatten().map(|entry| entry.path());
     let newest = files
         .filter(|p| p.extension().is_some_and(|e| e == "log"))
@@ -248,6 +248,6 @@ mod tests {
     fn slots_are_indices_below_the_limit_of_an_array() {
         assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3,7,9-10");
         assert_eq!(ranges(&[5]), "5");
-        assert_eq!(by_thousand(&[3, 999, 1000, 2001]), [(0, vec![3, 999]), (1, vec![0]), (2, vec![1])]);
+        assert_eq!(array_parts(&[3, 999, 1000, 2001]), [(0, vec![3, 999]), (1, vec![0]), (2, vec![1])]);
     }
 }

@@ -14,7 +14,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::store::{Folder, SlotTally};
 
 /// Maximum number of differences in a message.
-const DIFFERENCES: usize = 4;
+const MAX_DIFFERENCES: usize = 4;
 
 /// The default folder of studies.
 pub const RESULTS: &str = "bigiron-results";
@@ -42,7 +42,7 @@ pub fn find(
         }
         let folder = Folder::open(dir)?;
         if folder.plan().question_sha256 != resolved.sha256() {
-            return Err(another(dir, folder.plan(), resolved).into());
+            return Err(other_study(dir, folder.plan(), resolved).into());
         }
         return Ok(if finished(&folder)? { StudyFolder::Finished(folder) } else { StudyFolder::Unfinished(folder) });
     }
@@ -100,10 +100,10 @@ pub fn finished(folder: &Folder) -> anyhow::Result<bool> {
     Ok(SlotTally::of(folder.plan(), &folder.records()?.records).missing().is_empty())
 }
 
-fn another(dir: &Path, plan: &Plan, resolved: &ResolvedQuestion) -> Refusal {
+fn other_study(dir: &Path, plan: &Plan, resolved: &ResolvedQuestion) -> Refusal {
     let mut differences = other_question::differences(plan, resolved);
-    let more = differences.len().saturating_sub(DIFFERENCES);
-    differences.truncate(DIFFERENCES);
+    let more = differences.len().saturating_sub(MAX_DIFFERENCES);
+    differences.truncate(MAX_DIFFERENCES);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let dir = dir.display().to_string();
     Refusal::new(format!("`{dir}` holds another study: {}{more}", differences.join("; "))).hint(format!(

@@ -27,9 +27,11 @@ pub enum SessionError {
          the same command resumes the study in `{}`. The last failure: {message}",
         dir.display()
     )]
-    AllAlike { message: String, dir: PathBuf },
-    #[error("`{machine}` cannot run trial {slot} and delivered no result; another machine may be able to run it: {why}")]
-    Unsuited { slot: u32, machine: String, why: String },
+    AllArmsFailed { message: String, dir: PathBuf },
+    #[error(
+        "`{machine}` cannot run trial {slot} and delivered no result; another machine may be able to run it: {why}"
+    )]
+    CannotRun { slot: u32, machine: String, why: String },
     #[error(
         "`{machine}` and another machine ran trial {slot} with different results: {what}. One of the two does not execute the exact clock exactly. \
          The study cannot be judged now; do not use this machine until you know why"
@@ -37,11 +39,13 @@ pub enum SessionError {
     Differs { slot: u32, what: String, machine: String },
     #[error("The plan differs from the one in `{}`", dir.display())]
     OtherPlan { dir: PathBuf },
-    #[error("The study is finished, but the search for causes stopped; fix this, and the same command resumes the search: {why}")]
-    Look { why: String },
+    #[error(
+        "The study is finished, but the search for causes stopped; fix this, and the same command resumes the search: {why}"
+    )]
+    Causes { why: String },
     #[error(
         "Interrupted during the search for causes; the study in `{}` is finished: `bigiron report` prints its verdict, and the same command resumes the search",
         dir.display()
     )]
-    LookInterrupted { dir: PathBuf },
+    CausesInterrupted { dir: PathBuf },
 }

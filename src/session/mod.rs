@@ -21,4 +21,4 @@ pub use error::SessionError;
 pub use event::{SessionEvent, TrialId};
 pub use rerun::rerun;
 pub use run::{Summary, run, width};
-pub use worker::{Share, known, work};
+pub use worker::{Share, all_records, work};

@@ -20,7 +20,7 @@ use bigiron_model::store::Folder;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// Failed and void trials.
-    Trouble,
+    Problems,
     /// Each trial.
     Trials,
     /// Each step of each trial.
@@ -58,7 +58,7 @@ impl Progress {
         let Shown { text, bars } = &mut *shown;
         let mut lines = text.lines(event);
         match self.detail {
-            Detail::Trouble if !is_trouble(event) => lines.clear(),
+            Detail::Problems if !is_problem(event) => lines.clear(),
             Detail::Steps => lines.extend(text.step(event)),
             _ => {}
         }
@@ -131,7 +131,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 /// Whether a quiet session shows the event too.
-fn is_trouble(event: &SessionEvent) -> bool {
+fn is_problem(event: &SessionEvent) -> bool {
     match event {
         SessionEvent::SlotEnd { outcome, .. } => !matches!(outcome, Outcome::Completed),
         SessionEvent::Void { .. } => true,

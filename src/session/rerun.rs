@@ -49,7 +49,7 @@ pub fn rerun(
         work();
     });
     if cancel.load(Ordering::Relaxed) {
-        return Err(SessionError::LookInterrupted { dir: folder.dir().to_owned() });
+        return Err(SessionError::CausesInterrupted { dir: folder.dir().to_owned() });
     }
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.sort_unstable();
@@ -88,7 +88,7 @@ fn one(
         Err(HostError::Void(why)) => Ok(Some(why)),
         // The flag distinguishes an interruption.
         Err(HostError::Cancelled) => Ok(None),
-        Err(HostError::Fatal(why)) => Err(SessionError::Look { why }),
+        Err(HostError::Fatal(why)) => Err(SessionError::Causes { why }),
     }
 }
 

@@ -141,16 +141,16 @@ impl Session<'_> {
         // The flag that trials watch: set by the user's interruption or by the session itself.
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            let mut trouble: Option<SessionError> = None;
+            let mut stop_reason: Option<SessionError> = None;
             let cancel = self.cancel;
             loop {
-                if cancel.load(Ordering::Relaxed) && trouble.is_none() {
-                    trouble = Some(self.interrupted());
+                if cancel.load(Ordering::Relaxed) && stop_reason.is_none() {
+                    stop_reason = Some(self.interrupted());
                 }
-                if trouble.is_some() && !stop.swap(true, Ordering::Relaxed) && !self.running.is_empty() {
+                if stop_reason.is_some() && !stop.swap(true, Ordering::Relaxed) && !self.running.is_empty() {
                     (self.events)(SessionEvent::Stopping);
                 }
-                while trouble.is_none() && self.running.len() < width && !self.is_idling() {
+                while stop_reason.is_none() && self.running.len() < width && !self.is_idling() {
                     let Some((slot, attempt)) = self.next() else { break };
                     match self.begin(slot, attempt) {
                         Ok((id, artifacts)) => {
@@ -169,20 +169,20 @@ impl Session<'_> {
                                     unstarted.send(FinishedTrial { slot, wall: Duration::ZERO, late: false, result });
                             }
                         }
-                        Err(e) => trouble = Some(e),
+                        Err(e) => stop_reason = Some(e),
                     }
                 }
                 if self.running.is_empty() {
-                    if trouble.is_none() && self.is_idling() && self.next().is_some() {
+                    if stop_reason.is_none() && self.is_idling() && self.next().is_some() {
                         thread::sleep(POLL);
                         continue;
                     }
-                    return self.verdict(trouble);
+                    return self.verdict(stop_reason);
                 }
                 match ended.recv_timeout(POLL) {
                     Ok(ended) => {
                         if let Err(e) = self.end(ended) {
-                            trouble.get_or_insert(e);
+                            stop_reason.get_or_insert(e);
                         }
                     }
                     Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -226,7 +226,7 @@ impl Session<'_> {
                 let wall_s = (ended.wall + gap(self.plan)).as_secs_f64();
                 self.record(&id, &artifacts, outcome.clone(), result)?;
                 (self.events)(SessionEvent::SlotEnd { trial: id, outcome, wall_s, done: self.tally.finished() });
-                self.is_worth_going_on()
+                self.check_not_all_failed()
             }
             Err(HostError::Void(cause)) if !ended.late => self.void(id, &artifacts, cause, ended.wall),
             Err(HostError::Void(_) | HostError::Cancelled) => self.discard(&artifacts, None),
@@ -238,8 +238,8 @@ impl Session<'_> {
     }
 
     /// Stops a new study whose workloads fail in the first trials of every arm: the program or its metrics are wrong, and all other trials would fail
-    /// alike. The same command goes on in spite of that.
-    fn is_worth_going_on(&self) -> Result<(), SessionError> {
+    /// too. The same command continues the study nevertheless.
+    fn check_not_all_failed(&self) -> Result<(), SessionError> {
         let failed = |r: &Record| match &r.outcome {
             Outcome::Failed { failure: Failure::WorkloadError, message } => Some(message.clone()),
             _ => None,
@@ -248,7 +248,7 @@ impl Session<'_> {
         let has_failed = |arm: &plan::Arm| self.records.iter().any(|r| r.arm == arm.name);
         match messages.as_deref() {
             Some([.., last]) if self.is_first && self.plan.arms.iter().all(has_failed) => {
-                Err(SessionError::AllAlike { message: last.clone(), dir: self.dir.to_owned() })
+                Err(SessionError::AllArmsFailed { message: last.clone(), dir: self.dir.to_owned() })
             }
             _ => Ok(()),
         }
@@ -328,8 +328,8 @@ impl Session<'_> {
     }
 
     /// The outcome of the session once no trial is running: it counts the last trials.
-    fn verdict(&self, trouble: Option<SessionError>) -> Result<(), SessionError> {
-        match trouble {
+    fn verdict(&self, stop_reason: Option<SessionError>) -> Result<(), SessionError> {
+        match stop_reason {
             None => Ok(()),
             // The interruption came when everything was done: there is nothing to resume.
             Some(SessionError::Interrupted { .. }) if self.tally.missing().is_empty() => Ok(()),

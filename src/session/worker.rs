@@ -1,4 +1,4 @@
-//! A worker: runs trials of a study that somebody else began, beside other workers, and delivers them to the study's folder.
+//! A worker: runs trials of a prepared study, alongside other workers, and delivers them to the study's folder.
 //!
 //! Invariant: a trial that has a result is not run again, and running one twice does no harm. A worker decides nothing: what is missing follows from
 //! the plan, the records and the deliveries.
@@ -24,17 +24,17 @@ use bigiron_model::store::{Delivered, Folder, SlotTally, StoreError};
 pub enum Share {
     /// Those of one slot.
     Slot(u32),
-    /// One after the other what no other worker is at work on, until nothing is missing.
+    /// One after another, those that no other worker has claimed, until none is missing.
     Claimed,
 }
 
 /// How often a claim is renewed, and after how long without that it is void.
-const RENEWED: Duration = Duration::from_secs(5);
-const VOID_AFTER: Duration = Duration::from_secs(60);
+const CLAIM_RENEWAL: Duration = Duration::from_secs(5);
+const CLAIM_EXPIRY: Duration = Duration::from_secs(60);
 const TIME_OF_CALL: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 const NOW: Timestamps = Timestamps { last_access: TIME_OF_CALL, last_modification: TIME_OF_CALL };
-/// How long to wait for other workers' trials before looking again.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between checks whether other workers have delivered their trials.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a worker's share. Returns how many trials it delivered.
 ///
@@ -48,7 +48,7 @@ pub fn work(
     cancel: &AtomicBool,
     events: &(dyn Fn(SessionEvent) + Sync),
 ) -> Result<u32, SessionError> {
-    let (plan, records) = (folder.plan(), known(folder)?);
+    let (plan, records) = (folder.plan(), all_records(folder)?);
     events(SessionEvent::SessionStart {
         total: plan.slots.len() as u32,
         done: SlotTally::of(plan, &records).finished(),
@@ -59,7 +59,7 @@ pub fn work(
     });
     let mut done = 0;
     loop {
-        let records = known(folder)?;
+        let records = all_records(folder)?;
         let missing = SlotTally::of(plan, &records).missing();
         let mine: Vec<_> =
             missing.into_iter().filter(|(slot, _)| share == Share::Claimed || share == Share::Slot(*slot)).collect();
@@ -75,7 +75,7 @@ pub fn work(
             Share::Claimed => claim.as_ref().map(|claim| claim.trial),
         };
         let Some((slot, attempt)) = trial else {
-            thread::sleep(PATIENCE);
+            thread::sleep(POLL_INTERVAL);
             continue;
         };
         let delivered = one(folder, host, (slot, attempt), machine, cancel, events);
@@ -91,7 +91,7 @@ pub fn work(
 ///
 /// # Errors
 /// One cannot be read, or two machines gave a trial different results.
-pub fn known(folder: &Folder) -> Result<Vec<Record>, SessionError> {
+pub fn all_records(folder: &Folder) -> Result<Vec<Record>, SessionError> {
     let mut records = folder.records()?.records;
     let more = folder.delivered()?;
     let is_new = |r: &Record| !records.iter().any(|known| (known.slot, known.attempt) == (r.slot, r.attempt));
@@ -118,14 +118,14 @@ fn one(
     let mut result = match ended.result {
         Ok(result) if result.failure.is_none() || !is_late => result,
         Err(HostError::Void(why) | HostError::Fatal(why)) if !is_late => {
-            return Err(SessionError::Unsuited { slot, machine: machine.to_owned(), why });
+            return Err(SessionError::CannotRun { slot, machine: machine.to_owned(), why });
         }
-        _ => return Err(interrupted(folder, &known(folder)?)),
+        _ => return Err(interrupted(folder, &all_records(folder)?)),
     };
     let outcome = checked(plan, &id, &mut result)?;
     let mut record = record_of(plan, &id, outcome.clone(), result);
     let delivered = delivery.complete(&mut record, machine)?;
-    let done = SlotTally::of(plan, &known(folder)?).finished();
+    let done = SlotTally::of(plan, &all_records(folder)?).finished();
     events(SessionEvent::SlotEnd { trial: id, outcome, wall_s: ended.wall.as_secs_f64(), done });
     Ok(delivered)
 }
@@ -162,7 +162,7 @@ fn claim(folder: &Folder, missing: &[(u32, u32)], machine: &str) -> Result<Optio
         let path = dir.join(format!(".{slot:04}-{attempt}.claim"));
         let age =
             fs::metadata(&path).and_then(|m| m.modified()).ok().map(|t| now.duration_since(t).unwrap_or_default());
-        if age.is_some_and(|age| age >= VOID_AFTER) {
+        if age.is_some_and(|age| age >= CLAIM_EXPIRY) {
             let _ = fs::remove_file(&path);
         }
         match File::create_new(&path) {
@@ -171,7 +171,7 @@ fn claim(folder: &Folder, missing: &[(u32, u32)], machine: &str) -> Result<Optio
             Ok(file) => {
                 let (stop, stopped) = mpsc::channel();
                 let renew = move || {
-                    while stopped.recv_timeout(RENEWED) == Err(RecvTimeoutError::Timeout) {
+                    while stopped.recv_timeout(CLAIM_RENEWAL) == Err(RecvTimeoutError::Timeout) {
                         // The file system's own time, as above.
                         let _ = rustix::fs::futimens(&file, &NOW);
                     }

@@ -188,11 +188,7 @@ fn kernels_are_booted_once_each_and_the_machine_is_as_before() {
     let test = &machine.test;
     const KERNELS: [&str; 2] = ["debian:6.1", "debian:6.12"];
     machine.allow(ALL);
-    machine.ends(
-        &test.run(&study(&KERNELS, &[])),
-        2,
-        &["bigiron cannot turn `db3` off and on again", "--no-way-back"],
-    );
+    machine.ends(&test.run(&study(&KERNELS, &[])), 2, &["bigiron cannot turn `db3` off and on again", "--no-way-back"]);
     // Without the folders' own lines: their times tell that something has been in them.
     let state = "cat /boot/grub/grubenv /boot/grub/grub.cfg /var/lib/dpkg/status; \
                  ls -laR /boot /lib/modules | grep -v -e '^total' -e ' [.][.]*$'";

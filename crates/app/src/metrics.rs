@@ -113,8 +113,9 @@ impl Point {
         values.insert(OPERATIONS.to_owned(), operations * 1e9 / self.driven.window_ns as f64);
         for (n, kind) in KINDS.iter().enumerate() {
             let p90 = self.p90(n);
-            let p90 =
-                p90.with_context(|| format!("`{}` was not requested in the window; increase `app.length`", kind.servlet))?;
+            let p90 = p90.with_context(|| {
+                format!("`{}` was not requested in the window; increase `app.length`", kind.servlet)
+            })?;
             values.insert(p90_name(n), p90 as f64);
         }
         let [driver, tomcat, database, kernel] = self.all_cpu();

@@ -110,7 +110,8 @@ impl Configured for Settings {
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         limits::check(self.threads as usize + self.pool as usize + BESIDE)?;
-        limits::allow_files(self.load(None).files).context("The connections of `app.clients` and `app.pool` count as open files")?;
+        limits::allow_files(self.load(None).files)
+            .context("The connections of `app.clients` and `app.pool` count as open files")?;
         Ok(Box::new(Trial { settings: self, tiers: Tiers::open(cx, self)? }))
     }
 }

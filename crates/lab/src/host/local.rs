@@ -163,7 +163,7 @@ impl LocalHost {
         match applied {
             Ok(applied) => set.applied = applied,
             Err(why) => {
-                return Err(set.taken_back().err().map_or_else(|| anyhow!(why.clone()), |e| anyhow!("{why}; {e:#}")));
+                return Err(set.restored().err().map_or_else(|| anyhow!(why.clone()), |e| anyhow!("{why}; {e:#}")));
             }
         }
         Ok(Some(set))
@@ -200,7 +200,7 @@ struct LeversInForce<'a> {
 
 impl LeversInForce<'_> {
     /// Undoes all changes.
-    fn taken_back(mut self) -> anyhow::Result<()> {
+    fn restored(mut self) -> anyhow::Result<()> {
         let troubles: Vec<String> = self.ledger.undo_since(self.mark).iter().map(ToString::to_string).collect();
         ensure!(
             troubles.is_empty(),
@@ -356,7 +356,7 @@ impl LocalHost {
         let noise = self.watch.card(&before);
         artifacts::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
-            set.taken_back().map_err(fatal)?;
+            set.restored().map_err(fatal)?;
         }
         if let Some(message) = received.unfit.take() {
             return Err(HostError::Fatal(message));

@@ -6,10 +6,10 @@ mod arm;
 pub mod crash;
 mod evidence;
 mod files;
-mod held_looks;
 mod images;
 mod kernel;
 mod outcome;
+mod stop_detector;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -42,8 +42,8 @@ use bigiron_model::values::Values;
 use bigiron_probe::dmesg;
 use bigiron_workload::registry::Registry;
 use files::Files;
-use held_looks::HeldLooks;
 use kernel::Start;
+use stop_detector::StopDetector;
 
 /// Idle seconds of the guest's clock before work. Free under the exact clock.
 const SETTLE_EXACT_S: u32 = 5;
@@ -339,7 +339,7 @@ fn see_to_its_end(
     phase: &dyn Fn(Phase),
     speaking: &mut dyn FnMut(&Process, bool),
 ) -> Result<VmEnd, HostError> {
-    let mut held = HeldLooks::default();
+    let mut stop_detector = StopDetector::default();
     loop {
         if cancel.load(Ordering::Relaxed) {
             return Err(HostError::Cancelled);
@@ -357,7 +357,7 @@ fn see_to_its_end(
         if let Some(status) = status {
             return Ok(VmEnd::Exited(status));
         }
-        held.look(process, received)?;
+        stop_detector.check(process, received)?;
         if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
             process.kill();
             return Ok(VmEnd::Hung(why));

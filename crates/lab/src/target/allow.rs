@@ -152,7 +152,10 @@ pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal>
     let allow = match &look.allow {
         AllowFile::Missing => {
             return Err(Refusal::new(format!("`{}` has no `{PATH}`, so its administrator allows nothing", look.name))
-                .hint(format!("The administrator can write this file, the smallest that allows this study:\n{}", smallest())));
+                .hint(format!(
+                    "The administrator can write this file, the smallest that allows this study:\n{}",
+                    smallest()
+                )));
         }
         AllowFile::Wrong(why) => return Err(Refusal::new(format!("On `{}`: {why}", look.name))),
         AllowFile::Read(allow) => allow,

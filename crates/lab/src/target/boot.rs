@@ -113,7 +113,8 @@ pub fn command_line(original: &str, words: &str, nonce: &str) -> String {
 /// Asks for a boot; the machine goes down some moments after this has returned.
 pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Result<()> {
     possible(request.method).map_err(anyhow::Error::msg)?;
-    let origin = restore::origin(folder)?.context("The state of the machine was not recorded, so no kernel is booted")?;
+    let origin =
+        restore::origin(folder)?.context("The state of the machine was not recorded, so no kernel is booted")?;
     let (image, initrd) = if request.kernel.spec == RUNNING {
         let files = installed_files(&origin.release);
         files.with_context(|| format!("/boot has no image and initramfs of {}", origin.release))?
@@ -170,7 +171,10 @@ pub(super) fn later(command: &str) -> anyhow::Result<()> {
 pub(super) fn verify(arm: &Arm, nonce: &str) -> Result<(), String> {
     let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     if judge(nonce, "", &super::boot_id(), &cmdline) != BootState::Up {
-        return Err(format!("The kernel of this trial is not running; the running kernel's command line is `{}`", cmdline.trim()));
+        return Err(format!(
+            "The kernel of this trial is not running; the running kernel's command line is `{}`",
+            cmdline.trim()
+        ));
     }
     let of_init = |file: &str| -> Vec<String> {
         let bytes = fs::read(Path::new("/proc/1").join(file)).unwrap_or_default();

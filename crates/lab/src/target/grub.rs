@@ -84,7 +84,9 @@ pub(super) fn check_cleared() -> anyhow::Result<()> {
         return Ok(());
     }
     run("grub-editenv", &["-", "unset", "next_entry"])?;
-    bail!("GRUB did not clear `next_entry`, so each boot would have started the kernel under test; bigiron has cleared it")
+    bail!(
+        "GRUB did not clear `next_entry`, so each boot would have started the kernel under test; bigiron has cleared it"
+    )
 }
 
 fn menu() -> String {

@@ -211,7 +211,10 @@ pub(super) fn grub_can_write(path: &Path) -> Result<(), String> {
         return Err(format!("the file system of {} is not known", path.display()));
     };
     if !["ext2", "ext3", "ext4", "xfs", "vfat"].contains(&mount.kind.as_str()) {
-        return Err(format!("GRUB cannot clear its `next_entry` on {}: every boot would start the same entry", mount.kind));
+        return Err(format!(
+            "GRUB cannot clear its `next_entry` on {}: every boot would start the same entry",
+            mount.kind
+        ));
     }
     let device = fs::canonicalize(&mount.source).unwrap_or_else(|_| PathBuf::from(&mount.source));
     let name = device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

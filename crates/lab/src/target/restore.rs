@@ -21,10 +21,11 @@ const ORIGIN: &str = "origin.json";
 const SETTINGS: &str = "/proc/sys/";
 
 /// Files below /etc and /boot that the running system itself rewrites.
-const RESTLESS: [&str; 5] = ["/etc/resolv.conf", "/etc/adjtime", "/etc/mtab", "/etc/ld.so.cache", "/etc/.updated"];
+const VOLATILE_FILES: [&str; 5] =
+    ["/etc/resolv.conf", "/etc/adjtime", "/etc/mtab", "/etc/ld.so.cache", "/etc/.updated"];
 
 /// Settings that the kernel itself changes, or draws or computes at boot.
-const COMPUTED: [&str; 24] = [
+const COMPUTED_SETTINGS: [&str; 24] = [
     "dev/cdrom/",
     "fs/aio-nr",
     "fs/binfmt_misc/",
@@ -51,8 +52,8 @@ const COMPUTED: [&str; 24] = [
     "vm/",
 ];
 
-/// Settings of `vm/` that only somebody changes; the others depend on the memory that the firmware leaves.
-const SETTLED_VM: [&str; 8] = [
+/// Settings of `vm/` that only users change; the others depend on the memory that the firmware leaves.
+const STABLE_VM_SETTINGS: [&str; 8] = [
     "vm/dirty_background_ratio",
     "vm/dirty_expire_centisecs",
     "vm/dirty_ratio",
@@ -137,7 +138,7 @@ pub(super) fn clean(folder: &TargetFolder, study: &str) -> anyhow::Result<Cleane
     grub::restore(origin.grub_environment.as_ref())?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if release == origin.release {
-        set_again(folder, study, &origin.snapshot)?;
+        reapply_settings(folder, study, &origin.snapshot)?;
     }
     let now = snapshot(Path::new("/"))?;
     cleaned.compared = origin.snapshot.len();
@@ -155,8 +156,8 @@ pub(super) fn clean(folder: &TargetFolder, study: &str) -> anyhow::Result<Cleane
     Ok(cleaned)
 }
 
-/// Sets settings again that somebody had set since the machine's own boot: a reboot has lost them.
-fn set_again(folder: &TargetFolder, study: &str, then: &Snapshot) -> anyhow::Result<()> {
+/// Reapplies settings that had been changed since the machine's own boot and that a reboot lost.
+fn reapply_settings(folder: &TargetFolder, study: &str, then: &Snapshot) -> anyhow::Result<()> {
     for (name, value) in then.iter().filter(|(name, _)| name.starts_with(SETTINGS)) {
         let now = fs::read_to_string(name).ok();
         if now.is_some_and(|now| now.trim() != value) {
@@ -213,7 +214,7 @@ fn hash(path: &Path) -> String {
 
 fn file(root: &Path, path: &Path, found: &mut Snapshot) {
     let name = shown(root, path);
-    if RESTLESS.contains(&name.as_str()) {
+    if VOLATILE_FILES.contains(&name.as_str()) {
         return;
     }
     if let Ok(link) = fs::read_link(path) {
@@ -243,7 +244,8 @@ fn settings(root: &Path, dir: &Path, found: &mut Snapshot) {
             settings(root, &path, found);
             continue;
         }
-        let computed = COMPUTED.iter().any(|prefix| name.starts_with(prefix)) && !SETTLED_VM.contains(&name.as_str());
+        let computed = COMPUTED_SETTINGS.iter().any(|prefix| name.starts_with(prefix))
+            && !STABLE_VM_SETTINGS.contains(&name.as_str());
         let readable = fs::metadata(&path).is_ok_and(|m| m.permissions().mode() & 0o600 == 0o600);
         if computed || !readable {
             continue;

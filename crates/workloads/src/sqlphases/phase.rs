@@ -33,7 +33,7 @@ pub const ALL: &[Phase] = &[
         summary: "connections, each of which runs one query",
         lay_out: reading::one_table,
         work: reading::connect,
-        finish: reading::drop_it,
+        finish: reading::drop_table,
     },
     Phase {
         name: "create",

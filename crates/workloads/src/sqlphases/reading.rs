@@ -24,7 +24,7 @@ pub fn two_tables(session: &mut Session<'_>) -> Result<()> {
     tables::fill(session, TENTH, 0, session.rows / 10)
 }
 
-pub fn drop_it(session: &mut Session<'_>) -> Result<()> {
+pub fn drop_table(session: &mut Session<'_>) -> Result<()> {
     tables::drop(session, TABLE)
 }
 

@@ -7,8 +7,7 @@ use super::tables::{self, sum_below};
 
 const TABLE: &str = "bench1";
 const COPY: &str = "bench2";
-/// Rows per transaction.
-const TOGETHER: u64 = 10;
+const ROWS_PER_TRANSACTION: u64 = 10;
 
 /// Creates a table without rows.
 pub fn empty_table(session: &mut Session<'_>) -> Result<()> {
@@ -35,11 +34,11 @@ pub fn insert(session: &mut Session<'_>) -> Result<()> {
 
 /// Checks that the table has exactly the inserted rows.
 pub fn inserted(session: &mut Session<'_>) -> Result<()> {
-    all_there(session, TABLE)?;
+    check_all_rows(session, TABLE)?;
     tables::drop(session, TABLE)
 }
 
-fn all_there(session: &mut Session<'_>, table: &str) -> Result<()> {
+fn check_all_rows(session: &mut Session<'_>, table: &str) -> Result<()> {
     let rows = session.rows;
     session.number(&format!("SELECT count(*) FROM {table}"), rows)?;
     session.number(&format!("SELECT sum(id) FROM {table} WHERE id = id2"), sum_below(rows))
@@ -55,7 +54,7 @@ pub fn insert_many(session: &mut Session<'_>) -> Result<()> {
 /// Checks that both tables have all rows.
 pub fn copied(session: &mut Session<'_>) -> Result<()> {
     for table in [TABLE, COPY] {
-        all_there(session, table)?;
+        check_all_rows(session, table)?;
         tables::drop(session, table)?;
     }
     Ok(())
@@ -113,9 +112,9 @@ pub fn deleted(session: &mut Session<'_>) -> Result<()> {
 
 /// Inserts rows in transactions, and rolls back every third.
 pub fn transactions(session: &mut Session<'_>) -> Result<()> {
-    for n in 0..session.rows / TOGETHER {
+    for n in 0..session.rows / ROWS_PER_TRANSACTION {
         session.run("BEGIN")?;
-        (n * TOGETHER..(n + 1) * TOGETHER).try_for_each(|row| insert_one(session, row))?;
+        (n * ROWS_PER_TRANSACTION..(n + 1) * ROWS_PER_TRANSACTION).try_for_each(|row| insert_one(session, row))?;
         session.run(if is_kept(n) { "COMMIT" } else { "ROLLBACK" })?;
     }
     Ok(())
@@ -127,10 +126,10 @@ const fn is_kept(transaction: u64) -> bool {
 
 /// Checks that the table has exactly the rows of the committed transactions.
 pub fn committed(session: &mut Session<'_>) -> Result<()> {
-    let kept = (0..session.rows / TOGETHER).filter(|n| is_kept(*n));
+    let kept = (0..session.rows / ROWS_PER_TRANSACTION).filter(|n| is_kept(*n));
     let (count, sum) = kept.fold((0, 0), |(count, sum), n| {
-        let first = n * TOGETHER;
-        (count + TOGETHER, sum + TOGETHER * first + sum_below(TOGETHER))
+        let first = n * ROWS_PER_TRANSACTION;
+        (count + ROWS_PER_TRANSACTION, sum + ROWS_PER_TRANSACTION * first + sum_below(ROWS_PER_TRANSACTION))
     });
     session.number(&format!("SELECT count(*) FROM {TABLE}"), count)?;
     session.number(&format!("SELECT sum(id) FROM {TABLE}"), sum)?;

@@ -293,7 +293,7 @@ impl Drop for Process {
 
 /// `bigiron worker trial`: a task on standard input, events on standard output.
 pub fn worker(registry: Registry) -> i32 {
-    leave_for_want_of_threads();
+    exit_without_threads();
     match serve(registry) {
         Ok(()) => 0,
         Err(e) => {
@@ -307,7 +307,7 @@ pub fn worker(registry: Registry) -> i32 {
 pub(super) const NO_THREAD: i32 = 71;
 
 /// Libraries panic if no thread can be started. That is a limit of the user's and no fault of the kernel's.
-fn leave_for_want_of_threads() {
+fn exit_without_threads() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         if info.payload_as_str().is_some_and(|text| text.starts_with("failed to spawn thread")) {

@@ -26,8 +26,9 @@ pub fn reason(name: &str) -> Option<String> {
 /// Refuses a target in quarantine.
 pub fn check(name: &str) -> Result<(), Refusal> {
     let Some(why) = reason(name) else { return Ok(()) };
-    Err(Refusal::new(format!("`{name}` is in quarantine: {why}"))
-        .hint(format!("When the machine works again, `bigiron undo --on ssh:{name}` restores it and ends the quarantine")))
+    Err(Refusal::new(format!("`{name}` is in quarantine: {why}")).hint(format!(
+        "When the machine works again, `bigiron undo --on ssh:{name}` restores it and ends the quarantine"
+    )))
 }
 
 /// Puts a target into quarantine.

@@ -19,8 +19,8 @@ use crate::target::messages::{
     BootMethod, BootRequest, BootState, FinishedOnTarget, Job, Status, TrialEnd, TrialKey, TrialState,
 };
 
-/// More often than this nobody starts a trial again.
-const AGAIN: u32 = 100;
+/// Maximum number of times that a trial is restarted under a new name.
+const MAX_RESTARTS: u32 = 100;
 
 /// How the machine is after a boot was asked for.
 enum Booted {
@@ -46,7 +46,7 @@ impl SshHost<'_> {
         let mut status: Status = self.ask("status", &key, trial)?;
         // What was broken off, or what the user has mended since, runs under the next name.
         while let TrialState::Done(done) = &status.trial {
-            if !matches!(done.end, TrialEnd::Cancelled | TrialEnd::Fatal(_)) || key.again == AGAIN {
+            if !matches!(done.end, TrialEnd::Cancelled | TrialEnd::Fatal(_)) || key.again == MAX_RESTARTS {
                 break;
             }
             key.again += 1;
@@ -157,7 +157,9 @@ impl SshHost<'_> {
         let Some(own) = look.image.clone() else {
             return Err(HostError::Fatal(format!("`{name}` has no image of its own kernel for a dry boot by GRUB")));
         };
-        (self.note)(&format!("Dry boot of `{name}` by GRUB into its own kernel, to check that GRUB clears `next_entry`"));
+        (self.note)(&format!(
+            "Dry boot of `{name}` by GRUB into its own kernel, to check that GRUB clears `next_entry`"
+        ));
         let key =
             TrialKey { study: format!("{}-dry", self.study), slot: 0, attempt: 0, purpose: trial.purpose, again: 0 };
         let request = BootRequest {

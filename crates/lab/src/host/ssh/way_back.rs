@@ -11,7 +11,7 @@ use super::{RETRY, Target, quarantine};
 use crate::target::messages::{CleanedUp, Look, WayBack};
 
 /// Most differences in a message.
-const SHOWN: usize = 8;
+const MAX_DIFFERENCES: usize = 8;
 
 /// Restores the target after a study; `recorded`: none of its results is missing here.
 pub(super) fn close(
@@ -65,9 +65,9 @@ pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> an
     }
     match &cleaned.differences {
         Some(differences) if !differences.is_empty() => {
-            let more = differences.len().saturating_sub(SHOWN);
+            let more = differences.len().saturating_sub(MAX_DIFFERENCES);
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-            let shown: Vec<&str> = differences.iter().take(SHOWN).map(String::as_str).collect();
+            let shown: Vec<&str> = differences.iter().take(MAX_DIFFERENCES).map(String::as_str).collect();
             bail!("`{name}` is not as before: {}{more}", shown.join("; "))
         }
         Some(_) => note(&format!("`{name}` is as before: {} files and settings compared", cleaned.compared)),
@@ -94,8 +94,8 @@ fn reach(target: &Target) -> anyhow::Result<()> {
 /// A machine that did not come back: quarantine, and the power command once. What was done.
 pub(super) fn lost(target: &Target, why: &str) -> String {
     let name = target.connection.name();
-    let kept =
-        quarantine::put(name, why).map_or_else(|e| format!("; cannot record the quarantine: {e:#}"), |()| String::new());
+    let kept = quarantine::put(name, why)
+        .map_or_else(|e| format!("; cannot record the quarantine: {e:#}"), |()| String::new());
     let Some(power) = &target.config.power else {
         return format!("`{name}` is in quarantine; no power command is configured for it{kept}");
     };

@@ -14,7 +14,7 @@ use anyhow::{Context as _, ensure};
 use bigiron_stats::order::{ChaCha12Rng, Rng as _, rng};
 
 use super::files::Files;
-use super::{DiskContent, HeldLooks, POLL, VmHost, full, hear, outcome};
+use super::{DiskContent, POLL, StopDetector, VmHost, full, hear, outcome};
 use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
 use crate::lever::{self, vm::MachineShape};
@@ -168,7 +168,7 @@ impl<'a> CrashMachine<'a> {
     ) -> Result<(PowerCycle, bool), HostError> {
         let mut watch = Watch::new(&files.events, &files.console, self.plan.design.hang_cpu_seconds);
         let (mut received, mut told, mut due) = (ReceivedEvents::default(), 0, None);
-        let mut held = HeldLooks::default();
+        let mut stop_detector = StopDetector::default();
         let ended = loop {
             if cancel.load(Ordering::Relaxed) {
                 return Err(HostError::Cancelled);
@@ -199,7 +199,7 @@ impl<'a> CrashMachine<'a> {
                 process.kill();
                 return Ok((PowerCycle { proved: received.proved, failure: None, fate: None }, true));
             }
-            held.look(&mut process, &received)?;
+            stop_detector.check(&mut process, &received)?;
             if let Some(why) = watch.hung(process.cpu_seconds(), received.last_step()) {
                 process.kill();
                 break VmEnd::Hung(why);

@@ -1,4 +1,4 @@
-//! Settings that the kernel may not know: bigiron has no table of all parameters and sysctls, but slips can be told from this machine's own.
+//! Checks settings that the kernel may not know: bigiron has no table of all parameters and sysctls, but it recognizes probable misspellings.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use bigiron_model::suggest;
 
 use crate::study::resolved::ResolvedQuestion;
 
-/// Parameters that studies of servers set. A word that is near to one of them, and not one, is probably a slip.
+/// Parameters that studies of servers set. A word that differs from one of them by one letter is probably a misspelling.
 const PARAMETERS: [&str; 44] = [
     "audit",
     "cgroup_disable",
@@ -57,10 +57,10 @@ const PARAMETERS: [&str; 44] = [
     "tsc",
 ];
 
-/// Returns warnings of settings that are probably slips.
+/// Returns warnings about settings that are probably misspelled.
 ///
 /// # Errors
-/// A sysctl that is a number on this machine has a value that is none.
+/// A sysctl that is a number on this machine has a value that is not a number.
 pub(super) fn check(resolved: &ResolvedQuestion, sysctls: &Path) -> Result<Vec<String>, Refusal> {
     let mut warnings = Vec::new();
     for (i, arm) in resolved.arms.iter().enumerate().filter(|_| resolved.machine.host != HostKind::Sim) {
@@ -70,7 +70,7 @@ pub(super) fn check(resolved: &ResolvedQuestion, sysctls: &Path) -> Result<Vec<S
                     format!("Unknown kernel parameter `{lever}`; did you mean `boot.{near}`? The first boot shows whether it exists")
                 }));
             } else if let Some(name) = lever.strip_prefix("sysctl.") {
-                if let Some(why) = no_number(sysctls, name, value) {
+                if let Some(why) = number_error(sysctls, name, value) {
                     let place = format!("arms.{i}");
                     return Err(resolved.places.refuse(&place, format!("Lever `{lever}` cannot be `{value}`: {why}")));
                 }
@@ -107,11 +107,12 @@ fn file(sysctls: &Path, name: &str) -> std::path::PathBuf {
     sysctls.join(name.replace('.', "/"))
 }
 
-/// Why a value cannot be that of a sysctl which is a number on this machine.
-fn no_number(sysctls: &Path, name: &str, value: &str) -> Option<String> {
+/// Why a value cannot be that of a sysctl that is a number on this machine.
+fn number_error(sysctls: &Path, name: &str, value: &str) -> Option<String> {
     let now = fs::read_to_string(file(sysctls, name)).ok()?;
     let is_number = |text: &str| !text.is_empty() && text.parse::<i128>().is_ok();
-    (is_number(now.trim()) && !is_number(value.trim())).then(|| format!("it must be a number; here it is {}", now.trim()))
+    (is_number(now.trim()) && !is_number(value.trim()))
+        .then(|| format!("it must be a number; here it is {}", now.trim()))
 }
 
 /// The sysctl of the same folder that was probably meant.
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_near_to_a_known_name_and_known_names_are_none() {
+    fn misspellings_are_near_a_known_name_and_known_names_are_accepted() {
         assert_eq!(parameter("mitigation"), Some("mitigations"));
         assert_eq!(parameter("nosmtt"), Some("nosmt"));
         for fine in ["mitigations", "nosmp", "nosmt", "quiet", "nohz_full", "elevator", "lsm"] {
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(sysctl(dir.path(), "vm.swapiness").unwrap(), "vm.swappiness");
         assert_eq!(sysctl(dir.path(), "vm.swappiness"), None);
         assert_eq!(sysctl(dir.path(), "vm.other_thing"), None);
-        assert_eq!(no_number(dir.path(), "vm.swappiness", "10"), None);
-        assert_eq!(no_number(dir.path(), "vm.swappiness", "many").unwrap(), "it must be a number; here it is 60");
+        assert_eq!(number_error(dir.path(), "vm.swappiness", "10"), None);
+        assert_eq!(number_error(dir.path(), "vm.swappiness", "many").unwrap(), "it must be a number; here it is 60");
     }
 }

@@ -6,22 +6,22 @@ use crate::host::HostError;
 use crate::host::received_events::ReceivedEvents;
 use crate::vm::process::Process;
 
-/// How often in a row a QEMU was found stopped: once may be the moment in which a user's shell lets all of a stopped job go on.
+/// Counts consecutive checks that found QEMU stopped. A single one may be the moment in which a user's shell continues a stopped job.
 #[derive(Default)]
-pub(super) struct HeldLooks {
+pub(super) struct StopDetector {
     polls: u32,
     held: u32,
 }
 
-impl HeldLooks {
-    /// Polls for a look: looking costs CPU time of the host.
-    const POLLS: u32 = 50;
-    const MOST: u32 = 2;
+impl StopDetector {
+    /// A check costs CPU time of the host, so not every poll makes one.
+    const POLLS_PER_CHECK: u32 = 50;
+    const LIMIT: u32 = 2;
 
-    /// Looks at the process. One that somebody has stopped for longer is no guest that hangs: the trial is void.
-    pub(super) fn look(&mut self, process: &mut Process, received: &ReceivedEvents) -> Result<(), HostError> {
+    /// Checks the process. If it stays stopped, the guest does not hang: the trial is void.
+    pub(super) fn check(&mut self, process: &mut Process, received: &ReceivedEvents) -> Result<(), HostError> {
         self.polls += 1;
-        if !self.polls.is_multiple_of(Self::POLLS) {
+        if !self.polls.is_multiple_of(Self::POLLS_PER_CHECK) {
             return Ok(());
         }
         let Some(why) = process.held() else {
@@ -29,7 +29,7 @@ impl HeldLooks {
             return Ok(());
         };
         self.held += 1;
-        if self.held < Self::MOST {
+        if self.held < Self::LIMIT {
             return Ok(());
         }
         process.kill();
