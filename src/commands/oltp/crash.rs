@@ -204,7 +204,7 @@ fn text(tested: &Tested) -> String {
     }
     let _ = writeln!(out, "Kernel {}, seed {}", tested.kernel, tested.seed);
     if tested.disk.is_some() {
-        let _ = writeln!(out, "Rehearsed: a disk that acknowledges flushes but does not do them");
+        let _ = writeln!(out, "Rehearsed: a disk that acknowledges flushes but does not perform them");
     }
     for weak in &tested.weakened {
         let _ = writeln!(out, "Weakened: {weak}");

@@ -17,7 +17,7 @@ pub(super) fn advice(study: &Conducted, upgrade: &Upgrade, to: &str) -> String {
     let plan = study.folder.plan();
     let mut points = match plan.is_screening() {
         true => vec![
-            "This was a screening: it finds large changes and decides nothing. For a decision, run `bigiron upgrade-check` without `--quick`."
+            "This was a screening: it finds large changes but is too short for a decision. For a decision, run `bigiron upgrade-check` without `--quick`."
                 .to_owned(),
         ],
         false => Vec::new(),
