@@ -248,7 +248,7 @@ pub struct ResultOptions {
     pub jobs: Option<usize>,
     /// Write the study's folder and stop before the first trial. Then run `bigiron worker` on any number of machines to run the
     /// trials. To print the report, repeat this command without `--prepare`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "fail_on")]
     pub prepare: bool,
     /// Pairs to rerun with profiling if the arms differ: the exact clock counts every instruction by function, the wall clock
     /// samples functions. On the exact clock, a number given here also reruns and models arms that do not differ [default: 1,

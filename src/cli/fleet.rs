@@ -40,8 +40,8 @@ pub struct Worker {
     /// QEMU that runs the guests, pinned or system; the same as when the study was prepared
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
-    /// The study file, for the table `[sim]` of a simulated study
-    #[arg(long, value_name = "FILE", hide = true)]
+    /// The file of a study of the host `sim`, whose script (`[sim]`) the study's folder does not have
+    #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
 }
 

@@ -10,7 +10,7 @@ use super::output;
 use crate::bisect::Bisection;
 use crate::cli::{BisectFormat, Counters, Flame, Format, HistoryFormat, Report, ResultOptions};
 use crate::commands::output::Terminal;
-use crate::conduct::{self, Conducted, StudyRequest};
+use crate::conduct::{self, Conducted, StudyRequest, TrialsBy};
 use crate::night::Night;
 use crate::study::repeat;
 use bigiron_judge::stacks::Stacks;
@@ -87,6 +87,15 @@ pub(super) fn conduct(request: &StudyRequest<'_>, outcome: &ResultOptions) -> an
 /// Conducts a study and prints its report.
 pub(super) fn conduct_and_print(request: &StudyRequest<'_>, outcome: &ResultOptions) -> anyhow::Result<Conducted> {
     let study = conduct::conduct(request)?;
+    if request.trials == TrialsBy::Workers {
+        let slots = study.folder.plan().slots.len();
+        output::data(&format!(
+            "Prepared {slots} trials, slots 0 to {}, in `{}`",
+            slots - 1,
+            study.folder.dir().display()
+        ))?;
+        return Ok(study);
+    }
     let page = study.page.as_ref().map(|page| format!("Report: {}", page.display()));
     if outcome.format == Format::Text && !outcome.full {
         let mut lines = bigiron_report::summary(&study.report(false));
@@ -119,7 +128,7 @@ pub(super) fn settle(plan: &Plan, judgement: &Judgement) -> Option<String> {
             }
             None => command,
         };
-        let command = command.replacen(&format!(" --seed {}", plan.design.seed), "", 1);
+        let command = command.replacen(&format!(" --seed {}", plan.design.seed), "", 1).replacen(" --quick", "", 1);
         format!("To settle it: {command}")
     })
 }

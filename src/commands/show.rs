@@ -13,10 +13,12 @@ const CONSOLE_LINES: usize = 40;
 pub(super) fn run(args: &Show) -> anyhow::Result<u8> {
     let folder = Folder::open(&args.dir)?;
     let plan = folder.plan();
-    let read = folder.records()?;
+    let mut read = folder.records()?;
     for (number, why) in &read.unreadable {
         output::line(format_args!("warning: records.jsonl:{number}: {why}; the line is skipped"));
     }
+    let delivered = folder.not_taken(&read.records)?;
+    read.records.extend(delivered);
     let Some(slot) = args.trial else {
         output::data(&report::trials(plan, &read.records))?;
         return Ok(0);

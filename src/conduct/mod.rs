@@ -171,11 +171,15 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     };
     let mut cancel = if resolved.rebuilds.is_some() { Some(orderly()?) } else { None };
     if request.trials != TrialsBy::This && resolved.machine.host != HostKind::Sim && !resolved.clock.is_exact() {
+        let hint = match resolved.machine.host {
+            HostKind::Vm => "`--clock exact`, or `clock = \"exact\"` in a study file, selects the exact clock",
+            _ => "The exact clock needs guests: omit `--on`, or `host` in a study file",
+        };
         return Err(Refusal::new(format!(
             "Workers run trials on the exact clock only; on the clock `{}` a trial depends on the machine",
             resolved.clock
         ))
-        .hint("`--clock exact`, or `clock = \"exact\"` in a study file, selects the exact clock")
+        .hint(hint)
         .into());
     }
     if request.trials != TrialsBy::This && request.model {
@@ -266,11 +270,10 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     };
     if request.trials == TrialsBy::Workers {
         let judged = judged(&folder, &cancel.unwrap_or_default(), observer)?;
-        let (dir, slots) = (quote(&folder.dir().display().to_string()), folder.plan().slots.len());
+        let dir = quote(&folder.dir().display().to_string());
         observer.note(&format!(
-            "Prepared {slots} trials, slots 0 to {}. To run them, start `bigiron worker {dir} --claim` on any number of machines. To print the \
-             report, repeat this command without `--prepare`",
-            slots - 1
+            "To run the trials, start `bigiron worker {dir} --claim` on any number of machines. To print the report, repeat this command without \
+             `--prepare`"
         ));
         return finish(folder, judged, Vec::new(), &AtomicBool::new(false), observer);
     }
@@ -425,6 +428,14 @@ pub fn judged(folder: &Folder, stop: &AtomicBool, observer: &dyn Observer) -> an
     let read = folder.records()?;
     for (number, why) in &read.unreadable {
         observer.warn(&format!("records.jsonl:{number}: {why}; the line is skipped"));
+    }
+    let waiting = folder.not_taken(&read.records)?.len();
+    if waiting > 0 {
+        let trials = if waiting == 1 { "1 more trial" } else { &format!("{waiting} more trials") };
+        observer.note(&format!(
+            "Workers have delivered {trials}; the report does not count them before the study's own command takes them in: {}",
+            folder.plan().repeat
+        ));
     }
     let judgement = judge::judge_until(folder.plan(), &read.records, stop)?;
     Ok((read.records, judgement))

@@ -33,6 +33,13 @@ pub fn work(request: &WorkerRequest<'_>) -> anyhow::Result<u32> {
     let folder = Folder::open(request.dir)?;
     let plan = folder.plan();
     delivery::check(plan).map_err(|why| Refusal::new(format!("Workers cannot run this study: {why}")))?;
+    if plan.machine.host == HostKind::Sim && request.script.is_none() {
+        return Err(Refusal::new(
+            "Workers cannot run this study: the plan does not have the script that its host `sim` plays",
+        )
+        .hint("Name the study file that has it: `--script FILE`")
+        .into());
+    }
     if let Share::Slot(slot) = request.share {
         let slots = plan.slots.len();
         if slot as usize >= slots {
@@ -40,7 +47,9 @@ pub fn work(request: &WorkerRequest<'_>) -> anyhow::Result<u32> {
         }
     }
     let environment = Environment::new(Vec::new(), request.observer)?.at(Some(request.dir), request.qemu);
-    environment.provenance(plan.machine.host)?.check("study", folder.dir(), plan.provenance.as_ref())?;
+    environment.provenance(plan.machine.host)?.check("study", folder.dir(), plan.provenance.as_ref()).map_err(
+        |refusal| refusal.hint("Workers need the executable and the QEMU with which the study was prepared"),
+    )?;
     let kernels = match plan.machine.host {
         HostKind::Vm => {
             let kept = |kernel| environment.kept_kernel(kernel).map_err(|e| missing(&e));

@@ -56,6 +56,10 @@ pub enum SessionEvent {
         again: Vec<u32>,
         done: u32,
     },
+    /// A worker has nothing to run until other workers deliver what they have claimed, or no longer renew their claims.
+    Waiting {
+        trials: u32,
+    },
     /// The user interrupted the session, or it must stop: running trials are being ended.
     Stopping,
     /// All trials have ended.

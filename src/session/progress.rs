@@ -111,7 +111,7 @@ impl Bars {
                     bar.finish_and_clear();
                 }
             }
-            SessionEvent::SessionStart { .. } | SessionEvent::Stopping => {}
+            SessionEvent::SessionStart { .. } | SessionEvent::Waiting { .. } | SessionEvent::Stopping => {}
             SessionEvent::SessionEnd { .. } => {
                 for bar in std::mem::take(&mut self.trials).into_values() {
                     bar.finish_and_clear();
@@ -200,6 +200,12 @@ impl Text {
                 self.done = *done;
                 let trials = if again.len() == 1 { "1 trial".to_owned() } else { format!("{} trials", again.len()) };
                 vec![format!("{}: void: {}; {trials} to run again", self.counted(trial), first_line(cause))]
+            }
+            SessionEvent::Waiting { trials: 1 } => {
+                vec!["Waiting for a trial that another worker has claimed".to_owned()]
+            }
+            SessionEvent::Waiting { trials } => {
+                vec![format!("Waiting for {trials} trials that other workers have claimed")]
             }
             SessionEvent::Stopping => vec!["Stopping the running trials".to_owned()],
         }

@@ -57,6 +57,7 @@ pub fn run(
     }
     let read = folder.records()?;
     if SlotTally::of(plan, &read.records).missing().is_empty() {
+        folder.not_taken(&read.records)?;
         // Nothing to write: a finished study can be queried again even if its folder is read-only.
         return Ok(summary(plan, &read.records, 0));
     }
@@ -72,7 +73,7 @@ pub fn run(
     let width = width(plan, host, jobs);
     let mut session = Session {
         plan,
-        dir: folder.dir(),
+        folder,
         tally: SlotTally::of(plan, &read.records),
         records: read.records,
         writer,
@@ -94,7 +95,8 @@ pub fn run(
         mean_wall_s: mean_wall_s(&session.records).map(|mean| mean + gap(plan).as_secs_f64()),
         unreadable: read.unreadable,
     });
-    let ended = session.work(host, width);
+    // What workers deliver meanwhile to trials that this session ran is compared.
+    let ended = session.work(host, width).and_then(|()| session.take_deliveries());
     events(SessionEvent::SessionEnd { done: session.tally.finished(), total: plan.slots.len() as u32 });
     ended.map(|()| summary(plan, &session.records, session.ran))
 }
@@ -106,7 +108,7 @@ pub fn width(plan: &Plan, host: &dyn Host, jobs: usize) -> usize {
 
 struct Session<'a> {
     plan: &'a Plan,
-    dir: &'a Path,
+    folder: &'a Folder,
     records: Vec<Record>,
     tally: SlotTally,
     writer: Writer,
@@ -151,6 +153,13 @@ impl Session<'_> {
                     (self.events)(SessionEvent::Stopping);
                 }
                 while stop_reason.is_none() && self.running.len() < width && !self.is_idling() {
+                    if self.next().is_none() {
+                        break;
+                    }
+                    if let Err(e) = self.take_deliveries() {
+                        stop_reason = Some(e);
+                        break;
+                    }
                     let Some((slot, attempt)) = self.next() else { break };
                     match self.begin(slot, attempt) {
                         Ok((id, artifacts)) => {
@@ -198,6 +207,16 @@ impl Session<'_> {
     /// The next slot to run, and its attempt.
     fn next(&self) -> Option<(u32, u32)> {
         self.tally.missing().into_iter().find(|(slot, _)| !self.running.contains_key(slot))
+    }
+
+    /// Workers may be running trials of this study, too: what they have delivered need not run here.
+    fn take_deliveries(&mut self) -> Result<(), SessionError> {
+        let taken = self.writer.take_deliveries(self.folder, &self.records)?;
+        if !taken.is_empty() {
+            self.records.extend(taken);
+            self.tally = SlotTally::of(self.plan, &self.records);
+        }
+        Ok(())
     }
 
     fn begin(&mut self, slot: u32, attempt: u32) -> Result<(TrialId, PathBuf), SessionError> {
@@ -248,7 +267,7 @@ impl Session<'_> {
         let has_failed = |arm: &plan::Arm| self.records.iter().any(|r| r.arm == arm.name);
         match messages.as_deref() {
             Some([.., last]) if self.is_first && self.plan.arms.iter().all(has_failed) => {
-                Err(SessionError::AllArmsFailed { message: last.clone(), dir: self.dir.to_owned() })
+                Err(SessionError::AllArmsFailed { message: last.clone(), dir: self.folder.dir().to_owned() })
             }
             _ => Ok(()),
         }
@@ -323,7 +342,7 @@ impl Session<'_> {
         SessionError::Interrupted {
             done: self.tally.finished(),
             total: self.plan.slots.len() as u32,
-            dir: self.dir.to_owned(),
+            dir: self.folder.dir().to_owned(),
         }
     }
 

@@ -57,7 +57,7 @@ pub fn work(
         mean_wall_s: None,
         unreadable: Vec::new(),
     });
-    let mut done = 0;
+    let (mut done, mut waited_for) = (0, 0);
     loop {
         let records = all_records(folder)?;
         let missing = SlotTally::of(plan, &records).missing();
@@ -75,9 +75,14 @@ pub fn work(
             Share::Claimed => claim.as_ref().map(|claim| claim.trial),
         };
         let Some((slot, attempt)) = trial else {
+            if waited_for != mine.len() {
+                waited_for = mine.len();
+                events(SessionEvent::Waiting { trials: mine.len() as u32 });
+            }
             thread::sleep(POLL_INTERVAL);
             continue;
         };
+        waited_for = 0;
         let delivered = one(folder, host, (slot, attempt), machine, cancel, events);
         drop(claim);
         match delivered? {
@@ -93,10 +98,7 @@ pub fn work(
 /// One cannot be read, or two machines gave a trial different results.
 pub fn all_records(folder: &Folder) -> Result<Vec<Record>, SessionError> {
     let mut records = folder.records()?.records;
-    let more = folder.delivered()?;
-    let is_new = |r: &Record| !records.iter().any(|known| (known.slot, known.attempt) == (r.slot, r.attempt));
-    let more: Vec<Record> = more.into_iter().filter(|r| is_new(r)).collect();
-    records.extend(more);
+    records.extend(folder.not_taken(&records)?);
     Ok(records)
 }
 

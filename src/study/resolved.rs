@@ -212,7 +212,8 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
         places,
     };
     for (i, arm) in resolved.arms.iter().enumerate() {
-        lever::check_cmdline(&arm.settings).map_err(|e| resolved.places.refuse(&format!("arms.{i}"), e.to_string()))?;
+        lever::check_together(&arm.settings)
+            .map_err(|e| resolved.places.refuse(&format!("arms.{i}"), e.to_string()))?;
     }
     if !host.is_machine() && q.memory_bytes.is_none() {
         resolved.widen_memory();

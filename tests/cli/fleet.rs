@@ -13,7 +13,7 @@ fn workers_side_by_side_give_the_report_of_one_machine() {
 
     let test = Test::new().file("s.toml", study(&format!("delay-ms = 30\n{SLOWER}")));
     let prepared = test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
-    prepared.stderr_has("Prepared 16 trials, slots 0 to 15").stderr_has("bigiron worker out --claim");
+    prepared.stdout_has("Prepared 16 trials, slots 0 to 15").stderr_has("bigiron worker out --claim");
     assert!(test.records("out").is_empty());
     // Each slot as an array job runs it, one of them twice at once, and a worker that is killed.
     let slot = |n: &str, machine: &str| {
@@ -76,15 +76,33 @@ fn a_trial_that_differs_between_machines_spoils_the_study() {
 }
 
 #[test]
+fn what_a_worker_delivers_to_a_finished_study_is_compared() {
+    let test = Test::new().file("s.toml", study(SLOWER));
+    let test = test.file("other.toml", study("delay-ms = 3000\n[sim.effects.\"debian:6.1\"]\n\"*\" = 1.2\n"));
+    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0).stdout_has("Prepared 16 trials, slots 0 to 15");
+    let slow = test.start(&["worker", "out", "--slot", "0", "--machine", "n2", "--script", "other.toml"]);
+    std::thread::sleep(Duration::from_millis(500));
+    test.run(&["worker", "out", "--slot", "3", "--machine", "n1", "--script", "s.toml"]).status(0);
+    test.run(&["show", "out"]).status(0).stdout_has("completed");
+    test.run(&["report", "out"]).status(0).stderr_has("Workers have delivered 1 more trial");
+    test.run(&["run", "s.toml", "--out", "out"]).status(0).stdout_has(": worse\n");
+    assert_eq!(slow.wait_with_output().unwrap().status.code(), Some(1));
+    for again in [&["run", "s.toml", "--out", "out"][..], &["report", "out"]] {
+        test.run(again).status(1).stderr_has("Two machines ran trial 0000-0 with different results");
+    }
+}
+
+#[test]
 fn what_workers_cannot_do_is_refused() {
     let test = Test::new().file("s.toml", study("")).file("wall.toml", study("").replace("\"exact\"", "\"wall\""));
     test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
     test.run(&["worker", "out"]).status(2).stderr_has("--slot");
+    test.run(&["worker", "out", "--claim"]).refused("the plan does not have the script");
+    test.run(&["run", "s.toml", "--out", "new", "--prepare", "--fail-on", "worse"]).status(2).stderr_has("--fail-on");
     test.run(&["worker", "out", "--slot", "16", "--script", "s.toml"]).refused("its slots are 0 to 15");
     test.run(&["worker", "out", "--slot", "1", "--machine", "a/b"]).refused("`a/b` cannot be the name of a machine");
     test.run(&["worker", "nowhere", "--claim"]).refused("There is no folder `nowhere`");
-    test.run(&["compare", "--on", "local", "running", "running", "micro", "--prepare"])
-        .refused("Workers run trials on the exact clock");
+    test.run(&["compare", "--on", "local", "running", "running", "micro", "--prepare"]).refused("omit `--on`");
     let marked = "executable = \"";
     test.edit_plan("out", |plan| plan.replacen(marked, &format!("{marked}0"), 1));
     test.run(&["worker", "out", "--slot", "1", "--script", "s.toml"]).refused("begun by another build of bigiron");

@@ -62,7 +62,7 @@ impl Tiers {
         let tomcat = tomcat(cx, settings, database.place())?;
         let of_tomcat = fs::read_to_string(tomcat.log()).unwrap_or_default();
         let version = of_tomcat.lines().find_map(|line| line.split_once(ENGINE)).map_or("Tomcat", |(_, name)| name);
-        let version = format!("{} before {} {SERIES}", version.trim_matches(['[', ']']), KIND.recipe.title);
+        let version = format!("{} with {} {SERIES}", version.trim_matches(['[', ']']), KIND.recipe.title);
         Ok(Self { address: tomcat.server().address, version, tomcat, database })
     }
 

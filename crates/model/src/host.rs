@@ -72,7 +72,11 @@ impl FromStr for Slurm {
         let partition = match word.split_once(':') {
             None if word == "slurm" => return Ok(Self::default()),
             Some(("slurm", partition)) => partition,
-            _ => return Err(Refusal::new(format!("Unknown engine `{word}`; it can be `slurm` or `slurm:PARTITION`"))),
+            _ => {
+                return Err(Refusal::new(format!(
+                    "Unknown engine `{word}`; it can be `slurm` or `slurm:PARTITION`. A study file names its host in `[machine]`"
+                )));
+            }
         };
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-,".contains(c);
         if partition.is_empty() || partition.starts_with('-') || !partition.chars().all(plain) {

@@ -35,7 +35,7 @@ impl Policy {
     }
 
     /// Whether it is one of real time, which has no slice of its own and needs a privilege.
-    pub fn is_real_time(self) -> bool {
+    fn is_real_time(self) -> bool {
         matches!(self, Self::Fifo | Self::Rr)
     }
 }

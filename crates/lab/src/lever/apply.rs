@@ -197,11 +197,6 @@ impl Placement {
 impl Placement {
     /// Applies the scheduling policy and slice.
     fn take_turn(&self) -> Result<(), String> {
-        if self.slice.is_some() && self.scheduling.is_some_and(scheduling::Policy::is_real_time) {
-            return Err(
-                "Lever `cpu.slice` has no effect with the real-time policies of `cpu.policy`; omit one".to_owned()
-            );
-        }
         let lever = if self.slice.is_some() { "cpu.slice" } else { "cpu.policy" };
         if self.scheduling.is_none() && self.slice.is_none() {
             return Ok(());

@@ -59,6 +59,8 @@ pub enum LeverError {
     Value { lever: String, value: String, right: String },
     #[error("Lever `{0}` is set twice")]
     Twice(String),
+    #[error("Lever `cpu.slice` has no effect with the real-time policies of `cpu.policy`; omit one")]
+    SliceOfRealTime,
 }
 
 impl From<LeverError> for Refusal {
@@ -169,10 +171,17 @@ pub fn overlay(common: &[Setting], own: &[Setting]) -> Vec<Setting> {
 /// and silently cuts off the rest.
 pub const CMDLINE_LIMIT: usize = 1856;
 
-/// Refuses words that do not fit.
-pub fn check_cmdline(settings: &[Setting]) -> Result<(), LeverError> {
+/// Refuses settings of one arm that cannot be together: more words than fit, a slice for real-time processes.
+pub fn check_together(settings: &[Setting]) -> Result<(), LeverError> {
     let bytes = cmdline(settings).join(" ").len();
-    if bytes <= CMDLINE_LIMIT { Ok(()) } else { Err(LeverError::TooLong { bytes }) }
+    if bytes > CMDLINE_LIMIT {
+        return Err(LeverError::TooLong { bytes });
+    }
+    let is_real_time = |(lever, value): &Setting| lever == "cpu.policy" && ["fifo", "rr"].contains(&value.as_str());
+    if settings.iter().any(is_real_time) && settings.iter().any(|(lever, _)| lever == "cpu.slice") {
+        return Err(LeverError::SliceOfRealTime);
+    }
+    Ok(())
 }
 
 /// The words that `settings` put on the kernel's command line.

@@ -4,7 +4,7 @@
 //! Invariant: a delivery appears whole or not at all, the first one of a trial stays, and nothing that was delivered is ever removed. On the exact
 //! clock a second delivery of a trial must have the same digits; a study with one that differs cannot be judged.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -76,6 +76,26 @@ impl Folder {
         }
         records.sort_by_key(|r: &Record| (r.attempt, r.slot));
         Ok(records)
+    }
+
+    /// The deliveries that `known`, the study's records, lacks.
+    ///
+    /// # Errors
+    /// As [`Folder::delivered`], or a delivery differs from the record of the same trial, which a session ran itself.
+    pub fn not_taken(&self, known: &[Record]) -> Result<Vec<Record>, StoreError> {
+        let known: BTreeMap<_, _> = known.iter().map(|r| ((r.slot, r.attempt), r)).collect();
+        let mut lacking = Vec::new();
+        for record in self.delivered()? {
+            let Some(ours) = known.get(&(record.slot, record.attempt)) else {
+                lacking.push(record);
+                continue;
+            };
+            if let Some(why) = difference(self.plan(), ours, &record).filter(|_| self.plan().clock.is_exact()) {
+                let trial = format!("{:04}-{}", record.slot, record.attempt);
+                return Err(StoreError::Deliveries { dir: self.dir().join(SLOTS), trial, why });
+            }
+        }
+        Ok(lacking)
     }
 
     fn delivery_names(&self) -> Result<Vec<String>, StoreError> {
@@ -167,11 +187,10 @@ impl Writer {
     /// Takes delivered trials that `known` lacks into the records, and returns them.
     ///
     /// # Errors
-    /// As [`Folder::delivered`], or a record cannot be written.
+    /// As [`Folder::not_taken`], or a record cannot be written.
     pub fn take_deliveries(&mut self, folder: &Folder, known: &[Record]) -> Result<Vec<Record>, StoreError> {
-        let known: BTreeSet<_> = known.iter().map(|r| (r.slot, r.attempt)).collect();
         let mut taken = Vec::new();
-        for record in folder.delivered()?.into_iter().filter(|r| !known.contains(&(r.slot, r.attempt))) {
+        for record in folder.not_taken(known)? {
             let from = folder.dir().join(SLOTS).join(format!("{:04}-{}", record.slot, record.attempt)).join(ARTIFACTS);
             let to = self.artifacts(record.slot, &record.arm, record.attempt)?;
             for name in &record.artifacts {
@@ -275,6 +294,20 @@ mod tests {
         assert!(error.starts_with("Two machines ran trial 0003-0 with different results: `micro.fork`"), "{error}");
         assert!(folder.writer().unwrap().take_deliveries(&folder, &[]).is_err());
         assert!(folder.records().unwrap().records.is_empty());
+    }
+
+    #[test]
+    fn a_delivery_is_compared_with_what_a_session_ran_itself() {
+        let (_dir, folder) = folder(Clock::Exact);
+        let own = record(folder.plan(), 3, 0, Outcome::Completed);
+        deliver(&folder, 3, "a", |r| r.host.wall_s = 99.0);
+        deliver(&folder, 1, "a", |_| {});
+        let lacking = folder.not_taken(std::slice::from_ref(&own)).unwrap();
+        assert_eq!(lacking.iter().map(|r| r.slot).collect::<Vec<_>>(), [1]);
+        let mut other = own;
+        other.metrics.insert("micro", "fork", 1.5);
+        let error = folder.not_taken(&[other]).unwrap_err().to_string();
+        assert!(error.starts_with("Two machines ran trial 0003-0 with different results: `micro.fork`"), "{error}");
     }
 
     #[test]

@@ -37,7 +37,11 @@ pub enum StoreError {
         dir.display()
     )]
     Deliveries { dir: PathBuf, trial: String, why: String },
-    #[error("`{}` is not what a worker of this study delivered: {why}", path.display())]
+    #[error(
+        "`{}` is not what a worker of this study delivered: {why}. Remove its folder, `{}`, and the trial runs again",
+        path.display(),
+        path.parent().unwrap_or(path).display()
+    )]
     BadDelivery { path: PathBuf, why: String },
     #[error("Cannot write a record as JSON: {0}")]
     Unwritable(String),
