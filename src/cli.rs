@@ -2,6 +2,7 @@
 
 mod bisect;
 mod dbsim;
+mod diff;
 mod display;
 mod dss;
 mod fleet;
@@ -31,6 +32,7 @@ use crate::complete;
 
 pub use bisect::{Bisect, BisectAction, BisectCommon, BisectConfig, BisectFormat, BisectLevers};
 pub use dbsim::{Dbsim, DbsimAction, DbsimJob, DbsimRun};
+pub use diff::Diff;
 pub use display::{Color, Display, RunFormat};
 pub use dss::{Dss, DssAction, DssRun};
 pub use fleet::{Fleet, FleetEngine, Kubernetes, Worker};
@@ -79,6 +81,7 @@ pub enum Command {
     Run(Run),
     Report(Report),
     Show(Show),
+    Diff(Diff),
     Kernel(Kernel),
     Lever(Lever),
     Undo(Undo),

@@ -40,7 +40,7 @@ const PAGES: &[Page] = pages! {
         "web-cgi-db", "web-c10k", "jvm-kernel", "samba", "samba-signing", "nfs-versions", "smt";
     "reference" in "reference":
         "cli", "study-file", "bisect-model", "samples", "locks", "storage", "dbsim-job", "dbsim-model",
-        "dbsim-processes", "dbsim-verification", "multiuser-model", "oltp-engines", "oltp-runs", "report", "folder",
+        "dbsim-processes", "dbsim-verification", "multiuser-model", "oltp-engines", "oltp-runs", "report", "folder", "environment",
         "history", "local", "undo", "security", "sim", "architecture", "adding-a-server";
     "measurement" in "measurements":
         "bisect-measurements", "database-measurements", "dbsim-measurements", "judge-measurements", "multiuser-in-a-guest",

@@ -3,6 +3,7 @@
 mod bisect;
 mod compare;
 mod dbsim;
+mod diff;
 mod doc;
 mod doctor;
 mod dss;
@@ -61,6 +62,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Run(args) => run::run(args),
         Command::Report(args) => report::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Diff(args) => diff::run(&args),
         Command::Kernel(args) => kernel::run(args.action),
         Command::Lever(args) => lever::run(&args.action),
         Command::Undo(args) => undo::run(&args),

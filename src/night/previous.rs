@@ -130,6 +130,7 @@ fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
             config_sha256: None,
             metrics,
             facts: Default::default(),
+            environment: Default::default(),
             counters: None,
             changes: Vec::new(),
             complaints: Vec::new(),

@@ -13,6 +13,7 @@ mod completions;
 mod dbsim;
 mod docs;
 mod dss;
+mod environment;
 mod exit_status;
 mod fleet;
 mod java;

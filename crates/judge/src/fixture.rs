@@ -202,6 +202,7 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
             boot_cpu_s: None,
             overhead_s: 0.2,
         },
+        environment: BTreeMap::new(),
         counters: None,
         artifacts: vec![format!("artifacts/{:04}/console.log", slot.slot)],
     }

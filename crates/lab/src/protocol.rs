@@ -10,6 +10,7 @@ use crate::lever::apply::Placement;
 use crate::lever::vm::MachineShape;
 use bigiron_model::clock::Clock;
 use bigiron_model::counters::TrialCounters;
+use bigiron_model::environment::Environment;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::FileChange;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity};
@@ -277,6 +278,8 @@ pub enum GuestEvent {
     Symbols { text: String },
     /// The file system's features, by [`bigiron_probe::filesystem`]'s names.
     Features { found: Vec<(String, String)> },
+    /// What the machine and the kernel are like.
+    Environment { facts: Environment },
     /// Everything acknowledged before the power loss is there; the facts say what was checked.
     Proved { workload: String, facts: Vec<(String, String)> },
     /// The trial's failure, as seen from inside.

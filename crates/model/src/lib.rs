@@ -8,6 +8,7 @@ pub mod counter_words;
 pub mod counters;
 pub mod date;
 pub mod document;
+pub mod environment;
 pub mod evidence;
 pub mod file_system;
 pub mod folder_files;

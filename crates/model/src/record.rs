@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::counters::TrialCounters;
+use super::environment::Environment;
 use crate::store::line::LineContent;
 use crate::values::Values;
 
@@ -36,6 +37,9 @@ pub struct Record {
     /// Facts from the workloads (`workload.name` → value): recorded, shown, not compared.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub facts: BTreeMap<String, String>,
+    /// What the machine and its kernel were like; empty in older records, and if the trial did not get that far.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: Environment,
     /// The kernel's counters in the windows; `None` in older records, and if nothing was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<TrialCounters>,

@@ -2,6 +2,7 @@
 
 pub mod counters;
 pub mod dmesg;
+pub mod environment;
 pub mod filesystem;
 pub mod locks;
 pub mod machine;

@@ -94,7 +94,7 @@ pub fn facts(plan: &Plan, records: &[Record]) -> Vec<Fact> {
 }
 
 /// One value, `low … high`, or the number of values.
-fn range(values: &[&str]) -> String {
+pub(super) fn range(values: &[&str]) -> String {
     let distinct: BTreeSet<&str> = values.iter().copied().collect();
     match distinct.len() {
         0 => return "none".to_owned(),

@@ -84,6 +84,7 @@ pub fn html(report: &Report<'_>) -> String {
             Section::new("scope", "Not tested", list("What was not tested", &scope::not_tested(plan))),
             Section::new("kernels", "Kernels", subject::kernels(report)),
             Section::new("config", "Configuration", subject::configs(report)),
+            Section::new("environment", "Environment", subject::environment(report)),
             Section::new("facts", "Facts", subject::facts(report)),
             Section::new("method", "Method", list("Method", &scope::method(plan))),
             Section::new("measured", "Definitions", subject::metrics(report)),

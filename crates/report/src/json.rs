@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use bigiron_stats::Verdict;
 use serde::Serialize;
 
+use super::environment::{self, Unasked};
 use super::fact::{self, Fact};
 use super::kconfig::Difference;
 use super::layers::{Layers, layers};
@@ -60,6 +61,8 @@ struct Document<'a> {
     locks: Option<waits::Waits<'a>>,
     set_aside: &'a [SetAside],
     kernels: Vec<Booted>,
+    /// Null if the trials' environments were not noted.
+    environment: Option<Unasked>,
     /// One line per workload.
     durability: Vec<String>,
     facts: Vec<Fact>,
@@ -241,6 +244,7 @@ pub fn json(report: &Report<'_>) -> String {
         locks: waits::of(report),
         set_aside: &judgement.set_aside,
         kernels: scope::booted(plan, report.records),
+        environment: environment::unasked(plan, report.records),
         durability: fact::durability(plan, &facts),
         facts,
         not_tested: scope::not_tested(plan),

@@ -5,6 +5,8 @@
 pub mod chart;
 pub mod counters;
 pub mod csv;
+pub mod diff;
+pub mod environment;
 pub mod export;
 pub mod fact;
 pub mod flame;

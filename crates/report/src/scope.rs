@@ -242,7 +242,7 @@ pub(super) fn results<'a>(plan: &Plan, records: &'a [Record]) -> impl Iterator<I
 }
 
 /// The words of the command line that all boots of an arm share (others, such as a boot's own seed, say nothing of the arm).
-fn common_words<'a>(plan: &Plan, arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str>> {
+pub(super) fn common_words<'a>(plan: &Plan, arm: &str, records: &'a [Record]) -> Option<BTreeSet<&'a str>> {
     results(plan, records)
         .filter(|r| r.arm == arm)
         .filter_map(|r| r.guest.as_ref())

@@ -5,6 +5,7 @@ mod causes;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use super::environment;
 use super::fact::{self, Fact};
 use super::layers::layers;
 use super::quantity::{Quantity, shown};
@@ -49,6 +50,9 @@ pub fn text(report: &Report<'_>) -> String {
     features(&mut out, report);
     list(&mut out, "What was not tested", &scope::not_tested(report.plan));
     kernels(&mut out, report);
+    if let Some(unasked) = environment::unasked(report.plan, report.records) {
+        list(&mut out, environment::TITLE, &unasked.lines());
+    }
     facts(&mut out, report);
     list(&mut out, "How", &scope::method(report.plan));
     out.push_str("\nHow to repeat it\n");

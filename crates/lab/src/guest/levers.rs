@@ -28,6 +28,13 @@ pub(super) fn debugfs(job: &GuestJob) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Mounts debugfs for the environment of a trial whose windows are over. A kernel without debugfs has fewer facts.
+pub(super) fn mount_debugfs() {
+    if !Path::new(DEBUGFS).join("sched").exists() {
+        let _ = mounted("debugfs", DEBUGFS);
+    }
+}
+
 /// Sets the job's levers and reads them back. Returns where the workloads' processes run.
 ///
 /// # Errors

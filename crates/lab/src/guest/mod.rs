@@ -17,6 +17,7 @@ mod settling;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
@@ -26,8 +27,9 @@ use rustix::mount::{MountFlags, mount};
 use crate::lever::{Fault, boot, net};
 use crate::protocol::{self, GuestEvent, GuestJob, Module, PROTOCOL};
 use bigiron_model::clock::Clock;
+use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity};
-use bigiron_probe::dmesg;
+use bigiron_probe::{dmesg, environment};
 use bigiron_sys as sys;
 use bigiron_sys::network::{Network, VethPair};
 use bigiron_workload::registry::Registry;
@@ -91,6 +93,11 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     report_log();
     if let Some((failure, message)) = failure {
         channel::send(&GuestEvent::Failed { failure, message });
+    }
+    if job.purpose == Purpose::Judge && job.crash.is_none() {
+        // The windows are over, and the kernel's log has been reported.
+        levers::mount_debugfs();
+        channel::send(&GuestEvent::Environment { facts: environment::read(Path::new("/")) });
     }
     if job.fault == Some(Fault::KillInit) {
         // The kernel panics when PID 1 exits.

@@ -91,6 +91,7 @@ fn events() -> Vec<GuestEvent> {
         GuestEvent::Programs { programs: vec![Program { start: 0x1000, end: 0x2000, file: name("/init") }] },
         GuestEvent::Symbols { text: name("ffffffff81000000 _text\n80 __x64_sys_read\n") },
         GuestEvent::Features { found: vec![(name("journal"), name("on"))] },
+        GuestEvent::Environment { facts: [(name("thp"), name("never"))].into() },
         GuestEvent::Complaints { lines: vec![Complaint { class: name("bug"), line: name("BUG: bad") }] },
         GuestEvent::Artifact { name: name("a.txt"), text: name("a text") },
         GuestEvent::Done,

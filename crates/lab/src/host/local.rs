@@ -39,6 +39,7 @@ use bigiron_model::record::{Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
 use bigiron_model::waits::TrialWaits;
 use bigiron_model::workload::{Options, Window};
+use bigiron_probe::environment;
 use bigiron_probe::locks::names::LockSymbols;
 use bigiron_probe::locks::recorder as locks;
 use bigiron_probe::locks::waits::waited;
@@ -354,6 +355,8 @@ impl LocalHost {
         let (mut received, end) = work(&task, Some(limit), trial.cancel, phase)?;
         let recorded = recorders.stop();
         let noise = self.watch.card(&before);
+        // Before the levers are undone.
+        let environment = environment::read(Path::new("/"));
         artifacts::keep(&task.job.workloads, &task.mounts, trial.artifacts).map_err(fatal)?;
         if let Some(set) = set {
             set.restored().map_err(fatal)?;
@@ -367,6 +370,7 @@ impl LocalHost {
             failure,
             guest: received.guest,
             metrics,
+            environment,
             facts: received.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
             counters: received.counters,
             changes,

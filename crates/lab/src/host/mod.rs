@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use bigiron_model::counters::TrialCounters;
+use bigiron_model::environment::Environment;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::plan::{Arm, Plan, Slot};
 use bigiron_model::purpose::Purpose;
@@ -60,6 +61,7 @@ pub struct TrialResult {
     pub guest: Option<GuestIdentity>,
     pub metrics: Values,
     pub facts: BTreeMap<String, String>,
+    pub environment: Environment,
     /// What the kernel counted in the windows.
     pub counters: Option<TrialCounters>,
     /// What levers changed in the running kernel.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use crate::host::Phase;
 use crate::protocol::GuestEvent;
 use bigiron_model::counters::TrialCounters;
+use bigiron_model::environment::Environment;
 use bigiron_model::file_system;
 use bigiron_model::record::FileChange;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity};
@@ -25,6 +26,7 @@ pub(in crate::host) struct ReceivedEvents {
     pub(in crate::host) step: Option<(String, String)>,
     pub(in crate::host) results: Vec<(String, Vec<(String, f64)>)>,
     pub(in crate::host) facts: Vec<(String, String)>,
+    pub(in crate::host) environment: Environment,
     pub(in crate::host) changes: Vec<FileChange>,
     pub(in crate::host) complaints: Vec<Complaint>,
     pub(in crate::host) failed: Option<(Failure, String)>,
@@ -85,6 +87,7 @@ impl ReceivedEvents {
             GuestEvent::Features { found } => {
                 self.facts.extend(found.into_iter().map(|(name, value)| (file_system::fact(&name), value)));
             }
+            GuestEvent::Environment { facts } => self.environment = facts,
             GuestEvent::Proved { facts, .. } => self.proved = Some(facts),
             // The first failure is the cause; its consequences come later.
             GuestEvent::Failed { failure, message } => {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{Host, HostError, Phase, Trial, TrialResult};
+use bigiron_model::environment::Environment;
 use bigiron_model::metric::Unit;
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost};
 use bigiron_model::values::Values;
@@ -41,6 +42,8 @@ pub struct Script {
     pub position_effect: f64,
     /// Factors on metrics, by the arm's name and `workload.metric`, `workload.*` or `*`; the most specific name counts.
     pub effects: BTreeMap<String, BTreeMap<String, f64>>,
+    /// Facts of the environment, by the arm's name or `*` for all arms.
+    pub environment: BTreeMap<String, Environment>,
     /// Incidents; the first that matches a trial happens to it.
     pub incidents: Vec<Incident>,
 }
@@ -57,6 +60,7 @@ impl Default for Script {
             drift: 0.0,
             position_effect: 0.0,
             effects: BTreeMap::new(),
+            environment: BTreeMap::new(),
             incidents: Vec::new(),
         }
     }
@@ -164,6 +168,16 @@ impl SimHost {
         metrics
     }
 
+    /// The facts of an arm: its own over those of all arms.
+    fn environment(&self, arm: &str) -> Environment {
+        ["*", arm]
+            .iter()
+            .filter_map(|name| self.script.environment.get(*name))
+            .flatten()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    }
+
     fn factor(&self, arm: &str, workload: &str, name: &str) -> f64 {
         let Some(effects) = self.script.effects.get(arm) else { return 1.0 };
         let wildcard = format!("{workload}.*");
@@ -236,6 +250,7 @@ impl Host for SimHost {
             }),
             metrics,
             facts: BTreeMap::from([("sim.boot-seed".to_owned(), trial.slot.boot_seed.to_string())]),
+            environment: self.environment(&trial.arm.name),
             counters: None,
             changes: Vec::new(),
             complaints,

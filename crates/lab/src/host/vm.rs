@@ -33,13 +33,14 @@ use crate::vm::watch::{VmEnd, Watch};
 use arm::PreparedArm;
 use bigiron_archive::Kernel;
 use bigiron_model::clock::Clock;
+use bigiron_model::environment::{Environment, OF_HOST};
 use bigiron_model::folder_files;
 use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Complaint, Failure, HostCost};
 use bigiron_model::storage::DISK_CACHE_FACT;
 use bigiron_model::values::Values;
-use bigiron_probe::dmesg;
+use bigiron_probe::{dmesg, environment};
 use bigiron_workload::registry::Registry;
 use files::Files;
 use kernel::Start;
@@ -265,6 +266,7 @@ impl VmHost {
             guest: received.guest.take(),
             metrics,
             facts: facts.chain(trial.arm.foundation.clone()).collect(),
+            environment: std::mem::take(&mut received.environment).into_iter().chain(around(trial)).collect(),
             counters: received.counters.take(),
             changes: std::mem::take(&mut received.changes),
             complaints: complaints(std::mem::take(&mut received.complaints), &console),
@@ -422,6 +424,14 @@ impl VmHost {
         let differs = self.accelerator == Accelerator::KvmWithoutCapabilities;
         differs.then(|| ("vm.cpu".to_owned(), self.accelerator.host_cpu().to_owned()))
     }
+}
+
+/// The environment of the guest's machine, where the trial's times depend on it.
+fn around(trial: &Trial<'_>) -> Environment {
+    if trial.plan.clock.is_exact() || trial.purpose != Purpose::Judge {
+        return Environment::new();
+    }
+    environment::machine(Path::new("/")).into_iter().map(|(name, value)| (format!("{OF_HOST}{name}"), value)).collect()
 }
 
 /// How the host opens the disks, for the record: the guest cannot know.

@@ -116,6 +116,7 @@ pub fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> Record 
         config_sha256: None,
         metrics,
         facts: BTreeMap::from([("micro.note".to_owned(), "line\nbreak, \"quotes\", ä".to_owned())]),
+        environment: BTreeMap::new(),
         changes: Vec::new(),
         complaints: Vec::new(),
         host: HostCost { wall_s: 0.1, ..HostCost::default() },

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::super::kconfig::Difference;
 use super::super::text::letter;
-use super::super::{Report, fact, scope};
+use super::super::{Report, environment, fact, scope};
 use super::{list, open};
 use bigiron_model::setting;
 
@@ -95,6 +95,28 @@ fn setting(value: Option<&str>) -> Markup {
     match value {
         Some(value) => html! { td { code { (value) } } },
         None => html! { td class="off" { (Difference::shown(None)) } },
+    }
+}
+
+/// What differs between the arms although no lever asked for it.
+pub(super) fn environment(report: &Report<'_>) -> Markup {
+    let Some(unasked) = environment::unasked(report.plan, report.records) else { return html! {} };
+    html! {
+        h2 { (environment::TITLE) }
+        @if !unasked.differences.is_empty() {
+            details open=[open(unasked.differences.len() <= 40)] {
+                summary { (unasked.differences.len()) " of " (unasked.noted) " noted facts differ, and no lever asked for it" }
+                div class="scroll" {
+                    table class="cols" {
+                        thead { tr { th { "fact" } @for (i, arm) in report.plan.arms.iter().enumerate() { th { (letter(i)) ": " (arm.name) } } } }
+                        tbody {
+                            @for fact in &unasked.differences { tr { th { (fact.fact) } @for value in &fact.values { (cell(value)) } } }
+                        }
+                    }
+                }
+            }
+        }
+        ul class="plain" { @for line in unasked.told() { li { (line) } } }
     }
 }
 

@@ -349,6 +349,7 @@ impl SshHost<'_> {
             guest: None,
             metrics: Values::default(),
             facts: std::collections::BTreeMap::new(),
+            environment: std::collections::BTreeMap::new(),
             counters: None,
             changes: Vec::new(),
             complaints: Vec::new(),
