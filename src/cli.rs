@@ -14,6 +14,7 @@ mod nightly;
 mod number;
 mod oltp;
 mod site;
+mod sizing;
 mod studies;
 mod upgrade_check;
 
@@ -42,6 +43,7 @@ pub use lever::{Lever, LeverAction};
 pub use nightly::{History, HistoryFormat, Nightly};
 pub use oltp::{Oltp, OltpAction, OltpCrashTest, OltpRun};
 pub use site::Site;
+pub use sizing::Sizing;
 pub use studies::{Schema, SchemaOf, Studies};
 pub use upgrade_check::UpgradeCheck;
 
@@ -114,6 +116,7 @@ pub enum Command {
     bigiron compare debian:6.1 debian:6.12 micro --clock exact --pairs 8 --seed 7 --out DIR\n  \
     bigiron compare debian:6.12 debian:6.12,boot.mitigations=off micro\n  \
     bigiron compare mine debian:6.12 --fail-on worse\n  \
+    bigiron compare --on local running running,mm.thp=never micro --budget 2h\n  \
     bigiron compare --on local running running -- ./my-benchmark --json")]
 pub struct Compare {
     /// Two or more arms, and the workloads to run [default workloads: micro dbsim]; without arguments, bigiron asks for them on a terminal
@@ -121,6 +124,8 @@ pub struct Compare {
     pub words: Vec<String>,
     #[command(flatten)]
     pub design: Design,
+    #[command(flatten)]
+    pub sizing: Sizing,
     /// Screen for large changes: four pairs of boots, too few for a decision
     #[arg(long, help_heading = "Study")]
     pub quick: bool,
@@ -312,6 +317,11 @@ pub struct Run {
     /// Seed to use instead of the study file's
     #[arg(value_parser = whole::<u64>(), allow_negative_numbers = true, long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Number of pairs to use instead of the study file's
+    #[arg(value_parser = whole::<u32>(), allow_negative_numbers = true, long, value_name = "N")]
+    pub pairs: Option<u32>,
+    #[command(flatten)]
+    pub sizing: Sizing,
     /// QEMU that runs the guests, pinned or system; overrides the study file (see `bigiron compare --help`)
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
@@ -413,12 +423,13 @@ pub struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     bigiron selftest --aa\n  \
-    bigiron selftest --aa debian:6.1 micro --clock exact")]
+    bigiron selftest --aa debian:6.1 micro --clock exact\n  \
+    bigiron selftest --aa --on local micro --pairs 8")]
 pub struct Selftest {
     /// The A/A comparison (the default, and the only self-test)
     #[arg(long)]
     pub aa: bool,
-    /// A kernel [default: debian:6.12] and the workloads to run
+    /// A kernel [default: debian:6.12, or `running` with `--on local` and `--on ssh:NAME`] and the workloads to run
     #[arg(value_name = "KERNEL|WORKLOAD", add = complete::kernel_or_workload())]
     pub words: Vec<String>,
     #[command(flatten)]

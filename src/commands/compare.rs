@@ -43,6 +43,7 @@ pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
     command::ask(&mut question, &args.program, &args.metric)?;
     question.gates = !args.outcome.fail_on.is_empty();
     question.rebuilds = args.rebuilds;
+    (question.budget, question.precision) = (args.sizing.budget, args.sizing.precision);
     if args.quick {
         super::check_gate(true, &args.outcome.fail_on)?;
         // The same work in fewer boots: a short form of the workloads would be other work, with other verdicts.

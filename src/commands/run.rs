@@ -19,6 +19,10 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
     let script = script_of(&study, &args.study)?;
     let mut question = study.question;
     question.seed = args.seed.or(question.seed);
+    if args.pairs.is_some() || args.sizing.budget.is_some() || args.sizing.precision.is_some() {
+        (question.pairs, question.overrides_pairs) = (args.pairs, true);
+        (question.budget, question.precision) = (args.sizing.budget, args.sizing.precision);
+    }
     question.qemu = args.qemu.or(question.qemu);
     if script.is_some() && question.host != Some(HostKind::Sim) {
         let place = Some(args.study.display().to_string());

@@ -13,6 +13,8 @@ use crate::study::question::Question;
 use bigiron_judge::aa;
 use bigiron_judge::aa::Gate;
 use bigiron_model::clock::Clock;
+use bigiron_model::host::HostKind;
+use bigiron_model::plan::RUNNING;
 use bigiron_model::refusal::Refusal;
 
 /// The kernel that is compared with itself if none is named.
@@ -21,7 +23,11 @@ const KERNEL: &str = "debian:6.12";
 pub(super) fn run(args: Selftest) -> anyhow::Result<u8> {
     let mut q = compare::question(&args.words, &args.design)?;
     match q.arms.len() {
-        0 => q.arms = compare::question(&[KERNEL.to_owned()], &args.design)?.arms,
+        0 => {
+            let is_machine = q.host.is_some_and(HostKind::is_machine);
+            let kernel = if is_machine { RUNNING } else { KERNEL };
+            q.arms = compare::question(&[kernel.to_owned()], &args.design)?.arms;
+        }
         1 => {}
         n => {
             return Err(Refusal::new(format!("{n} kernels; a self-test compares one kernel with itself"))

@@ -11,6 +11,7 @@ mod other_question;
 mod reruns;
 mod setting_check;
 pub mod signals;
+mod sizing;
 mod slurm;
 pub mod study_folder;
 pub mod worker;
@@ -46,6 +47,7 @@ use bigiron_report::why::Why;
 use bigiron_report::{Extras, Report};
 
 use self::environment::Environment;
+use self::estimate::Work;
 use self::slurm::SlurmJob;
 use self::study_folder::StudyFolder;
 use crate::session::{self, SessionEvent};
@@ -144,7 +146,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     let environment = Environment::new(q.arms.iter().map(|arm| arm.kernel.clone()).collect(), observer)?
         .at(request.out, q.qemu)
         .on(q.target.as_deref(), q.no_way_back)?;
-    let resolved = resolved::resolve(q, &environment)?;
+    let mut resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);
     }
@@ -164,6 +166,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         observer.note(&format!("Using the exact clock, because guests do not run under KVM here: {why}"));
     }
     let jobs = hosts::jobs(&resolved, request.jobs, &environment)?;
+    sizing::choose(&mut resolved, request, &environment, jobs)?;
     // Until something needs an orderly end, a signal simply ends the process.
     let orderly = || match request.part {
         Some(part) => Ok(Arc::clone(part.cancel)),
@@ -235,7 +238,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             let seed = resolved.seed.map_or_else(schedule::draw_seed, Ok)?;
             let again = match (request.part, request.file) {
                 (Some(part), _) => part.repeat.to_owned(),
-                (None, Some(path)) => repeat::study(&path.display().to_string(), &resolved, seed),
+                (None, Some(path)) => repeat::study(&path.display().to_string(), q, &resolved, seed),
                 (None, None) => repeat::command(q, &resolved, seed),
             };
             let qemu =
@@ -257,6 +260,10 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             }
             plan.failed_check = noise_card::failed(&plan)?;
             plan.wider_margins = noise_card::wider_margins(&plan, &q.margins)?;
+            plan.noise_floor = noise_card::floor(&plan)?;
+            if request.part.is_none() {
+                sizing::offer(q, &resolved, &plan, &environment);
+            }
             if let Some(check) = &plan.failed_check {
                 observer.warn(&format!(
                     "Every verdict of this study will be `invalid`: this machine failed its last A/A check ({}: {}). A new study is valid once \
@@ -308,10 +315,8 @@ fn work(
         SlurmJob { folder, slurm, script, observer }.run(cancel)?;
     }
     session::run(folder.plan(), folder, judging, jobs, cancel, &*observer.session())?;
-    if let Ok(read) = folder.records() {
-        estimate::keep(environment.cache(), folder.plan(), &read.records, folder.dir());
-    }
     let judged = judged(folder, cancel, observer)?;
+    estimate::keep(environment.cache(), folder.plan(), &judged.0, &judged.1, folder.dir());
     let wanted = reruns::wanted(folder, &judged.1, request);
     if !wanted.is_empty() {
         observer.note(&verdict_so_far(folder.plan(), &judged, wanted.len()));
@@ -366,7 +371,8 @@ fn announce(folder: &Folder, width: usize, environment: &Environment<'_>) -> any
     let arms: Vec<&str> = plan.arms.iter().map(|arm| arm.name.as_str()).collect();
     let workloads: Vec<&str> = plan.workloads.iter().map(|w| w.name.as_str()).collect();
     let side = if width > 1 { format!(", {width} at a time") } else { String::new() };
-    let takes = estimate::estimate(environment.cache(), plan).map_or_else(
+    let work = Work::of_plan(plan);
+    let takes = estimate::estimate(environment.cache(), &work, plan.design.idle_gap_seconds).map_or_else(
         || format!("the first {} will show how long it takes", plan.trials().trim_end_matches('s')),
         |estimate| estimate.text(left, width),
     );

@@ -12,12 +12,15 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use bigiron_archive::store::Store;
-use bigiron_judge::aa::{Gate, MetricNoise};
+use bigiron_judge::aa::Gate;
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::Kind;
-use bigiron_model::plan::{FailedCheck, Machine, Plan};
-use bigiron_model::size;
+use bigiron_model::plan::{FailedCheck, Machine, NoiseFloor, Plan};
+use bigiron_model::{size, slug};
 use bigiron_stats::power;
+
+use super::estimate::Spreads;
+use crate::study::resolved::ResolvedQuestion;
 
 /// The stored result of an A/A check: how noisy this machine is.
 #[derive(Serialize, Deserialize)]
@@ -53,8 +56,9 @@ impl NoiseCard {
         let dir = folder()?;
         let machine = &self.machine;
         let memory = size::print_bytes(machine.memory_bytes);
+        let target = machine.target.as_deref().map_or_else(String::new, |name| format!("-{}", slug::words(name)));
         let path = dir.join(format!(
-            "{}-{}-{}-{}cpu-{memory}-{}-{}.toml",
+            "{}-{}{target}-{}-{}cpu-{memory}-{}-{}.toml",
             self.kernel, machine.host, self.clock, machine.cpus, machine.storage, machine.filesystem
         ));
         let write = || -> anyhow::Result<()> {
@@ -84,6 +88,25 @@ pub fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
     Ok(failed.map(|card| FailedCheck { kernel: card.kernel, reasons: card.gate.reasons }))
 }
 
+/// Whether the machine that `plan` is for has had a check on this clock.
+pub fn has(plan: &Plan) -> bool {
+    folder().is_ok_and(|dir| last_of(&dir, plan.clock, &plan.machine).is_some())
+}
+
+/// How far pairs of these workloads vary by the machine's last check, if it ran all of them.
+pub fn spreads(resolved: &ResolvedQuestion) -> Option<Spreads> {
+    let card = last_of(&folder().ok()?, resolved.clock, &resolved.machine)?;
+    Spreads::complete(&resolved.workloads, |workload, metric| card.spread(workload, metric), "from the noise card")
+}
+
+/// What the machine's last check says that `plan` cannot show; only on the wall clock, where it depends on the machine.
+pub fn floor(plan: &Plan) -> anyhow::Result<Option<NoiseFloor>> {
+    if plan.clock != Clock::Wall || plan.is_aa() || plan.is_screening() {
+        return Ok(None);
+    }
+    Ok(last_of(&folder()?, plan.clock, &plan.machine).and_then(|card| card.floor(plan)))
+}
+
 /// The margins to which a metric's may be widened.
 const STEPS: [f64; 8] = [0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5];
 
@@ -99,14 +122,30 @@ pub fn wider_margins(plan: &Plan, asked: &BTreeMap<Kind, f64>) -> anyhow::Result
 }
 
 impl NoiseCard {
+    /// Standard deviation of one pair on the log scale.
+    fn spread(&self, workload: &str, metric: &str) -> Option<f64> {
+        let noise = self.gate.noise.iter().find(|noise| noise.workload == workload && noise.metric == metric)?;
+        Some((noise.sd_percent / 100.0).ln_1p())
+    }
+
+    /// The primaries of the plan that the check had too.
+    fn floor(&self, plan: &Plan) -> Option<NoiseFloor> {
+        let pairs = plan.design.pairs;
+        let primaries = plan.workloads.iter().flat_map(|w| w.metrics.iter().filter(|m| m.primary).map(move |m| (w, m)));
+        let effects = primaries.filter_map(|(w, m)| {
+            let effect = power::mde(plan.flips(), pairs as usize, self.spread(&w.name, &m.name)?).exp_m1();
+            Some((format!("{} {}", w.name, m.name), effect))
+        });
+        let effects: BTreeMap<String, f64> = effects.collect();
+        (!effects.is_empty()).then(|| NoiseFloor { kernel: self.kernel.clone(), pairs: self.pairs, effects })
+    }
+
     fn wider_margins(&self, plan: &Plan, asked: &BTreeMap<Kind, f64>) -> BTreeMap<String, f64> {
         let mut wider = BTreeMap::new();
         for workload in &plan.workloads {
             let metrics = workload.metrics.iter().filter(|m| !m.primary && !asked.contains_key(&m.kind));
             for (metric, usual) in metrics.filter_map(|m| Some((m, *plan.margins.get(&m.kind)?))) {
-                let is_it = |noise: &&MetricNoise| noise.workload == workload.name && noise.metric == metric.name;
-                let Some(noise) = self.gate.noise.iter().find(is_it) else { continue };
-                let sd = (noise.sd_percent / 100.0).ln_1p();
+                let Some(sd) = self.spread(&workload.name, &metric.name) else { continue };
                 let needed = power::margin_for_same(plan.flips(), plan.design.pairs, sd).exp_m1();
                 if needed > usual {
                     let step = STEPS.iter().copied().find(|step| *step >= needed).unwrap_or(STEPS[STEPS.len() - 1]);

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::arm::ArmText;
 use super::command;
 use super::question::{Question, QuestionPlaces};
-use super::ready_made;
+use super::{ready_made, sizing};
 use bigiron_lab::lever;
 use bigiron_model::document;
 use bigiron_model::document::{Table, Value};
@@ -80,8 +80,11 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         command::read(table, &mut q)?;
     }
     if let Some(design) = root.table("design")? {
-        design.only(&["pairs", "rebuilds", "seed", "clock", "hang-limit", "idle-gap"])?;
+        design.only(&["pairs", "budget", "precision", "rebuilds", "seed", "clock", "hang-limit", "idle-gap"])?;
         q.pairs = noted(design, "pairs", &mut q.places, |v| v.integer())?;
+        q.budget = noted(design, "budget", &mut q.places, |v| sizing::budget(&v.string()?).map_err(|e| v.refuse(e)))?;
+        q.precision =
+            noted(design, "precision", &mut q.places, |v| sizing::precision(&v.scalar()?).map_err(|e| v.refuse(e)))?;
         q.rebuilds = noted(design, "rebuilds", &mut q.places, |v| v.integer())?;
         q.seed = noted(design, "seed", &mut q.places, |v| v.integer())?;
         q.hang_limit = noted(design, "hang-limit", &mut q.places, |v| v.integer())?;
@@ -217,6 +220,8 @@ set = { boot.mitigations = "off", "boot.nosmt" = true }
 
 [design]
 pairs = 8
+budget = "2h"
+precision = 1.5
 rebuilds = 8
 seed = 7
 clock = "exact"
@@ -245,6 +250,8 @@ boot.hugepages = 64
         assert_eq!(q.settings, [("boot.hugepages".to_owned(), "64".to_owned())]);
         assert_eq!((q.pairs, q.seed, q.clock, q.hang_limit), (Some(8), Some(7), Some(Clock::Exact), Some(90)));
         assert_eq!(q.rebuilds, Some(8));
+        // That they contradict each other is refused later.
+        assert_eq!((q.budget.map(|time| time.as_secs()), q.precision), (Some(7200), Some(0.015)));
         assert_eq!((q.cpus, q.memory_bytes, q.idle_gap), (Some(1), Some(2 << 30), Some(0)));
         assert_eq!(q.qemu, Some(QemuSource::System));
         assert_eq!(q.text.as_deref(), Some("Do the mitigations cost us anything?"));
@@ -258,7 +265,7 @@ boot.hugepages = 64
             ("arms = []\n\n[design]\npars = 8", "s.toml:4: Unknown key `pars`; did you mean `pairs`?"),
             (
                 "[design]\nzzzzzz = 8",
-                "s.toml:2: Unknown key `zzzzzz`; `[design]` has `pairs`, `rebuilds`, `seed`, `clock`, `hang-limit` or `idle-gap`",
+                "s.toml:2: Unknown key `zzzzzz`; `[design]` has `pairs`, `budget`, `precision`, `rebuilds`, `seed`, `clock`, `hang-limit` or `idle-gap`",
             ),
             ("[design]\npairs = \"8\"", "s.toml:2: `pairs` must be a whole number of 0 or more, not a string"),
             ("[design]\npairs = -8", "s.toml:2: `pairs` cannot be -8; it must be a whole number of 0 or more"),

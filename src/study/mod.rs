@@ -12,3 +12,4 @@ pub mod repeat;
 pub mod resolved;
 pub mod schedule;
 pub mod setting;
+pub mod sizing;

@@ -2,6 +2,7 @@
 
 use bigiron_model::host::HostKind;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::arm::ArmText;
 use bigiron_model::clock::Clock;
@@ -22,6 +23,12 @@ pub struct Question {
     pub settings: Vec<Setting>,
     pub clock: Option<Clock>,
     pub pairs: Option<u32>,
+    /// The time that the trials may take; it chooses the pairs.
+    pub budget: Option<Duration>,
+    /// The greatest expected half width of the primaries' intervals, on the ratio (0.01 is 1 %); it chooses the pairs.
+    pub precision: Option<f64>,
+    /// The pairs were given beside a study file, and override it.
+    pub overrides_pairs: bool,
     /// Images linked from the objects of each arm's build tree.
     pub rebuilds: Option<u32>,
     /// The question asks for fewer pairs than a verdict usually takes; see [`bigiron_model::plan::Plan::is_screening`].

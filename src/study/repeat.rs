@@ -5,11 +5,14 @@
 use super::command as program;
 use super::question::Question;
 use super::resolved::ResolvedQuestion;
-use bigiron_model::host::HostName;
+use bigiron_model::host::{HostKind, HostName};
 use bigiron_model::margins;
+use bigiron_model::rule::Rule;
 use bigiron_model::setting::TypedSetting;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
+use bigiron_stats::power;
+use bigiron_workloads::command::NAME;
 
 /// The command that repeats a comparison given by arguments.
 pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
@@ -25,18 +28,7 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     if let Some(builds) = resolved.rebuilds {
         option("rebuilds", builds.to_string());
     }
-    if resolved.machine.host.is_machine() {
-        let host = HostName { target: resolved.machine.target.clone(), ..HostName::of(resolved.machine.host) };
-        option("on", host.to_string());
-    } else {
-        option("cpus", resolved.machine.cpus.to_string());
-        option("memory", size::print_bytes(resolved.machine.memory_bytes));
-        option("storage", resolved.machine.storage.clone());
-        option("filesystem", resolved.machine.filesystem.clone());
-        if !resolved.qemu.is_pinned() {
-            option("qemu", resolved.qemu.to_string());
-        }
-    }
+    place(resolved, &mut option);
     for (name, kind, default) in margins::KINDS {
         if let Some(margin) = q.margins.get(kind).filter(|m| *m != default) {
             option("margin", format!("{name}={}", percent(*margin)));
@@ -60,10 +52,58 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")
 }
 
-/// The command that repeats the study file at `path`.
-pub fn study(path: &str, resolved: &ResolvedQuestion, seed: u64) -> String {
+/// The command that repeats the study file at `path`; `q` is its question with the options that were given beside it.
+pub fn study(path: &str, q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     let qemu = if resolved.qemu.is_pinned() { String::new() } else { format!(" --qemu {}", resolved.qemu) };
-    format!("bigiron run {} --seed {seed}{qemu}", quote(path))
+    // Another time the same wish might choose other pairs.
+    let is_chosen = q.budget.is_some() || q.precision.is_some() || q.overrides_pairs;
+    let pairs = if is_chosen { format!(" --pairs {}", resolved.pairs) } else { String::new() };
+    format!("bigiron run {} --seed {seed}{pairs}{qemu}", quote(path))
+}
+
+/// The pairs of a self-test of as many workloads as `resolved` has.
+pub fn selftest_pairs(resolved: &ResolvedQuestion) -> u32 {
+    power::smallest_pairs(Rule::LATEST.flips(resolved.clock), resolved.workloads.len())
+}
+
+/// The command that measures the noise of this work on its machine; `None` for a program of the user's, which a self-test does not take.
+pub fn selftest(q: &Question, resolved: &ResolvedQuestion) -> Option<String> {
+    let is_program = resolved.workloads.iter().any(|w| w.name == NAME);
+    if is_program || resolved.machine.host == HostKind::Sim {
+        return None;
+    }
+    let mut words = vec!["bigiron".to_owned(), "selftest".to_owned(), "--aa".to_owned(), q.arms.first()?.to_string()];
+    words.extend(resolved.workloads.iter().map(|w| w.name.clone()));
+    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    for setting in &q.settings {
+        option("set", TypedSetting(setting).to_string());
+    }
+    if !resolved.machine.host.is_machine() {
+        option("clock", resolved.clock.word().to_owned());
+    }
+    option("pairs", selftest_pairs(resolved).to_string());
+    place(resolved, &mut option);
+    if q.no_way_back {
+        words.push("--no-way-back".to_owned());
+    }
+    Some(words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" "))
+}
+
+/// The options that say where trials run.
+fn place(resolved: &ResolvedQuestion, option: &mut dyn FnMut(&str, String)) {
+    let machine = &resolved.machine;
+    if machine.host.is_machine() {
+        let host = HostName { target: machine.target.clone(), ..HostName::of(machine.host) };
+        option("on", host.to_string());
+        return;
+    }
+    option("cpus", machine.cpus.to_string());
+    option("memory", size::print_bytes(machine.memory_bytes));
+    option("storage", machine.storage.clone());
+    option("filesystem", machine.filesystem.clone());
+    if !resolved.qemu.is_pinned() {
+        option("qemu", resolved.qemu.to_string());
+    }
 }
 
 /// The command with the study's folder; what stands after `--` belongs to a program.

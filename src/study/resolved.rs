@@ -7,6 +7,7 @@ mod local;
 mod parsed;
 mod rebuilds;
 mod shape;
+mod size;
 
 use std::collections::BTreeMap;
 
@@ -45,7 +46,7 @@ const PAIRS_GATE: u32 = 12;
 const PAIRS_EXACT: u32 = 10;
 
 /// More pairs than any study needs: 1,000 pairs detect a tenth of one pair's spread.
-const PAIRS_LIMIT: u32 = 1000;
+pub const PAIRS_LIMIT: u32 = 1000;
 
 /// Fewest pairs of a screening: Student's interval has three degrees of freedom, and change points between two kernels can be
 /// detected.
@@ -176,6 +177,7 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
     let primaries = planned.len() * (arms.len() - 1);
     let flips = Rule::LATEST.flips(clock);
     rebuilds::check(q, host)?;
+    size::check(q, clock)?;
     let usual = if clock == Clock::Wall || q.gates { PAIRS_GATE } else { PAIRS_EXACT };
     let pairs = |given: Option<u32>| given.unwrap_or(usual.max(power::smallest_pairs(flips, primaries)));
     let warning = check_pairs(q, flips, primaries)?;
@@ -432,6 +434,7 @@ impl ResolvedQuestion {
             margins: self.margins.clone(),
             wider_margins: BTreeMap::new(),
             failed_check: None,
+            noise_floor: None,
             slots: schedule::draw(seed, self.pairs, self.rebuilds, self.arms.len(), self.workloads.len()),
         })
     }

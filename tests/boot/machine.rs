@@ -78,6 +78,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         margins: Default::default(),
         wider_margins: std::collections::BTreeMap::new(),
         failed_check: None,
+        noise_floor: None,
         slots: Vec::new(),
     };
     let slot =

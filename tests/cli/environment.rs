@@ -38,7 +38,7 @@ fn two_studies_are_compared() {
     same.stdout_has("4 facts of the environment are noted in A, 4 in B; those not named here are the same");
     let ran = test.run(&["diff", "one", "two"]).status(0);
     ran.stdout_has("A = one, begun ")
-        .stdout_has("  pairs      8")
+        .stdout_has("  pairs  8")
         .stdout_has("  microcode          0x1")
         .stdout_has("thp (debian:6.12)  madvise");
     let json = test.run(&["diff", "one", "two", "--format", "json"]).status(0).stdout;

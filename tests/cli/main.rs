@@ -30,6 +30,7 @@ mod rebuilds;
 mod refusals;
 mod security;
 mod site;
+mod sizing;
 mod slurm;
 mod ssh;
 mod studies;

@@ -125,6 +125,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
         ]),
         wider_margins: BTreeMap::new(),
         failed_check: None,
+        noise_floor: None,
         slots,
     }
 }

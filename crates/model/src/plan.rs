@@ -59,6 +59,9 @@ pub struct Plan {
     /// The machine's last A/A check before the plan was made, if it failed: then no verdict is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_check: Option<FailedCheck>,
+    /// What the machine's noise card says of a study of this size; absent if there was no card, and from older plans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_floor: Option<NoiseFloor>,
     /// Every boot, fixed before the first: `pairs × arms` slots in order of execution.
     pub slots: Vec<Slot>,
 }
@@ -129,6 +132,17 @@ pub struct FailedCheck {
     /// Release of the kernel that was compared with itself.
     pub kernel: String,
     pub reasons: Vec<String>,
+}
+
+/// What a machine cannot show, by its last A/A check.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoiseFloor {
+    /// Release of the kernel that was compared with itself, and in how many pairs.
+    pub kernel: String,
+    pub pairs: u32,
+    /// The smallest detectable effects of the plan's primaries in the plan's pairs, by `WORKLOAD METRIC`, on the ratio: 0.02 is 2 %.
+    pub effects: BTreeMap<String, f64>,
 }
 
 /// How the boots are arranged.

@@ -17,7 +17,7 @@ pub fn of_question(arms: &[&str], question_sha256: &str) -> String {
 }
 
 /// The letters, digits and dots of a name, with hyphens between them.
-fn words(name: &str) -> String {
+pub fn words(name: &str) -> String {
     let words = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').filter(|w| !w.is_empty());
     let mut slug = words.collect::<Vec<_>>().join("-");
     slug.truncate(ARM);

@@ -29,7 +29,16 @@ pub struct MachineSample {
     throttles: u64,
     swapped_in: u64,
     swapped_out: u64,
+    /// Facts that must not change while a study runs, by name.
+    steady: BTreeMap<&'static str, String>,
 }
+
+/// Files of facts whose change makes times incomparable, and the facts in words: the kernel leaves a clock source that it finds unstable, and an
+/// administrator may load microcode at any time.
+const STEADY: [(&str, &str); 2] = [
+    ("the clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+    ("the microcode", "/sys/devices/system/cpu/cpu0/microcode/version"),
+];
 
 /// Watches the machine during a session's trials.
 #[derive(Debug)]
@@ -53,7 +62,10 @@ impl Watch {
         let during = after.since(begun);
         facts.extend(during.facts(""));
         facts.insert("host.settings".to_owned(), machine::settings(Path::new("/sys"), Path::new("/proc")));
-        facts.extend(during.disturbance().map(|by| (DISTURBED_FACT.to_owned(), by)));
+        let by: Vec<String> = during.disturbance().into_iter().chain(after.changes_since(&last)).collect();
+        if !by.is_empty() {
+            facts.insert(DISTURBED_FACT.to_owned(), by.join("; "));
+        }
         *last = after;
         facts
     }
@@ -92,8 +104,21 @@ impl MachineSample {
             throttles: throttles(Path::new("/sys")),
             swapped_in: counter(&vmstat, "pswpin "),
             swapped_out: counter(&vmstat, "pswpout "),
+            steady: STEADY
+                .into_iter()
+                .filter_map(|(what, path)| Some((what, std::fs::read_to_string(path).ok()?.trim().to_owned())))
+                .collect(),
             at: Instant::now(),
         }
+    }
+
+    /// What has changed since `earlier` that must not, in words.
+    fn changes_since(&self, earlier: &MachineSample) -> Vec<String> {
+        let changed = |(what, now): (&&'static str, &String)| {
+            let then = earlier.steady.get(*what).filter(|then| *then != now)?;
+            Some(format!("{what} changed from {then} to {now}"))
+        };
+        self.steady.iter().filter_map(changed).collect()
     }
 
     /// The disturbances since `earlier`.
@@ -191,6 +216,7 @@ mod tests {
             throttles: 0,
             swapped_in: 0,
             swapped_out: 0,
+            steady: BTreeMap::from([("the clock source", "tsc".to_owned())]),
         }
     }
 
@@ -211,10 +237,25 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_changes_disturbs() {
+        let before = sample(Instant::now(), 0, 0, 0, 0);
+        assert!(before.changes_since(&before).is_empty());
+        let after =
+            MachineSample { steady: BTreeMap::from([("the clock source", "hpet".to_owned())]), ..before.clone() };
+        assert_eq!(after.changes_since(&before), ["the clock source changed from tsc to hpet"]);
+        let watch = Watch { last: Mutex::new(before) };
+        let card = watch.card(&after);
+        // This machine's own clock source is another one than the made-up one, or has that name.
+        let is_told = card.get(DISTURBED_FACT).is_some_and(|by| by.contains("the clock source changed from tsc to"));
+        let here = MachineSample::now().steady.get("the clock source").cloned();
+        assert_eq!(is_told, here.is_some_and(|name| name != "tsc"), "{card:?}");
+    }
+
+    #[test]
     fn swapping_and_throttling_disturb_however_short() {
         let start = Instant::now();
         let before = sample(start, 0, 0, 0, 0);
-        let after = MachineSample { throttles: 2, swapped_out: 5, ..before };
+        let after = MachineSample { throttles: 2, swapped_out: 5, ..before.clone() };
         let says = after.since(&before).disturbance().unwrap();
         assert_eq!(says, "CPUs were throttled 2 times; 0 pages were swapped in, 5 out");
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::quantity::Quantity;
+use super::sentence;
 use bigiron_judge::standing::{SlotStanding, standings};
 use bigiron_model::build::Build;
 use bigiron_model::clock::Clock;
@@ -276,6 +277,16 @@ pub fn method(plan: &Plan) -> Vec<String> {
     let gap = plan.design.idle_gap_seconds;
     if gap > 0 {
         all.push(format!("Before each {trial} the machine idled for {gap} s"));
+    }
+    if let Some(floor) = &plan.noise_floor {
+        let effect = |(metric, effect): (&String, &f64)| format!("less than {:.1} % in {metric}", effect * 100.0);
+        let effects: Vec<String> = floor.effects.iter().map(effect).collect();
+        all.push(format!(
+            "By its noise card (Linux {} against itself, {} pairs), this machine cannot show {} in {pairs} pairs",
+            floor.kernel,
+            floor.pairs,
+            sentence::join(&effects.iter().map(String::as_str).collect::<Vec<_>>())
+        ));
     }
     let interval = match (plan.is_screening(), plan.flips()) {
         (true, _) => {

@@ -140,7 +140,7 @@ fn equivalence_factor(flips: Flips, pairs: u32) -> f64 {
 }
 
 /// About half the width of the interval with confidence `1 − alpha` for a standard deviation of 1; infinite if there is none.
-fn half_width(flips: Flips, pairs: u32, alpha: f64) -> f64 {
+pub fn half_width(flips: Flips, pairs: u32, alpha: f64) -> f64 {
     let level = attained_level(flips, pairs, alpha);
     if level <= 0.0 {
         return f64::INFINITY;
@@ -155,6 +155,15 @@ pub fn pairs_for_same(flips: Flips, sd: f64, margin: f64) -> Option<u32> {
         return None;
     }
     smallest(|n| sd * equivalence_factor(flips, n) <= margin)
+}
+
+/// Total pairs, an even number of at least 8, whose 95 % interval is expected to be `± half_width` or narrower. `None` if `half_width` is not positive or
+/// more than 1,000 pairs would be needed.
+pub fn pairs_for_half_width(flips: Flips, sd: f64, half_width: f64) -> Option<u32> {
+    if half_width <= 0.0 || !sd.is_finite() {
+        return None;
+    }
+    smallest(|n| sd * self::half_width(flips, n, 0.05) <= half_width)
 }
 
 /// The margin at which a design of `pairs` says `same` with 80 % probability if the truth is 0; infinite below 8 pairs.
@@ -297,6 +306,42 @@ mod tests {
             assert_eq!(pairs_for_same(flips, 1.0, 0.0), None);
             assert_eq!(pairs_for_same(flips, 1.0, 0.001), None);
             assert_eq!(pairs_for_same(flips, f64::NAN, 0.1), None);
+        }
+    }
+
+    #[test]
+    fn pairs_for_a_precision() {
+        for (width, pairs) in [(3.0, 8), (0.75, 10), (0.5, 18), (0.25, 64)] {
+            assert_eq!(pairs_for_half_width(Flips::Balanced, 1.0, width), Some(pairs), "{width}");
+        }
+        for flips in BOTH {
+            assert_eq!(pairs_for_half_width(flips, 0.0, 0.01), Some(8));
+            assert_eq!(pairs_for_half_width(flips, 1.0, 0.0), None);
+            assert_eq!(pairs_for_half_width(flips, 1.0, 0.01), None);
+        }
+    }
+
+    /// The expected width is that of real intervals, of normal noise.
+    #[test]
+    fn intervals_are_as_wide_as_expected() {
+        let mut state = 7_u64;
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+        };
+        let mut normal = || (-2.0 * uniform().ln()).sqrt() * (std::f64::consts::TAU * uniform()).cos();
+        for flips in BOTH {
+            for pairs in [8, 10, 12, 16] {
+                let mean = (0..200).map(|_| {
+                    let mut draw = || (0..pairs / 2).map(|_| normal()).collect::<Vec<f64>>();
+                    let (ab, ba) = (draw(), draw());
+                    let (low, high) = crate::Flip::new(flips, &ab, &ba, 1).interval(0.05).unwrap();
+                    (high - low) / 2.0
+                });
+                let mean = mean.sum::<f64>() / 200.0;
+                let expected = half_width(flips, pairs, 0.05);
+                assert!((mean / expected - 1.0).abs() < 0.08, "{flips:?} {pairs}: {mean} for {expected}");
+            }
         }
     }
 

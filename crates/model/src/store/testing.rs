@@ -88,6 +88,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
         margins: BTreeMap::from([(Kind::Cost, 0.02), (Kind::P99, 0.05)]),
         wider_margins: BTreeMap::new(),
         failed_check: None,
+        noise_floor: None,
         slots,
     }
 }
