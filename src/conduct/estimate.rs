@@ -304,7 +304,7 @@ mod tests {
         let (name, sd) = found.widest();
         assert!(name == "micro geomean" && sd > 0.001 && sd < 0.03, "{found:?}");
         // Another machine, and a workload of which nothing is known.
-        let mut other = asked.clone();
+        let mut other = asked;
         other.machine.target = Some("db-test-3".to_owned());
         assert_eq!(of(&other), None);
         assert_eq!(of(&plan(&["a", "b"], 10, vec![micro(), bigiron_judge::fixture::dbsim()])), None);

@@ -174,6 +174,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use bigiron_judge::aa::MetricNoise;
     use bigiron_judge::fixture;
 
     #[test]

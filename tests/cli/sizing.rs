@@ -24,8 +24,9 @@ fn a_budget_chooses_as_many_pairs_as_fit() {
         .stderr_has("Use `--budget 1m` or more");
     let ran = test.run(&["run", "s.toml", "--out", "out", "--full"]).status(0);
     let ran = ran.stderr_has("A budget of 3 seconds: 14 pairs, 28 trials in about 3 seconds; smallest detectable effect expected micro geomean 0.");
-    let ran =
-        ran.stderr_has("from earlier studies of the same work here").stdout_has("bigiron run s.toml --seed 7 --pairs 14");
+    let ran = ran
+        .stderr_has("from earlier studies of the same work here")
+        .stdout_has("bigiron run s.toml --seed 7 --pairs 14");
     assert_eq!(test.records("out").len(), 28);
     // What the study itself has shown does not change its pairs.
     let again = test.run(&["run", "s.toml", "--out", "out", "--full"]).status(0);

@@ -169,7 +169,7 @@ fn another_qemu_is_another_question_and_is_repeated() {
     let command = |qemu| repeat::command(&with(qemu), &resolved(qemu), 7);
     assert!(command(Some(QemuSource::System)).contains(" --qemu system"));
     assert!(!command(None).contains("--qemu"));
-    let study = |qemu| repeat::study("a b.toml", &resolved(qemu), 7);
+    let study = |qemu| repeat::study("a b.toml", &Question::default(), &resolved(qemu), 7);
     assert_eq!(study(None), "bigiron run 'a b.toml' --seed 7");
     assert_eq!(study(Some(QemuSource::System)), "bigiron run 'a b.toml' --seed 7 --qemu system");
     let local = Question { host: Some(HostKind::Local), ..question(&["running", "running"]) };

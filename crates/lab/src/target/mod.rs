@@ -14,9 +14,10 @@ mod trial;
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail, ensure};
 use bigiron_model::folder_files;
@@ -131,28 +132,46 @@ fn status(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<Status> {
     let uname = rustix::system::uname();
     let (boot, trial) = (boot::state(folder, key)?, trial::state(folder, key)?);
     let lost = boot == BootState::Other || matches!(trial, TrialState::Died { rebooted: true });
+    // Nothing is added to its folder while the trial's boot or its work goes on.
+    let begun = folder.trial(key)?.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     Ok(Status {
         release: uname.release().to_string_lossy().into_owned(),
         version: uname.version().to_string_lossy().into_owned(),
         cmdline: fs::read_to_string("/proc/cmdline")?.trim().to_owned(),
         boot,
         trial,
-        crash: if lost { pstore() } else { None },
+        crash: if lost { last_words(&LAST_WORDS, begun) } else { None },
     })
 }
 
-/// The last lines of what a dying kernel left in pstore.
-fn pstore() -> Option<String> {
-    let mut files: Vec<_> = ["/sys/fs/pstore", "/var/lib/systemd/pstore"]
-        .iter()
-        .flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file())
-        .collect();
-    files.sort();
-    let text = fs::read(files.last()?).ok()?;
+/// Where a dying kernel leaves its words: pstore, where systemd puts what was in it, and the folder of kdump.
+const LAST_WORDS: [&str; 3] = ["/sys/fs/pstore", "/var/lib/systemd/pstore", "/var/crash"];
+
+/// Lines of them that are kept.
+const LAST_LINES: usize = 12;
+
+/// What a file's time and the machine's may differ by.
+const CLOCKS: Duration = Duration::from_secs(60);
+
+/// The last lines of what a dying kernel has left since `since`: what an earlier one left says nothing of this one.
+fn last_words(dirs: &[&str], since: SystemTime) -> Option<String> {
+    let files =
+        |dir: &Path| -> Vec<PathBuf> { fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect() };
+    // systemd and kdump make a folder for each crash; kdump's has the memory too, which is no text.
+    let entries = dirs.iter().flat_map(|dir| files(Path::new(dir)));
+    let all = entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.contains("dmesg") && !name.ends_with(".z")
+    };
+    let newest = all
+        .filter(is_log)
+        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
+        .filter(|(written, _)| *written + CLOCKS >= since)
+        .max()?;
+    let text = fs::read(newest.1).ok()?;
     let text = String::from_utf8_lossy(&text);
-    let last: Vec<&str> = text.lines().rev().take(12).collect();
+    let last: Vec<&str> = text.lines().rev().take(LAST_LINES).collect();
     Some(last.into_iter().rev().collect::<Vec<_>>().join("\n"))
 }
 
@@ -163,4 +182,34 @@ fn lever(query: &LeverQuery) -> LeverAnswer {
     let at = folder.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/"));
     let site = Site { root: Path::new("/"), disks: Disks::below(at), link: &link };
     LeverAnswer { refused: site.resolve(&query.setting).err(), is_set: site.is_set(&query.setting) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_this_boot_left_are_its_last_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for folder in ["pstore", "crash/202611272100"] {
+            fs::create_dir_all(path(folder)).unwrap();
+        }
+        let dirs = [path("pstore"), path("crash"), path("nowhere")].map(|dir| dir.to_string_lossy().into_owned());
+        let words = |since: SystemTime| last_words(&dirs.each_ref().map(String::as_str), since);
+        let now = SystemTime::now();
+        fs::write(path("pstore/console-ramoops-0"), "all is well\n").unwrap();
+        assert_eq!(words(now), None);
+        fs::write(path("pstore/dmesg-ramoops-0"), "Panic#1\n").unwrap();
+        assert_eq!(words(now).as_deref(), Some("Panic#1"));
+        // kdump's is newer, and its image of the memory is no log.
+        let log = path("crash/202611272100/dmesg.202611272100");
+        fs::write(&log, (0..20).map(|n| format!("line {n}\n")).collect::<String>()).unwrap();
+        fs::write(path("crash/202611272100/dump.202611272100"), [0; 64]).unwrap();
+        fs::File::open(&log).unwrap().set_modified(now + Duration::from_secs(5)).unwrap();
+        let last = words(now).unwrap();
+        assert!(last.starts_with("line 8\n") && last.ends_with("line 19"), "{last}");
+        // A crash of another day.
+        assert_eq!(words(now + Duration::from_secs(3600)), None);
+    }
 }
