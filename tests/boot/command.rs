@@ -29,9 +29,14 @@ fn the_users_own_tools_run_in_a_guest_and_take_the_same_time_twice() {
         assert_eq!(stdout, format!("{release}\nHELLO\n"));
         // What it wrote is gone with the guest.
         assert!(!test.dir().join("src/output").exists());
-        record["metrics"].clone()
+        (record["metrics"].clone(), record["environment"].clone())
     });
-    let wall = trials[0]["command"]["wall"].as_f64().unwrap();
+    let facts = trials[0].1.as_object().unwrap();
+    for fact in ["clock-source", "cpu", "memory-kib", "preemption", "vulnerability.spectre_v1"] {
+        assert!(facts.contains_key(fact), "{fact}: {facts:?}");
+    }
+    assert!(facts.keys().any(|fact| fact.starts_with("module.")), "{facts:?}");
+    let wall = trials[0].0["command"]["wall"].as_f64().unwrap();
     assert!((0.5e9..5e9).contains(&wall), "{wall} ns of virtual time");
     assert_eq!(trials[0], trials[1]);
     // Beside an image, which QEMU maps too: the guest's memory is told from it.

@@ -25,6 +25,9 @@ fn a_report_tells_what_no_lever_asked_for() {
     assert_eq!((differences.len(), &differences[0]["fact"]), (1, &"preemption".into()));
     assert_eq!(json["environment"]["noted"], 5);
     let page = test.run(&["report", "out", "--format", "html"]).status(0).stdout;
+    let shown =
+        test.run(&["show", "out", "0"]).status(0).stdout_has("Environment\n  clock-source: tsc\n  microcode: 0x1\n");
+    shown.stdout_has("parameters of modules, in the record");
     assert!(page.contains("1 of 5 noted facts differ"), "{page}");
 }
 

@@ -6,6 +6,7 @@ use super::quantity::Quantity;
 use super::short;
 use super::table::{Line, table, wrap};
 use bigiron_model::clock::Clock;
+use bigiron_model::environment::MODULE;
 use bigiron_model::metric::Better;
 use bigiron_model::plan::Plan;
 use bigiron_model::printable::printable;
@@ -90,6 +91,15 @@ pub fn trial(plan: &Plan, record: &Record, console_tail: Option<&str>) -> String
         for (name, value) in &record.facts {
             out.push_str(&wrap(&format!("{name}: {value}"), "  ", "    "));
         }
+    }
+    if !record.environment.is_empty() {
+        out.push_str("\nEnvironment\n");
+        let (parameters, facts): (Vec<_>, Vec<_>) =
+            record.environment.iter().partition(|(name, _)| name.starts_with(MODULE));
+        for (name, value) in facts {
+            out.push_str(&wrap(&format!("{name}: {value}"), "  ", "    "));
+        }
+        let _ = writeln!(out, "  and {} parameters of modules, in the record", parameters.len());
     }
     if !record.changes.is_empty() {
         out.push_str("\nSet by levers\n");

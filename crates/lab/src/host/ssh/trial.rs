@@ -308,7 +308,7 @@ impl SshHost<'_> {
         match crash {
             Some(crash) => Ok(self.failed(
                 Failure::Panic,
-                format!("The machine rebooted during the trial; its kernel's last lines in pstore:\n{crash}"),
+                format!("The machine rebooted during the trial; its kernel's the last lines of its log:\n{crash}"),
             )),
             // Its kernel reboots when it panics.
             None if self.method.is_some() => {
@@ -326,7 +326,7 @@ impl SshHost<'_> {
             status.release
         );
         if let Some(crash) = &status.crash {
-            message.push_str(&format!("; last lines in pstore:\n{crash}"));
+            message.push_str(&format!("; the last lines of its log:\n{crash}"));
         }
         self.lose(&format!("{release} did not boot on `{name}`; the same command continues with the remaining trials"));
         let failure = if status.crash.is_some() { Failure::Panic } else { Failure::NoAgent };
