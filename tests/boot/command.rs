@@ -38,6 +38,7 @@ fn the_users_own_tools_run_in_a_guest_and_take_the_same_time_twice() {
     assert!(facts.keys().any(|fact| fact.starts_with("module.")), "{facts:?}");
     let wall = trials[0].0["command"]["wall"].as_f64().unwrap();
     assert!((0.5e9..5e9).contains(&wall), "{wall} ns of virtual time");
+    // The same numbers, and the same facts.
     assert_eq!(trials[0], trials[1]);
     // Beside an image, which QEMU maps too: the guest's memory is told from it.
     let walks = super::modelled(&super::evidence(&test, "again", 0), "tlb-walk");

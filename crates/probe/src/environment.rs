@@ -100,7 +100,8 @@ fn beginning(path: &Path) -> Option<String> {
 fn text(path: &Path) -> Option<String> {
     let text = beginning(path)?;
     let text = text.trim();
-    let is_value = !text.is_empty() && !text.contains('\n');
+    // The kernel prints a list of CPUs that it does not have as `(null)`.
+    let is_value = !text.is_empty() && !text.contains('\n') && text != "(null)";
     is_value.then(|| text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 

@@ -27,7 +27,6 @@ use rustix::mount::{MountFlags, mount};
 use crate::lever::{Fault, boot, net};
 use crate::protocol::{self, GuestEvent, GuestJob, Module, PROTOCOL};
 use bigiron_model::clock::Clock;
-use bigiron_model::purpose::Purpose;
 use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::{dmesg, environment};
 use bigiron_sys as sys;
@@ -94,7 +93,7 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     if let Some((failure, message)) = failure {
         channel::send(&GuestEvent::Failed { failure, message });
     }
-    if job.purpose == Purpose::Judge && job.crash.is_none() {
+    if job.crash.is_none() {
         // The windows are over, and the kernel's log has been reported.
         levers::mount_debugfs();
         channel::send(&GuestEvent::Environment { facts: environment::read(Path::new("/")) });
