@@ -16,7 +16,6 @@ pub const OF_HOST: &str = "host.";
 pub const MODULE: &str = "module.";
 /// The beginning of the names of vulnerabilities, whose values are the mitigations in force.
 pub const VULNERABILITY: &str = "vulnerability.";
-pub const COMMAND_LINE: &str = "command-line";
 pub const CPU: &str = "cpu";
 pub const FREQUENCY_DRIVER: &str = "frequency-driver";
 pub const FREQUENCY_LIMITS: &str = "frequency-limits-khz";
@@ -26,6 +25,7 @@ pub const IDLE_STATES: &str = "idle-states";
 pub const IRQ_AFFINITY: &str = "irq-affinity";
 pub const MEMORY: &str = "memory-kib";
 pub const MICROCODE: &str = "microcode";
+pub const SCHEDULER_FEATURES: &str = "scheduler-features";
 
 /// Facts that are the content of one file, and the file. If it offers several values, the fact is the chosen one.
 pub const FILES: &[(&str, &str)] = &[
@@ -53,7 +53,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("preemption", "/sys/kernel/debug/sched/preempt"),
     ("pstate", "/sys/devices/system/cpu/intel_pstate/status"),
     ("pstate-amd", "/sys/devices/system/cpu/amd_pstate/status"),
-    ("scheduler-features", "/sys/kernel/debug/sched/features"),
+    (SCHEDULER_FEATURES, "/sys/kernel/debug/sched/features"),
     ("scheduler-slice-ns", "/sys/kernel/debug/sched/base_slice_ns"),
     ("smt", "/sys/devices/system/cpu/smt/control"),
     ("thp", "/sys/kernel/mm/transparent_hugepage/enabled"),

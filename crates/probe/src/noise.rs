@@ -240,8 +240,7 @@ mod tests {
     fn a_clock_that_changes_disturbs() {
         let before = sample(Instant::now(), 0, 0, 0, 0);
         assert!(before.changes_since(&before).is_empty());
-        let after =
-            MachineSample { steady: BTreeMap::from([("the clock source", "hpet".to_owned())]), ..before.clone() };
+        let after = MachineSample { steady: BTreeMap::from([("the clock source", "hpet".to_owned())]), ..before };
         assert_eq!(after.changes_since(&before), ["the clock source changed from tsc to hpet"]);
         let watch = Watch { last: Mutex::new(before) };
         let card = watch.card(&after);

@@ -12,7 +12,7 @@ use bigiron_model::setting;
 use bigiron_model::size;
 use serde::Serialize;
 
-use super::environment::{NOT_NOTED, by_arm, differs, shown};
+use super::environment::{NOT_NOTED, by_arm, change, differs, shown};
 use super::scope;
 use super::short;
 use super::table::{Line, WIDTH, table, width, wrap};
@@ -256,7 +256,11 @@ fn section(out: &mut String, title: &str, all: &[Difference]) {
         out.push_str(&table(&[false, false, false], &lines));
     }
     for difference in long {
-        out.push_str(&wrap(&format!("{}: {} → {}", difference.what, difference.a, difference.b), "  ", "    "));
+        out.push_str(&wrap(
+            &format!("{}: {}", difference.what, change(&difference.what, &difference.a, &difference.b)),
+            "  ",
+            "    ",
+        ));
     }
 }
 

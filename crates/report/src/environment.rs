@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bigiron_model::environment::{MODULE, is_asked};
+use bigiron_model::environment::{MODULE, SCHEDULER_FEATURES, is_asked};
 use bigiron_model::plan::Plan;
 use bigiron_model::record::{FileChange, Record};
 use serde::Serialize;
@@ -37,13 +37,25 @@ impl FactDifference {
     /// `madvise → always`, or `A: madvise; B: always; C: never`.
     pub fn line(&self) -> String {
         match &self.values[..] {
-            [a, b] => format!("{a} → {b}"),
+            [a, b] => change(&self.fact, a, b),
             values => {
                 let named: Vec<_> = values.iter().enumerate().map(|(i, v)| format!("{}: {v}", letter(i))).collect();
                 named.join("; ")
             }
         }
     }
+}
+
+/// `madvise → always`. Of a fact that is a list of words, only those that the other side lacks.
+pub(super) fn change(fact: &str, a: &str, b: &str) -> String {
+    if !fact.starts_with(SCHEDULER_FEATURES) {
+        return format!("{a} → {b}");
+    }
+    let only = |own: &str, other: &str| -> Vec<String> {
+        let other: BTreeSet<&str> = other.split_whitespace().collect();
+        own.split_whitespace().filter(|word| !other.contains(word)).map(str::to_owned).collect()
+    };
+    format!("{} → {}", only(a, b).join(" "), only(b, a).join(" "))
 }
 
 /// What differs between the arms of a study although no lever asked for it.
@@ -207,6 +219,18 @@ mod tests {
         records[1].changes.push(FileChange { path, before: "madvise".to_owned(), after: "always".to_owned() });
         let facts: Vec<String> = unasked(&plan, &records).unwrap().differences.into_iter().map(|d| d.fact).collect();
         assert_eq!(facts, ["microcode"]);
+    }
+
+    #[test]
+    fn of_a_list_the_words_apart_are_told() {
+        let list = |values: [&str; 2]| FactDifference {
+            fact: SCHEDULER_FEATURES.to_owned(),
+            values: values.map(str::to_owned).into(),
+        };
+        assert_eq!(
+            list(["UTIL_EST NI_RANDOM START_DEBIT", "PLACE_LAG NI_RANDOM UTIL_EST"]).line(),
+            "START_DEBIT → PLACE_LAG"
+        );
     }
 
     #[test]
