@@ -5,7 +5,7 @@
 use super::command as program;
 use super::question::Question;
 use super::resolved::ResolvedQuestion;
-use bigiron_model::host::HostName;
+use bigiron_model::host::{HostKind, HostName};
 use bigiron_model::margins;
 use bigiron_model::setting::TypedSetting;
 use bigiron_model::shell::quote;
@@ -26,8 +26,7 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
         option("rebuilds", builds.to_string());
     }
     if resolved.machine.host.is_machine() {
-        let host = HostName { target: resolved.machine.target.clone(), ..HostName::of(resolved.machine.host) };
-        option("on", host.to_string());
+        option("on", host(resolved).to_string());
     } else {
         option("cpus", resolved.machine.cpus.to_string());
         option("memory", size::print_bytes(resolved.machine.memory_bytes));
@@ -63,7 +62,18 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
 /// The command that repeats the study file at `path`.
 pub fn study(path: &str, resolved: &ResolvedQuestion, seed: u64) -> String {
     let qemu = if resolved.qemu.is_pinned() { String::new() } else { format!(" --qemu {}", resolved.qemu) };
-    format!("bigiron run {} --seed {seed}{qemu}", quote(path))
+    // The file may name another host.
+    let on = match resolved.machine.host {
+        HostKind::Ssh => format!(" --on {}", host(resolved)),
+        _ => String::new(),
+    };
+    format!("bigiron run {} --seed {seed}{qemu}{on}", quote(path))
+}
+
+/// The host as typed.
+fn host(resolved: &ResolvedQuestion) -> HostName {
+    let targets = resolved.machine.each().into_iter().filter_map(|machine| machine.target).collect();
+    HostName { targets, ..HostName::of(resolved.machine.host) }
 }
 
 /// The command with the study's folder; what stands after `--` belongs to a program.

@@ -21,6 +21,7 @@ mod kills;
 mod lever;
 mod limits;
 mod local;
+mod machines;
 mod multiuser;
 mod nightly;
 mod oltp;
