@@ -20,9 +20,8 @@ mod upgrade_check;
 
 use std::path::PathBuf;
 
-use bigiron_model::host::{HostKind, HostName, Slurm};
+use bigiron_model::host::{HostKind, HostName};
 use bigiron_model::qemu::QemuSource;
-use bigiron_model::refusal::Refusal;
 use number::whole;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -153,20 +152,29 @@ fn clock_names(shown: &[&'static str]) -> PossibleValuesParser {
 fn trial_host(word: &str) -> Result<HostName, String> {
     match word.parse::<HostName>() {
         Ok(host) if host.kind != HostKind::Sim => Ok(host),
-        Err(refusal) if word.starts_with("ssh") || word.starts_with("slurm") => Err(refusal.message),
-        _ => Err("possible values: vm, local, ssh:NAME, slurm[:PARTITION]".to_owned()),
+        Err(refusal) if is_elsewhere(word) => Err(refusal.message),
+        _ => Err("possible values: vm, local, ssh:NAME[,ssh:NAME…], slurm[:PARTITION]".to_owned()),
     }
 }
 
-/// Slurm.
-fn slurm(word: &str) -> Result<Slurm, String> {
-    word.parse().map_err(|refusal: Refusal| refusal.message)
+/// Whether a word was meant to name Slurm or other machines.
+fn is_elsewhere(word: &str) -> bool {
+    word.starts_with("ssh") || word.starts_with("slurm") || word.contains(',')
+}
+
+/// Slurm, or other machines.
+fn elsewhere(word: &str) -> Result<HostName, String> {
+    match word.parse::<HostName>() {
+        Ok(host) if host.slurm.is_some() || !host.targets.is_empty() => Ok(host),
+        Err(refusal) if is_elsewhere(word) => Err(refusal.message),
+        _ => Err("possible values: slurm[:PARTITION], ssh:NAME[,ssh:NAME…]".to_owned()),
+    }
 }
 
 /// Another machine.
 fn ssh_host(word: &str) -> Result<HostName, String> {
     match word.parse::<HostName>() {
-        Ok(host) if host.target.is_some() => Ok(host),
+        Ok(host) if host.targets.len() == 1 => Ok(host),
         Err(refusal) if word.starts_with("ssh") => Err(refusal.message),
         _ => Err("name another machine, as in `ssh:db-test-3`".to_owned()),
     }
@@ -188,8 +196,9 @@ fn qemu_source() -> impl TypedValueParser<Value = QemuSource> {
 #[command(next_help_heading = "Study")]
 pub struct Design {
     /// Where trials run: in guests (vm); in processes on this machine's running kernel (local), where every arm's kernel is
-    /// `running`; on another machine (ssh:NAME, where NAME is a host for OpenSSH), which can boot other kernels too; or in guests
-    /// on the nodes of a Slurm cluster (slurm[:PARTITION]) [default: vm]
+    /// `running`; on another machine (ssh:NAME, where NAME is a host for OpenSSH), which can boot other kernels too; on several
+    /// machines at once, each with its own pairs (ssh:NAME,ssh:NAME); or in guests on the nodes of a Slurm cluster
+    /// (slurm[:PARTITION]) [default: vm]
     #[arg(long, value_name = "HOST", value_parser = trial_host, add = complete::host())]
     pub on: Option<HostName>,
     /// Reboot the other machine even if no power command is configured for it. If a kernel does not boot, you may lose access to
@@ -325,9 +334,10 @@ pub struct Run {
     /// QEMU that runs the guests, pinned or system; overrides the study file (see `bigiron compare --help`)
     #[arg(long, value_name = "QEMU", value_parser = qemu_source())]
     pub qemu: Option<QemuSource>,
-    /// Run the trials on Slurm's nodes, on the exact clock (see `bigiron doc fleets`)
-    #[arg(long, value_name = "slurm[:PARTITION]", value_parser = slurm)]
-    pub on: Option<Slurm>,
+    /// Run the trials on Slurm's nodes, on the exact clock (slurm[:PARTITION], see `bigiron doc fleets`), or run the study on
+    /// another machine or several, whatever host the file names (ssh:NAME[,ssh:NAME…], see `bigiron doc confirm`)
+    #[arg(long, value_name = "HOST", value_parser = elsewhere)]
+    pub on: Option<HostName>,
     #[command(flatten)]
     pub outcome: ResultOptions,
 }

@@ -27,7 +27,8 @@ const PAGES: &[Page] = pages! {
         "scripts", "build", "command";
     "lever" in "levers": "boot", "fault", "sysctl", "file", "block", "mm", "memory", "cpu", "fs", "net", "vm";
     "concept" in "concepts":
-        "clock-validation", "clocks", "counters", "kernels", "modelled-cycles", "rebuilds", "several-cpus", "statistics",
+        "clock-validation", "clocks", "counters", "kernels", "machines", "modelled-cycles", "rebuilds", "several-cpus",
+        "statistics",
         "why", "words";
     "guide" in "guide":
         "bisect", "bisect-source", "ci", "comparison", "confirm", "examples", "faq", "first-steps", "fleets",

@@ -48,7 +48,8 @@ pub(super) fn conduct(mut args: Compare) -> anyhow::Result<Conducted> {
         super::check_gate(true, &args.outcome.fail_on)?;
         // The same work in fewer boots: a short form of the workloads would be other work, with other verdicts.
         question.screening = true;
-        question.pairs = question.pairs.or(Some(SCREENING_PAIRS));
+        let machines = question.targets.len().max(1) as u32;
+        question.pairs = question.pairs.or(Some(SCREENING_PAIRS.next_multiple_of(2 * machines)));
     }
     let request = StudyRequest {
         question,
@@ -111,7 +112,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         hang_limit: design.hang_limit,
         idle_gap: design.idle_gap,
         host: design.on.as_ref().map(|host| host.kind),
-        target: design.on.as_ref().and_then(|host| host.target.clone()),
+        targets: design.on.as_ref().map_or_else(Vec::new, |host| host.targets.clone()),
         no_way_back: design.no_way_back,
         qemu: design.qemu,
         cpus: design.cpus,

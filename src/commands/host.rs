@@ -13,7 +13,7 @@ use crate::cli::HostAction;
 
 pub(super) fn run(action: &HostAction) -> anyhow::Result<u8> {
     let HostAction::Check { host } = action;
-    let name = host.target.as_deref().unwrap_or_default();
+    let name = host.targets.first().map_or("", String::as_str);
     // It leaves nothing behind, not even the executable.
     let target = Target::open(name, Place::Temporary)?;
     let power = match (&target.config.power, config::path()) {

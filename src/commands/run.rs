@@ -24,9 +24,16 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         (question.budget, question.precision) = (args.sizing.budget, args.sizing.precision);
     }
     question.qemu = args.qemu.or(question.qemu);
+    let slurm = args.on.as_ref().and_then(|host| host.slurm.clone());
+    if let Some(host) = args.on.filter(|host| !host.targets.is_empty()) {
+        (question.host, question.targets) = (Some(host.kind), host.targets);
+    }
     if script.is_some() && question.host != Some(HostKind::Sim) {
         let place = Some(args.study.display().to_string());
-        return Err(Refusal::new("`[sim]` is for the host `sim` only; this study runs in a VM").at(place).into());
+        return Err(Refusal::new("`[sim]` is for the host `sim` only; this study has another one").at(place).into());
+    }
+    if let Some(script) = script.as_ref().filter(|_| question.host == Some(HostKind::Sim)) {
+        question.targets = script.machine_names();
     }
     let request = StudyRequest {
         question,
@@ -38,7 +45,7 @@ pub(super) fn run(args: Run) -> anyhow::Result<u8> {
         why: args.outcome.why,
         model: args.outcome.model,
         locks: args.outcome.locks,
-        trials: TrialsBy::asked(args.outcome.prepare, args.on)?,
+        trials: TrialsBy::asked(args.outcome.prepare, slurm)?,
         part: None,
         observer: &Terminal,
     };

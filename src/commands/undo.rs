@@ -14,7 +14,7 @@ use bigiron_lab::undo::UndoResult;
 const UNDO: &str = "undo";
 
 pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
-    if let Some(name) = args.on.as_ref().and_then(|host| host.target.as_deref()) {
+    if let Some(name) = args.on.as_ref().and_then(|host| host.targets.first()) {
         return on_target(name, args.dry_run);
     }
     let folder = undo::folder()?;

@@ -1,8 +1,10 @@
 //! What this machine offers to a study: QEMU, KVM, CPUs, memory, the cache. Each is checked once, and only if it matters.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use anyhow::{Context as _, anyhow};
 
@@ -22,6 +24,7 @@ use bigiron_lab::vm::probe::KvmStatus;
 use bigiron_lab::vm::qemu::{Qemu, QemuError};
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
+use bigiron_model::plan::Member;
 use bigiron_model::provenance::Provenance;
 use bigiron_model::qemu::QemuSource;
 use bigiron_model::refusal::Refusal;
@@ -44,8 +47,8 @@ pub struct Environment<'a> {
     /// Created when a lever needs it.
     link: TrialLink,
     observer: &'a dyn Observer,
-    /// The machine on which trials run, if it is another one.
-    target: Option<Target>,
+    /// The machines on which trials run, if they are others.
+    targets: Vec<Target>,
     no_way_back: bool,
 }
 
@@ -63,7 +66,7 @@ impl<'a> Environment<'a> {
             place,
             link,
             observer,
-            target: None,
+            targets: Vec::new(),
             no_way_back: false,
         })
     }
@@ -78,16 +81,21 @@ impl<'a> Environment<'a> {
         self
     }
 
-    /// The same for a study on the target of this name.
-    pub fn on(mut self, target: Option<&str>, no_way_back: bool) -> anyhow::Result<Self> {
+    /// The same for a study on the targets of these names.
+    pub fn on(mut self, targets: &[String], no_way_back: bool) -> anyhow::Result<Self> {
         self.no_way_back = no_way_back;
-        self.target = target.map(|name| Target::open(name, Place::Kept)).transpose()?;
+        self.targets = thread::scope(|scope| {
+            let opening: Vec<_> =
+                targets.iter().map(|name| scope.spawn(move || Target::open(name, Place::Kept))).collect();
+            opening.into_iter().map(|one| one.join().expect("no panic is caught")).collect::<anyhow::Result<_>>()
+        })?;
         Ok(self)
     }
 
-    /// The target of a study on another machine.
-    pub fn target(&self) -> anyhow::Result<&Target> {
-        self.target.as_ref().context("The study's machine has no name")
+    /// The targets of a study on another machine or several.
+    pub fn targets(&self) -> anyhow::Result<&[Target]> {
+        anyhow::ensure!(!self.targets.is_empty(), "The study's machine has no name");
+        Ok(&self.targets)
     }
 
     /// Whether the target may be lost.
@@ -168,8 +176,8 @@ impl<'a> Environment<'a> {
 
     /// Whether this machine has a lever's value already.
     pub fn is_set(&self, setting: &Setting) -> bool {
-        if let Some(target) = &self.target {
-            return lever_on(target, setting).is_ok_and(|answer| answer.is_set);
+        if !self.targets.is_empty() {
+            return self.targets.iter().all(|target| lever_on(target, setting).is_ok_and(|answer| answer.is_set));
         }
         here(&self.place, &self.link).is_set(setting)
     }
@@ -252,15 +260,29 @@ impl Capabilities for Environment<'_> {
     }
 
     fn cpus(&self) -> u32 {
-        if let Some(target) = &self.target {
-            return target.look.cpus;
+        if let Some(least) = self.targets.iter().map(|target| target.look.cpus).min() {
+            return least;
         }
         std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
     }
 
+    fn members(&self) -> Vec<Member> {
+        if self.targets.len() < 2 {
+            return Vec::new();
+        }
+        let member = |target: &Target| Member {
+            name: target.look.name.clone(),
+            cpus: target.look.cpus,
+            memory_bytes: target.look.memory_bytes >> 20 << 20,
+            filesystem: target.look.filesystem.clone(),
+        };
+        self.targets.iter().map(member).collect()
+    }
+
     fn filesystem(&self) -> String {
-        if let Some(target) = &self.target {
-            return target.look.filesystem.clone();
+        if !self.targets.is_empty() {
+            let all: BTreeSet<&str> = self.targets.iter().map(|target| target.look.filesystem.as_str()).collect();
+            return all.into_iter().collect::<Vec<_>>().join(" and ");
         }
         local::filesystem(&self.place)
     }
@@ -269,15 +291,19 @@ impl Capabilities for Environment<'_> {
         if lever::scope(&setting.0) != Scope::Runtime {
             return Ok(());
         }
-        if let Some(target) = &self.target {
-            return lever_on(target, setting)?.refused.map_or(Ok(()), Err);
+        if !self.targets.is_empty() {
+            let can = |target: &Target| lever_on(target, setting)?.refused.map_or(Ok(()), Err);
+            return self.targets.iter().try_for_each(|target| match self.targets.len() {
+                1 => can(target),
+                _ => can(target).map_err(|why| format!("`{}`: {why}", target.look.name)),
+            });
         }
         here(&self.place, &self.link).resolve(setting).map(drop)
     }
 
     fn memory_bytes(&self) -> u64 {
-        if let Some(target) = &self.target {
-            return target.look.memory_bytes;
+        if let Some(least) = self.targets.iter().map(|target| target.look.memory_bytes).min() {
+            return least;
         }
         let info = rustix::system::sysinfo();
         info.totalram as u64 * u64::from(info.mem_unit)

@@ -7,6 +7,7 @@ use bigiron_archive::Kernel;
 use bigiron_lab::host::Host;
 use bigiron_lab::host::local;
 use bigiron_lab::host::local::LocalHost;
+use bigiron_lab::host::machines::{MachinesHost, OneOfMachines};
 use bigiron_lab::host::sim::{Script, SimHost};
 use bigiron_lab::host::ssh::{SshHost, Target};
 use bigiron_lab::host::vm::VmHost;
@@ -108,11 +109,11 @@ fn on_target(
     resolved: &ResolvedQuestion,
     environment: &Environment<'_>,
 ) -> anyhow::Result<(Vec<Identity>, Vec<Kernel>)> {
-    let target = environment.target()?;
+    let targets = environment.targets()?;
     let (mut identities, mut kernels) = (Vec::new(), Vec::new());
     for (i, arm) in resolved.arms.iter().enumerate() {
         if arm.kernel == RUNNING {
-            identities.push(own_kernel(resolved.boots(), target)?);
+            identities.push(own_kernel(resolved.boots(), targets)?);
             continue;
         }
         let kernel = environment.kernel(&arm.kernel).map_err(|e| match e.downcast::<Refusal>() {
@@ -125,8 +126,47 @@ fn on_target(
     Ok((identities, kernels))
 }
 
-/// The target's own kernel; with its image, if it is to be booted.
-pub(super) fn own_kernel(boots: bool, target: &Target) -> anyhow::Result<Identity> {
+/// Refuses to boot a machine that has two names, and warns of one.
+pub(super) fn check_distinct(resolved: &ResolvedQuestion, environment: &Environment<'_>) -> anyhow::Result<()> {
+    let targets = environment.targets()?;
+    for (i, target) in targets.iter().enumerate() {
+        let Some(other) = targets[..i].iter().find(|other| other.look.boot_id == target.look.boot_id) else { continue };
+        let same = format!("`{}` and `{}` are the same machine", other.look.name, target.look.name);
+        if resolved.boots() {
+            return Err(Refusal::new(same).hint("Name each machine once").into());
+        }
+        environment.observer().warn(&format!("{same}: their trials run at the same time and disturb each other"));
+    }
+    Ok(())
+}
+
+/// The targets' own kernel, which is the same on all; with its image, if it is to be booted.
+///
+/// # Errors
+/// Two targets run different kernels, or one does not have its image.
+pub(super) fn own_kernel(boots: bool, targets: &[Target]) -> anyhow::Result<Identity> {
+    let first = targets.first().context("The study's machine has no name")?;
+    let own = own_kernel_of(boots, first)?;
+    for other in &targets[1..] {
+        let kernel = own_kernel_of(boots, other)?;
+        if kernel != own {
+            return Err(Refusal::new(format!(
+                "The arm `running` would be another kernel on each machine: `{}` runs {} {}, `{}` runs {} {}",
+                first.look.name,
+                first.look.release,
+                first.look.version,
+                other.look.name,
+                other.look.release,
+                other.look.version
+            ))
+            .hint("Name a kernel that all of them boot, such as `debian:6.12`, or machines that run the same one")
+            .into());
+        }
+    }
+    Ok(own)
+}
+
+fn own_kernel_of(boots: bool, target: &Target) -> anyhow::Result<Identity> {
     if !boots {
         return Ok(target.look.running.clone());
     }
@@ -164,13 +204,7 @@ pub(super) fn host<'e>(
         return Ok(Box::new(LocalHost::new(WORKLOADS, plan)?));
     }
     if plan.machine.host == HostKind::Ssh {
-        let left = SlotTally::of(plan, &folder.records()?.records).missing().len() as u32;
-        let mut brought = kernels.iter().cloned();
-        let kernels = plan.arms.iter().map(|arm| if arm.kernel.spec == RUNNING { None } else { brought.next() });
-        let observer = environment.observer();
-        let note = Box::new(move |text: &str| observer.note(text));
-        let host = SshHost::new(plan, kernels.collect(), left, environment.no_way_back(), environment.target()?, note)?;
-        return Ok(Box::new(host));
+        return on_targets(folder, kernels, environment);
     }
     let host = vm_host(plan, kernels, environment)?;
     if let Some(why) = host.out_of_step() {
@@ -179,6 +213,40 @@ pub(super) fn host<'e>(
         ));
     }
     Ok(Box::new(host))
+}
+
+/// The targets on which the trials of a plan run. Before the first trial each must be usable; later, one that is not only loses its own pairs.
+fn on_targets<'e>(
+    folder: &Folder,
+    kernels: &[Kernel],
+    environment: &'e Environment<'_>,
+) -> anyhow::Result<Box<dyn Host + 'e>> {
+    let plan = folder.plan();
+    let records = folder.records()?.records;
+    let missing = SlotTally::of(plan, &records).missing();
+    let mut brought = kernels.iter().cloned();
+    let kernels: Vec<Option<Kernel>> =
+        plan.arms.iter().map(|arm| if arm.kernel.spec == RUNNING { None } else { brought.next() }).collect();
+    let observer = environment.observer();
+    let targets = environment.targets()?;
+    let open = |(machine, target): (u32, &'e Target)| -> anyhow::Result<Box<dyn Host + 'e>> {
+        let left = missing.iter().filter(|(slot, _)| plan.slots[*slot as usize].machine == machine).count() as u32;
+        let note = Box::new(move |text: &str| observer.note(text));
+        Ok(Box::new(SshHost::new(plan, kernels.clone(), left, environment.no_way_back(), target, note)?))
+    };
+    if plan.machine.members.is_empty() {
+        return open((0, &targets[0]));
+    }
+    let mut machines = Vec::new();
+    for ((number, target), machine) in (0..).zip(targets).zip(plan.machine.each()) {
+        let host = match open((number, target)) {
+            Err(why) if records.is_empty() => return Err(why),
+            other => other.map_err(|why| format!("{why:#}")),
+        };
+        let plan = Plan { machine, ..plan.clone() };
+        machines.push(OneOfMachines { host, plan });
+    }
+    Ok(Box::new(MachinesHost { machines }))
 }
 
 /// The host `vm` for a plan.

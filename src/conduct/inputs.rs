@@ -57,7 +57,7 @@ pub(super) fn check(
 /// The kernel that the arm names now; `None` if it names a version, which the plan has already resolved.
 fn kernel_now(plan: &Plan, planned: &Identity, environment: &Environment<'_>) -> anyhow::Result<Option<Identity>> {
     Ok(match plan.machine.host {
-        HostKind::Ssh if planned.spec == RUNNING => Some(hosts::own_kernel(plan.boots(), environment.target()?)?),
+        HostKind::Ssh if planned.spec == RUNNING => Some(hosts::own_kernel(plan.boots(), environment.targets()?)?),
         HostKind::Vm | HostKind::Ssh => match KernelSpec::parse(&planned.spec) {
             Ok(KernelSpec::Archive { .. } | KernelSpec::Latest | KernelSpec::Previous) => None,
             _ => Some(environment.kernel(&planned.spec)?.identity),

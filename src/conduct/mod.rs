@@ -145,18 +145,21 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     check_paths(q)?;
     let environment = Environment::new(q.arms.iter().map(|arm| arm.kernel.clone()).collect(), observer)?
         .at(request.out, q.qemu)
-        .on(q.target.as_deref(), q.no_way_back)?;
+        .on(if q.host == Some(HostKind::Ssh) { &q.targets } else { &[] }, q.no_way_back)?;
     let mut resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);
     }
     // A target has its own.
-    let sysctls = Path::new(if q.target.is_some() { "/dev/null" } else { "/proc/sys" });
+    let sysctls = Path::new(if q.host == Some(HostKind::Ssh) { "/dev/null" } else { "/proc/sys" });
     for warning in setting_check::check(&resolved, sysctls)? {
         observer.warn(&warning);
     }
     if resolved.machine.host.is_machine() {
         warn_of_equal_arms(&resolved, &environment);
+    }
+    if resolved.machine.host == HostKind::Ssh {
+        hosts::check_distinct(&resolved, &environment)?;
     }
     if let Some(text) = &q.text {
         observer.note(text);
@@ -184,6 +187,9 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
         ))
         .hint(hint)
         .into());
+    }
+    if request.trials != TrialsBy::This && !resolved.machine.members.is_empty() {
+        return Err(Refusal::new("Workers run the trials of a study on one kind of machine; name one machine").into());
     }
     if request.trials != TrialsBy::This && request.model {
         return Err(Refusal::new(

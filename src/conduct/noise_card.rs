@@ -56,10 +56,12 @@ impl NoiseCard {
         let dir = folder()?;
         let machine = &self.machine;
         let memory = size::print_bytes(machine.memory_bytes);
-        let target = machine.target.as_deref().map_or_else(String::new, |name| format!("-{}", slug::words(name)));
+        let names: Vec<String> =
+            machine.each().into_iter().filter_map(|one| one.target.map(|name| slug::words(&name))).collect();
+        let host = [machine.host.name().to_owned()].into_iter().chain(names).collect::<Vec<_>>().join("-");
         let path = dir.join(format!(
-            "{}-{}{target}-{}-{}cpu-{memory}-{}-{}.toml",
-            self.kernel, machine.host, self.clock, machine.cpus, machine.storage, machine.filesystem
+            "{}-{host}-{}-{}cpu-{memory}-{}-{}.toml",
+            self.kernel, self.clock, machine.cpus, machine.storage, machine.filesystem
         ));
         let write = || -> anyhow::Result<()> {
             fs::create_dir_all(&dir)?;
@@ -83,8 +85,7 @@ pub fn failed(plan: &Plan) -> anyhow::Result<Option<FailedCheck>> {
     if plan.clock == Clock::None || plan.is_aa() {
         return Ok(None);
     }
-    let last = last_of(&folder()?, plan.clock, &plan.machine);
-    let failed = last.filter(|card| !card.gate.passed);
+    let failed = last_of_each(plan)?.into_iter().find(|card| !card.gate.passed);
     Ok(failed.map(|card| FailedCheck { kernel: card.kernel, reasons: card.gate.reasons }))
 }
 
@@ -117,8 +118,20 @@ pub fn wider_margins(plan: &Plan, asked: &BTreeMap<Kind, f64>) -> anyhow::Result
     if plan.clock == Clock::None || plan.is_aa() || plan.is_screening() {
         return Ok(BTreeMap::new());
     }
-    let last = last_of(&folder()?, plan.clock, &plan.machine).filter(|card| card.gate.passed);
-    Ok(last.map_or_else(BTreeMap::new, |card| card.wider_margins(plan, asked)))
+    let mut widest: BTreeMap<String, f64> = BTreeMap::new();
+    for card in last_of_each(plan)?.iter().filter(|card| card.gate.passed) {
+        for (metric, margin) in card.wider_margins(plan, asked) {
+            let widest = widest.entry(metric).or_insert(margin);
+            *widest = margin.max(*widest);
+        }
+    }
+    Ok(widest)
+}
+
+/// The last check of each machine of a plan.
+fn last_of_each(plan: &Plan) -> anyhow::Result<Vec<NoiseCard>> {
+    let folder = folder()?;
+    Ok(plan.machine.each().iter().filter_map(|machine| last_of(&folder, plan.clock, machine)).collect())
 }
 
 impl NoiseCard {

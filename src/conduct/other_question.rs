@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bigiron_model::plan::{Arm, Plan, PlannedWorkload};
+use bigiron_model::plan::{Arm, Machine, Plan, PlannedWorkload};
 use bigiron_model::size;
 
 use crate::study::resolved::{ResolvedArm, ResolvedQuestion};
@@ -38,6 +38,8 @@ pub(super) fn differences(plan: &Plan, asked: &ResolvedQuestion) -> Vec<String> 
     found.compare("clock", &plan.clock.to_string(), &asked.clock.to_string());
     let (then, now) = (&plan.machine, &asked.machine);
     found.compare("host", &then.host.to_string(), &now.host.to_string());
+    let names = |of: &Machine| of.each().into_iter().filter_map(|m| m.target).collect::<Vec<_>>().join(" and ");
+    found.compare("machines", &names(then), &names(now));
     found.compare("CPUs", &then.cpus.to_string(), &now.cpus.to_string());
     found.compare("memory", &size::print_bytes(then.memory_bytes), &size::print_bytes(now.memory_bytes));
     found.compare("storage", &then.storage, &now.storage);

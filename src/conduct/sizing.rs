@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bigiron_model::plan::Plan;
-use bigiron_model::rule::Rule;
 use bigiron_model::store::Folder;
 use bigiron_stats::power;
 use indicatif::HumanDuration;
@@ -105,10 +104,12 @@ fn by_time(
             "How long a trial of this work takes here is not known, so no number of pairs fits a time".to_owned();
         return Err(refuse(resolved, "budget", message, measure(resolved, q)));
     };
-    let width = if resolved.clock.is_exact() { jobs } else { 1 };
+    // Several machines work side by side.
+    let width = if resolved.clock.is_exact() { jobs } else { resolved.machine.members.len().max(1) };
     let arms = resolved.arms.len() as u32;
     let takes = |pairs: u32| estimate.time(pairs * arms, width);
-    let least = power::smallest_pairs(Rule::LATEST.flips(resolved.clock), primaries(resolved));
+    let flips = resolved.flips();
+    let least = power::balanced(flips, power::smallest_pairs(flips, primaries(resolved)));
     if takes(least) > budget {
         let message = format!(
             "A budget of {} is too small: {least} pairs are the fewest that allow {}, and take about {}",
@@ -125,7 +126,8 @@ fn by_time(
         ));
     }
     let fits = |pairs: &u32| takes(*pairs) <= budget;
-    resolved.pairs = (least..=PAIRS_LIMIT).step_by(2).take_while(fits).last().unwrap_or(least);
+    resolved.pairs =
+        (least..=PAIRS_LIMIT).step_by(power::step(flips) as usize).take_while(fits).last().unwrap_or(least);
     let pairs = resolved.pairs;
     Ok(format!(
         "A budget of {}: {pairs} pairs, {} trials in about {}",
@@ -147,7 +149,7 @@ fn by_precision(
             "How far pairs of this work vary here is not known, so no number of pairs has a precision".to_owned();
         return Err(refuse(resolved, "precision", message, measure(resolved, q)));
     };
-    let flips = Rule::LATEST.flips(resolved.clock);
+    let flips = resolved.flips();
     let (name, sd) = spreads.widest();
     let percent = |log: f64| format!("{:.2} %", log.exp_m1() * 100.0);
     let Some(needed) = power::pairs_for_half_width(flips, sd, precision.ln_1p()) else {
@@ -160,7 +162,7 @@ fn by_precision(
         let hint = format!("{PAIRS_LIMIT} pairs reach about {}; ask for more than that", percent(best));
         return Err(refuse(resolved, "precision", message, hint));
     };
-    resolved.pairs = needed.max(power::smallest_pairs(flips, primaries(resolved)));
+    resolved.pairs = power::balanced(flips, needed.max(power::smallest_pairs(flips, primaries(resolved))));
     Ok(format!(
         "A precision of {}: {} pairs, whose intervals are expected within ±{}",
         percent(precision.ln_1p()),
@@ -175,7 +177,7 @@ fn expected(resolved: &ResolvedQuestion, spreads: Option<&Spreads>) -> String {
         return "which effects they show is not known, because no noise card and no earlier study has this work"
             .to_owned();
     };
-    let flips = Rule::LATEST.flips(resolved.clock);
+    let flips = resolved.flips();
     let of = |(name, sd): (&String, &f64)| {
         format!("{name} {:.2} %", power::mde(flips, resolved.pairs as usize, *sd).exp_m1() * 100.0)
     };

@@ -123,6 +123,7 @@ fn records(plan: &Plan, row: &Row, arm: usize, then: &EntryRow) -> Vec<Record> {
             pair: slot.pair,
             position: slot.position,
             arm: plan.arms[arm].name.clone(),
+            machine: None,
             attempt: 0,
             outcome: Outcome::Completed,
             guest: None,
@@ -149,7 +150,7 @@ fn pairs<'a>(study: &'a Studied, then: &'a [Record]) -> Vec<Pair<'a>> {
     let of = |then: &'a Record| {
         let now: SlotStanding<'a> = *standings.get(then.slot as usize)?;
         let order = if first(then.pair) < then.position { Order::Ab } else { Order::Ba };
-        Some(Pair { pair: then.pair, order, a: SlotStanding::Completed(then), b: now })
+        Some(Pair { pair: then.pair, machine: 0, order, a: SlotStanding::Completed(then), b: now })
     };
     then.iter().filter_map(of).collect()
 }

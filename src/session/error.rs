@@ -14,6 +14,10 @@ pub enum SessionError {
     #[error("Stopped with {done} of {total} trials done; fix this, and the same command resumes the study: {why}")]
     Host { why: String, done: u32, total: u32 },
     #[error(
+        "{done} of {total} trials are done; the other machines have run all of theirs, and once the machine is well, the same command resumes. {why}"
+    )]
+    Machines { done: u32, total: u32, why: String },
+    #[error(
         "Arm `{arm}` must boot release `{asked}`, but its guest reports `{said}`: this is not the kernel in the plan. \
          bigiron did not record this boot; check which kernel `{spec}` names"
     )]

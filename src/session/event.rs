@@ -13,12 +13,15 @@ pub struct TrialId {
     /// The arm's name.
     pub arm: String,
     pub attempt: u32,
+    /// Its machine, if there are several.
+    pub machine: Option<String>,
 }
 
 impl TrialId {
     pub(super) fn new(plan: &Plan, slot: &Slot, attempt: u32) -> Self {
         let arm = plan.arms[slot.arm].name.clone();
-        TrialId { slot: slot.slot, pair: slot.pair, position: slot.position, arm, attempt }
+        let machine = plan.machine_of(slot).map(|member| member.name.clone());
+        TrialId { slot: slot.slot, pair: slot.pair, position: slot.position, arm, attempt, machine }
     }
 }
 
@@ -59,6 +62,11 @@ pub enum SessionEvent {
     /// A worker has nothing to run until other workers deliver what they have claimed, or no longer renew their claims.
     Waiting {
         trials: u32,
+    },
+    /// One of several machines runs no more trials; the others go on.
+    MachineStopped {
+        machine: String,
+        why: String,
     },
     /// The user interrupted the session, or it must stop: running trials are being ended.
     Stopping,

@@ -111,7 +111,10 @@ impl Bars {
                     bar.finish_and_clear();
                 }
             }
-            SessionEvent::SessionStart { .. } | SessionEvent::Waiting { .. } | SessionEvent::Stopping => {}
+            SessionEvent::SessionStart { .. }
+            | SessionEvent::MachineStopped { .. }
+            | SessionEvent::Waiting { .. }
+            | SessionEvent::Stopping => {}
             SessionEvent::SessionEnd { .. } => {
                 for bar in std::mem::take(&mut self.trials).into_values() {
                     bar.finish_and_clear();
@@ -134,7 +137,7 @@ fn style(template: &str) -> ProgressStyle {
 fn is_problem(event: &SessionEvent) -> bool {
     match event {
         SessionEvent::SlotEnd { outcome, .. } => !matches!(outcome, Outcome::Completed),
-        SessionEvent::Void { .. } => true,
+        SessionEvent::Void { .. } | SessionEvent::MachineStopped { .. } => true,
         SessionEvent::SessionStart { unreadable, .. } => !unreadable.is_empty(),
         _ => false,
     }
@@ -207,6 +210,9 @@ impl Text {
             SessionEvent::Waiting { trials } => {
                 vec![format!("Waiting for {trials} trials that other workers have claimed")]
             }
+            SessionEvent::MachineStopped { machine, why } => {
+                vec![format!("Warning: `{machine}` runs no more trials of this study; the others go on: {why}")]
+            }
             SessionEvent::Stopping => vec!["Stopping the running trials".to_owned()],
         }
     }
@@ -227,7 +233,8 @@ impl Text {
 
     fn trial(&self, trial: &TrialId) -> String {
         let again = if trial.attempt > 0 { format!(", attempt {}", trial.attempt + 1) } else { String::new() };
-        format!("pair {}/{}, {}{again}", trial.pair + 1, self.pairs, trial.arm)
+        let on = trial.machine.as_ref().map_or_else(String::new, |machine| format!(" on {machine}"));
+        format!("pair {}/{}{on}, {}{again}", trial.pair + 1, self.pairs, trial.arm)
     }
 
     /// "about 4 minutes left": boots left times the mean time of a boot, divided by the number of parallel trials.
@@ -261,7 +268,7 @@ mod tests {
     use bigiron_model::record::Failure;
 
     fn trial(slot: u32, attempt: u32) -> TrialId {
-        TrialId { slot, pair: slot / 2, position: slot % 2, arm: "debian:6.12".to_owned(), attempt }
+        TrialId { slot, pair: slot / 2, position: slot % 2, arm: "debian:6.12".to_owned(), attempt, machine: None }
     }
 
     fn start(done: u32, width: usize, unreadable: Vec<(usize, String)>) -> SessionEvent {

@@ -43,7 +43,8 @@ pub fn rerun(
     };
     thread::scope(|scope| {
         // One fewer than are to work, and fewer if no more can be started.
-        for _ in 1..run::width(folder.plan(), host, jobs).min(slots.len()) {
+        let width = if folder.plan().clock.is_exact() { run::width(folder.plan(), host, jobs) } else { 1 };
+        for _ in 1..width.min(slots.len()) {
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

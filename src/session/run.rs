@@ -1,7 +1,8 @@
 //! The loop that runs missing slots.
 //!
 //! Invariant: only one thread, the caller's, writes records; a trial's thread only runs its trial. A guest that dies after the
-//! session was told to stop may have died because of that: it is not evidence, and its slot is run again.
+//! session was told to stop may have died because of that: it is not evidence, and its slot is run again. Each of several machines
+//! runs its own slots in the plan's order, one at a time, and one that runs no more stops only these.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +41,7 @@ pub struct Summary {
 /// Works through the slots of `plan` that have no record in `folder`.
 ///
 /// On the exact clock up to `jobs` trials run in parallel (at most as many as the host allows); on the wall clock, and without a
-/// clock, one at a time. Several threads call `events`.
+/// clock, one at a time on each machine. Several threads call `events`.
 ///
 /// # Errors
 /// If the session had to stop; finished trials are recorded, and another call resumes.
@@ -80,7 +81,8 @@ pub fn run(
         events,
         cancel,
         running: BTreeMap::new(),
-        idle_until: Instant::now() + gap(plan),
+        idle_until: vec![Instant::now() + gap(plan); lanes(plan)],
+        stopped: BTreeMap::new(),
         ran: 0,
         is_first: false,
         voids_before: 0,
@@ -101,9 +103,14 @@ pub fn run(
     ended.map(|()| summary(plan, &session.records, session.ran))
 }
 
-/// How many trials run side by side: on a clock that sees what runs beside a trial, one.
+/// How many trials run side by side: on a clock that sees what runs beside a trial, one on each machine.
 pub fn width(plan: &Plan, host: &dyn Host, jobs: usize) -> usize {
-    if plan.clock.is_exact() { jobs.min(host.parallel()).max(1) } else { 1 }
+    if plan.clock.is_exact() { jobs.min(host.parallel()).max(1) } else { lanes(plan) }
+}
+
+/// The machines whose trials are independent of each other.
+fn lanes(plan: &Plan) -> usize {
+    plan.machine.members.len().max(1)
 }
 
 struct Session<'a> {
@@ -116,9 +123,11 @@ struct Session<'a> {
     cancel: &'a AtomicBool,
     /// Running slots, with their trials' artefacts.
     running: BTreeMap<u32, (TrialId, PathBuf)>,
-    /// End of the machine's idle gap before the next boot. The first boot of a session has a gap too, so that all boots are
-    /// alike.
-    idle_until: Instant,
+    /// For each machine, the end of its idle gap before the next boot. The first boot of a session has a gap too, so that all
+    /// boots are alike.
+    idle_until: Vec<Instant>,
+    /// Those of several machines that run no more trials, and why.
+    stopped: BTreeMap<usize, String>,
     ran: u32,
     /// Whether it began with no record.
     is_first: bool,
@@ -152,7 +161,7 @@ impl Session<'_> {
                 if stop_reason.is_some() && !stop.swap(true, Ordering::Relaxed) && !self.running.is_empty() {
                     (self.events)(SessionEvent::Stopping);
                 }
-                while stop_reason.is_none() && self.running.len() < width && !self.is_idling() {
+                while stop_reason.is_none() && self.running.len() < width {
                     if self.next().is_none() {
                         break;
                     }
@@ -182,7 +191,7 @@ impl Session<'_> {
                     }
                 }
                 if self.running.is_empty() {
-                    if stop_reason.is_none() && self.is_idling() && self.next().is_some() {
+                    if stop_reason.is_none() && self.waiting().next().is_some() {
                         thread::sleep(POLL);
                         continue;
                     }
@@ -200,13 +209,22 @@ impl Session<'_> {
         })
     }
 
-    fn is_idling(&self) -> bool {
-        Instant::now() < self.idle_until
+    /// The slot's machine.
+    fn lane(&self, slot: u32) -> usize {
+        self.plan.slots[slot as usize].machine as usize
+    }
+
+    /// The slots that can still be run, and their attempts.
+    fn waiting(&self) -> impl Iterator<Item = (u32, u32)> {
+        let runs = |slot: u32| !self.running.contains_key(&slot) && !self.stopped.contains_key(&self.lane(slot));
+        self.tally.missing().into_iter().filter(move |(slot, _)| runs(*slot))
     }
 
     /// The next slot to run, and its attempt.
     fn next(&self) -> Option<(u32, u32)> {
-        self.tally.missing().into_iter().find(|(slot, _)| !self.running.contains_key(slot))
+        let now = Instant::now();
+        let is_busy = |lane: usize| lanes(self.plan) > 1 && self.running.keys().any(|slot| self.lane(*slot) == lane);
+        self.waiting().find(|(slot, _)| now >= self.idle_until[self.lane(*slot)] && !is_busy(self.lane(*slot)))
     }
 
     /// Workers may be running trials of this study, too: what they have delivered need not run here.
@@ -231,7 +249,8 @@ impl Session<'_> {
     /// Turns a trial's result into a record, if it is to be recorded.
     fn end(&mut self, ended: FinishedTrial) -> Result<(), SessionError> {
         let (id, artifacts) = self.running.remove(&ended.slot).expect("only running trials end");
-        self.idle_until = Instant::now() + gap(self.plan);
+        let lane = self.lane(ended.slot);
+        self.idle_until[lane] = Instant::now() + gap(self.plan);
         self.ran += 1;
         match ended.result {
             Ok(mut result) => {
@@ -249,6 +268,12 @@ impl Session<'_> {
             }
             Err(HostError::Void(cause)) if !ended.late => self.void(id, &artifacts, cause, ended.wall),
             Err(HostError::Void(_) | HostError::Cancelled) => self.discard(&artifacts, None),
+            Err(HostError::Fatal(why)) if lanes(self.plan) > 1 => {
+                let machine = self.plan.machine.members[lane].name.clone();
+                (self.events)(SessionEvent::MachineStopped { machine, why: why.clone() });
+                self.stopped.insert(lane, why);
+                self.discard(&artifacts, None)
+            }
             Err(HostError::Fatal(why)) => self.discard(
                 &artifacts,
                 Some(SessionError::Host { why, done: self.tally.finished(), total: self.plan.slots.len() as u32 }),
@@ -350,6 +375,7 @@ impl Session<'_> {
     /// The outcome of the session once no trial is running: it counts the last trials.
     fn verdict(&self, stop_reason: Option<SessionError>) -> Result<(), SessionError> {
         match stop_reason {
+            None if !self.tally.missing().is_empty() => Err(self.machines_stopped()),
             None => Ok(()),
             // The interruption came when everything was done: there is nothing to resume.
             Some(SessionError::Interrupted { .. }) if self.tally.missing().is_empty() => Ok(()),
@@ -358,6 +384,22 @@ impl Session<'_> {
                 Err(SessionError::Host { why, done: self.tally.finished(), total })
             }
             Some(other) => Err(other),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// What is missing because machines run no more trials.
+    fn machines_stopped(&self) -> SessionError {
+        let missing = self.tally.missing();
+        let of = |(lane, why): (&usize, &String)| {
+            let left = missing.iter().filter(|(slot, _)| self.lane(*slot) == *lane).count();
+            format!("`{}` lacks {left} trials: {why}", self.plan.machine.members[*lane].name)
+        };
+        SessionError::Machines {
+            done: self.tally.finished(),
+            total: self.plan.slots.len() as u32,
+            why: self.stopped.iter().map(of).collect::<Vec<_>>().join("; "),
         }
     }
 }
@@ -391,6 +433,7 @@ pub(super) fn record_of(plan: &Plan, id: &TrialId, outcome: Outcome, result: Tri
         pair: id.pair,
         position: id.position,
         arm: id.arm.clone(),
+        machine: plan.machine_of(slot).map(|member| member.name.clone()),
         attempt: id.attempt,
         outcome,
         guest: result.guest,

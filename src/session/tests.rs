@@ -1,6 +1,7 @@
 //! The session on a simulated host: order, concurrency, failures, voids, interruption.
 
 mod idle_gap;
+mod machines;
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +22,7 @@ use bigiron_model::store::testing::plan;
 use bigiron_model::store::{Folder, SlotTally, StoreError};
 
 pub(super) fn incident(what: What) -> Incident {
-    Incident { what, arm: None, pair: None, slot: None, attempt: None, workload: None }
+    Incident { what, arm: None, pair: None, slot: None, attempt: None, machine: None, workload: None }
 }
 
 fn at(what: What, slot: u32, attempt: Option<u32>) -> Incident {

@@ -100,7 +100,7 @@ pub fn parse(name: &str, text: &str) -> Result<Question, Refusal> {
         q.filesystem = noted(machine, "filesystem", &mut q.places, |v| v.string())?;
         let host: Option<HostName> =
             noted(machine, "host", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
-        (q.host, q.target) = host.map_or((None, None), |host| (Some(host.kind), host.target));
+        (q.host, q.targets) = host.map_or((None, Vec::new()), |host| (Some(host.kind), host.targets));
         q.qemu =
             noted(machine, "qemu", &mut q.places, |v| v.string()?.parse().map_err(|r: Refusal| v.refuse(r.message)))?;
     }

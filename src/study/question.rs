@@ -43,8 +43,8 @@ pub struct Question {
     /// Seconds.
     pub idle_gap: Option<u32>,
     pub host: Option<HostKind>,
-    /// The machine's name for OpenSSH, if the host is another machine.
-    pub target: Option<String>,
+    /// The machines' names for OpenSSH, if the host is another machine or several.
+    pub targets: Vec<String>,
     /// The machine may be lost (`--no-way-back`); no part of the question.
     pub no_way_back: bool,
     pub qemu: Option<QemuSource>,

@@ -7,7 +7,6 @@ use super::question::Question;
 use super::resolved::ResolvedQuestion;
 use bigiron_model::host::{HostKind, HostName};
 use bigiron_model::margins;
-use bigiron_model::rule::Rule;
 use bigiron_model::setting::TypedSetting;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
@@ -58,12 +57,18 @@ pub fn study(path: &str, q: &Question, resolved: &ResolvedQuestion, seed: u64) -
     // Another time the same wish might choose other pairs.
     let is_chosen = q.budget.is_some() || q.precision.is_some() || q.overrides_pairs;
     let pairs = if is_chosen { format!(" --pairs {}", resolved.pairs) } else { String::new() };
-    format!("bigiron run {} --seed {seed}{pairs}{qemu}", quote(path))
+    // The file may name another host.
+    let on = match resolved.machine.host {
+        HostKind::Ssh => format!(" --on {}", host(resolved)),
+        _ => String::new(),
+    };
+    format!("bigiron run {} --seed {seed}{pairs}{qemu}{on}", quote(path))
 }
 
 /// The pairs of a self-test of as many workloads as `resolved` has.
 pub fn selftest_pairs(resolved: &ResolvedQuestion) -> u32 {
-    power::smallest_pairs(Rule::LATEST.flips(resolved.clock), resolved.workloads.len())
+    let flips = resolved.flips();
+    power::balanced(flips, power::smallest_pairs(flips, resolved.workloads.len()))
 }
 
 /// The command that measures the noise of this work on its machine; `None` for a program of the user's, which a self-test does not take.
@@ -93,8 +98,7 @@ pub fn selftest(q: &Question, resolved: &ResolvedQuestion) -> Option<String> {
 fn place(resolved: &ResolvedQuestion, option: &mut dyn FnMut(&str, String)) {
     let machine = &resolved.machine;
     if machine.host.is_machine() {
-        let host = HostName { target: machine.target.clone(), ..HostName::of(machine.host) };
-        option("on", host.to_string());
+        option("on", host(resolved).to_string());
         return;
     }
     option("cpus", machine.cpus.to_string());
@@ -104,6 +108,12 @@ fn place(resolved: &ResolvedQuestion, option: &mut dyn FnMut(&str, String)) {
     if !resolved.qemu.is_pinned() {
         option("qemu", resolved.qemu.to_string());
     }
+}
+
+/// The host as typed.
+fn host(resolved: &ResolvedQuestion) -> HostName {
+    let targets = resolved.machine.each().into_iter().filter_map(|machine| machine.target).collect();
+    HostName { targets, ..HostName::of(resolved.machine.host) }
 }
 
 /// The command with the study's folder; what stands after `--` belongs to a program.

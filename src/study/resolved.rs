@@ -4,6 +4,7 @@
 
 mod capacity;
 mod local;
+mod machines;
 mod parsed;
 mod rebuilds;
 mod shape;
@@ -22,7 +23,7 @@ use bigiron_model::identity::Identity;
 use bigiron_model::margins;
 use bigiron_model::metric::Kind;
 use bigiron_model::plan;
-use bigiron_model::plan::{Design, Machine, Plan, PlannedWorkload};
+use bigiron_model::plan::{Design, Machine, Member, Plan, PlannedWorkload};
 use bigiron_model::qemu::QemuSource;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::rule::Rule;
@@ -35,7 +36,8 @@ use bigiron_stats::{Flips, power};
 
 pub use self::parsed::ParsedSettings;
 use super::question::{Question, QuestionPlaces};
-use super::{schedule, setting};
+use super::schedule::{self, Rounds};
+use super::setting;
 
 /// The default workloads: those that take seconds.
 pub const QUICK: &[&str] = &["micro", "dbsim"];
@@ -80,6 +82,10 @@ pub trait Capabilities {
     /// Whether one may run under KVM, as far as that is known without QEMU; if not, why not.
     fn may_have_kvm(&self) -> Result<(), String>;
     fn cpus(&self) -> u32;
+    /// The machines, if they are several.
+    fn members(&self) -> Vec<Member> {
+        Vec::new()
+    }
     fn memory_bytes(&self) -> u64;
     /// The type of the file system that holds the studies, as the kernel calls it.
     fn filesystem(&self) -> String;
@@ -175,11 +181,13 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
         return Err(places.refuse("design.hang-limit", message));
     }
     let primaries = planned.len() * (arms.len() - 1);
-    let flips = Rule::LATEST.flips(clock);
+    let members = machines::members(q, host, clock, here)?;
+    let flips = Rule::LATEST.flips_on(clock, members.len());
     rebuilds::check(q, host)?;
     size::check(q, clock)?;
     let usual = if clock == Clock::Wall || q.gates { PAIRS_GATE } else { PAIRS_EXACT };
-    let pairs = |given: Option<u32>| given.unwrap_or(usual.max(power::smallest_pairs(flips, primaries)));
+    let enough = power::balanced(flips, usual.max(power::smallest_pairs(flips, primaries)));
+    let pairs = |given: Option<u32>| given.unwrap_or(enough);
     let warning = check_pairs(q, flips, primaries)?;
     let (pairs, warning) = match q.rebuilds {
         Some(builds) => rebuilds::pairs(q, builds, usual, clock, primaries)?,
@@ -195,11 +203,12 @@ fn with_clock(q: &Question, here: &impl Capabilities, clock: Clock) -> Result<Re
         rebuilds: q.rebuilds,
         machine: Machine {
             host,
-            target: q.target.clone(),
+            target: if members.is_empty() { q.targets.first().cloned() } else { None },
             cpus,
             memory_bytes,
             storage: storage.to_owned(),
             filesystem,
+            members,
         },
         qemu: q.qemu.unwrap_or_default(),
         workloads: planned,
@@ -311,7 +320,7 @@ fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<St
     }
     let (least, enough) = match (q.step, q.screening) {
         (true, _) => (STEP_PAIRS, STEP_PAIRS),
-        (false, true) => (SCREENING_PAIRS, SCREENING_PAIRS),
+        (false, true) => (power::balanced(flips, SCREENING_PAIRS), SCREENING_PAIRS),
         (false, false) => (power::smallest_pairs(flips, 1), power::smallest_pairs(flips, primaries)),
     };
     // Enough for the verdicts, and for modes of boots that are not too rare.
@@ -319,10 +328,21 @@ fn check_pairs(q: &Question, flips: Flips, primaries: usize) -> Result<Option<St
     if pairs > PAIRS_LIMIT {
         return refuse(format!("{pairs} pairs are too many; the maximum is {PAIRS_LIMIT}"));
     }
-    if !pairs.is_multiple_of(2) {
-        let right =
-            if pairs > least { format!("{} or {}", pairs - 1, pairs + 1) } else { format!("{advised} or more") };
-        return refuse(format!("{pairs} pairs cannot be balanced, with each arm first as often as last; use {right}"));
+    let advised = power::balanced(flips, advised);
+    let step = power::step(flips);
+    if !pairs.is_multiple_of(step) {
+        let right = match pairs > least {
+            true => format!("{} or {}", pairs / step * step, pairs.next_multiple_of(step)),
+            false => format!("{advised} or more"),
+        };
+        let on_each = if let Flips::Blocks(machines) = flips {
+            format!(" on each of {machines} machines")
+        } else {
+            String::new()
+        };
+        return refuse(format!(
+            "{pairs} pairs cannot be balanced, with each arm first as often as last{on_each}; use {right}"
+        ));
     }
     if pairs < least {
         return refuse(format!("{pairs} pairs are too few for any verdict; use {advised} or more"));
@@ -389,6 +409,19 @@ impl ResolvedQuestion {
         slug::of_question(&arms, &self.sha256())
     }
 
+    /// The re-randomisations of a study without rebuilt kernels.
+    pub fn flips(&self) -> Flips {
+        Rule::LATEST.flips_on(self.clock, self.machine.members.len())
+    }
+
+    /// What its pairs go round.
+    fn rounds(&self) -> Rounds {
+        match self.rebuilds {
+            Some(builds) => Rounds::Builds(builds),
+            None => Rounds::Machines(self.machine.members.len().max(1) as u32),
+        }
+    }
+
     /// Draws the plan. `kernels` are those of the arms, in order; `qemu` is the version that will boot them. The arms have no builds yet.
     ///
     /// # Errors
@@ -435,7 +468,7 @@ impl ResolvedQuestion {
             wider_margins: BTreeMap::new(),
             failed_check: None,
             noise_floor: None,
-            slots: schedule::draw(seed, self.pairs, self.rebuilds, self.arms.len(), self.workloads.len()),
+            slots: schedule::draw(seed, self.pairs, self.rounds(), self.arms.len(), self.workloads.len()),
         })
     }
 }

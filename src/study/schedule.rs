@@ -17,15 +17,24 @@ pub const SEED_LIMIT: u64 = 1 << 53;
 /// occur.
 const JITTER_LIMIT: u32 = 10_000_000;
 
-/// Draws `pairs × arms` slots in order of execution. `pairs` must be even, and if the pairs go round `rebuilds` images of each arm, a multiple of
-/// these.
-pub fn draw(seed: u64, pairs: u32, rebuilds: Option<u32>, arms: usize, workloads: usize) -> Vec<Slot> {
+/// What pairs go round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rounds {
+    /// Images of each arm; the number of pairs is a multiple of theirs.
+    Builds(u32),
+    /// Machines, of which each has an even number of pairs. One is usual.
+    Machines(u32),
+}
+
+/// Draws `pairs × arms` slots in order of execution. `pairs` must be even.
+pub fn draw(seed: u64, pairs: u32, rounds: Rounds, arms: usize, workloads: usize) -> Vec<Slot> {
     let rng = &mut rng(seed);
     let mut slots = Vec::with_capacity(pairs as usize * arms);
     let mut boot_seeds = std::collections::HashSet::new();
-    let orders = match rebuilds {
-        Some(builds) => orders_of_builds(pairs, builds, arms, rng),
-        None => balanced_orders(pairs, arms, rng),
+    let (orders, machines) = match rounds {
+        Rounds::Builds(builds) => (orders_in_rounds(pairs, builds, arms, rng), 1),
+        Rounds::Machines(1) => (balanced_orders(pairs, arms, rng), 1),
+        Rounds::Machines(machines) => (orders_in_rounds(pairs, machines, arms, rng), machines),
     };
     for (pair, arms) in (0..).zip(orders) {
         let workload_seed = rng.next_u64() % SEED_LIMIT;
@@ -43,6 +52,7 @@ pub fn draw(seed: u64, pairs: u32, rebuilds: Option<u32>, arms: usize, workloads
                 pair,
                 position,
                 arm,
+                machine: pair % machines,
                 workload_seed,
                 boot_seed,
                 jitter: rng.next_u32() % JITTER_LIMIT,
@@ -53,15 +63,15 @@ pub fn draw(seed: u64, pairs: u32, rebuilds: Option<u32>, arms: usize, workloads
     slots
 }
 
-/// The orders of pairs that go round `builds` images: balanced over all, and within each build as far as the number of its pairs allows.
-fn orders_of_builds(pairs: u32, builds: u32, arms: usize, rng: &mut impl Rng) -> Vec<Vec<usize>> {
-    let each = pairs / builds;
-    let mut of_build: Vec<_> = (0..builds).map(|_| balanced_orders(each / 2 * 2, arms, rng)).collect();
+/// The orders of pairs that go round `of` images or machines: balanced over all, and within each as far as the number of its pairs allows.
+fn orders_in_rounds(pairs: u32, of: u32, arms: usize, rng: &mut impl Rng) -> Vec<Vec<usize>> {
+    let each = pairs / of;
+    let mut orders: Vec<_> = (0..of).map(|_| balanced_orders(each / 2 * 2, arms, rng)).collect();
     if !each.is_multiple_of(2) {
-        let rest = balanced_orders(builds, arms, rng);
-        of_build.iter_mut().zip(rest).for_each(|(orders, rest)| orders.push(rest));
+        let rest = balanced_orders(of, arms, rng);
+        orders.iter_mut().zip(rest).for_each(|(orders, rest)| orders.push(rest));
     }
-    (0..each as usize).flat_map(|round| of_build.iter().map(move |orders| orders[round].clone())).collect()
+    (0..each as usize).flat_map(|round| orders.iter().map(move |orders| orders[round].clone())).collect()
 }
 
 /// The seeds of the layouts of `builds` images of each of `arms` arms: those of two arms have nothing to do with each other, so that either may as well
@@ -93,7 +103,7 @@ mod tests {
         #[test]
         fn slots_are_balanced_and_paired(seed in 0..SEED_LIMIT, half in 1u32..12, arms in 2usize..6, workloads in 1usize..5) {
             let pairs = half * 2;
-            let slots = draw(seed, pairs, None, arms, workloads);
+            let slots = draw(seed, pairs, Rounds::Machines(1), arms, workloads);
             prop_assert_eq!(slots.len(), pairs as usize * arms);
             prop_assert!(slots.iter().zip(0..).all(|(s, i)| s.slot == i));
             for a in 0..arms {
@@ -116,13 +126,13 @@ mod tests {
             prop_assert_eq!(boots.len(), slots.len());
             let works: HashSet<u64> = slots.iter().map(|s| s.workload_seed).collect();
             prop_assert_eq!(works.len(), pairs as usize);
-            prop_assert_eq!(draw(seed, pairs, None, arms, workloads), slots);
+            prop_assert_eq!(draw(seed, pairs, Rounds::Machines(1), arms, workloads), slots);
         }
 
         #[test]
         fn every_build_has_its_pairs_in_both_orders(seed in 0..SEED_LIMIT, builds in 1u32..12, rounds in 1u32..6) {
             let each = if builds.is_multiple_of(2) { rounds } else { 2 * rounds };
-            let slots = draw(seed, builds * each, Some(builds), 2, 1);
+            let slots = draw(seed, builds * each, Rounds::Builds(builds), 2, 1);
             prop_assert_eq!(slots.len() as u32, 2 * builds * each);
             let mut a_first = vec![0; builds as usize];
             for pair in slots.chunks(2) {
@@ -131,6 +141,19 @@ mod tests {
             }
             prop_assert_eq!(2 * a_first.iter().sum::<u32>(), builds * each);
             prop_assert!(a_first.iter().all(|n| n.abs_diff(each - n) == each % 2), "{:?}", a_first);
+        }
+
+        #[test]
+        fn every_machine_has_its_own_balanced_order(seed in 0..SEED_LIMIT, machines in 2u32..9, half in 1u32..5, arms in 2usize..4) {
+            let slots = draw(seed, machines * 2 * half, Rounds::Machines(machines), arms, 1);
+            for machine in 0..machines {
+                let own: Vec<_> = slots.chunks(arms).filter(|pair| pair[0].machine == machine).collect();
+                prop_assert_eq!(own.len() as u32, 2 * half);
+                prop_assert!(own.iter().all(|pair| pair.iter().all(|s| s.machine == machine && s.pair % machines == machine)));
+                let position = |pair: &[Slot], arm| pair.iter().position(|s| s.arm == arm);
+                let first = own.iter().filter(|pair| position(pair, 0) < position(pair, 1)).count();
+                prop_assert_eq!(first as u32, half);
+            }
         }
 
         #[test]

@@ -66,6 +66,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
             memory_bytes: 1 << 30,
             storage: machines.storage.to_owned(),
             filesystem: machines.filesystem.to_owned(),
+            members: Vec::new(),
         },
         arms: vec![Arm {
             name: "a".to_owned(),
@@ -81,8 +82,17 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
         noise_floor: None,
         slots: Vec::new(),
     };
-    let slot =
-        Slot { slot: 0, pair: 0, position: 0, arm: 0, workload_seed: 1, boot_seed: 2, jitter: 3, order: vec![0] };
+    let slot = Slot {
+        slot: 0,
+        pair: 0,
+        position: 0,
+        arm: 0,
+        machine: 0,
+        workload_seed: 1,
+        boot_seed: 2,
+        jitter: 3,
+        order: vec![0],
+    };
     let agent = std::fs::read(env!("CARGO_BIN_EXE_bigiron-agent")).unwrap();
     let accelerator = Accelerator::Tcg;
     let host = VmHost::new(WORKLOADS, &plan, &[kernel], &cache(), qemu, accelerator, &agent).unwrap();

@@ -22,6 +22,7 @@ mod kills;
 mod lever;
 mod limits;
 mod local;
+mod machines;
 mod multiuser;
 mod nightly;
 mod oltp;

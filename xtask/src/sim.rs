@@ -10,6 +10,7 @@ mod check;
 mod claims;
 mod design;
 mod grid;
+mod machines;
 mod many;
 mod noise;
 mod rebuilds;
@@ -54,6 +55,7 @@ type Part = fn(&Setting, &mut Checks);
 fn name(flips: Flips) -> &'static str {
     match flips {
         Flips::Balanced => "balanced",
+        Flips::Blocks(_) => "within machines",
         Flips::Full => "full",
     }
 }
@@ -63,7 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let setting = Setting { replicates, seed: args.seed, smoke: args.smoke };
     let mut checks = Checks::new(args.smoke);
     println!("{replicates} replicates, seed {}; noise of a pair s = 1, margin m = 1 unless said otherwise", args.seed);
-    let parts: [(&str, Part); 19] = [
+    let parts: [(&str, Part); 20] = [
         ("Shift effects: coverage, type I error, wrong `same`", grid::shifts),
         ("Shift effects on the exact clock: full flips", grid::exact_shifts),
         ("B changes the shape of the distribution", grid::shapes),
@@ -77,6 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ("The metrics behind a mean", claims::families),
         ("Many metrics", many::multiplicity),
         ("Several arms and effects of the place", arms::places),
+        ("Several machines as blocks", machines::machines),
         ("Failed boots of both arms", survival::survival),
         ("Screenings", screening::screening),
         ("Builds of equal sources", rebuilds::rebuilds),

@@ -137,7 +137,7 @@ pub fn counters(
 
 fn counts(plan: &Plan, designs: &Designs, pairs: &[Pair<'_>], stop: &AtomicBool) -> Result<ComparedCounters, Stopped> {
     let read: Vec<(Place, [&TrialCounters; 2])> =
-        pairs.iter().filter_map(|p| Some(((p.pair, p.order), both(p)?))).collect();
+        pairs.iter().filter_map(|p| Some(((p.pair, p.machine, p.order), both(p)?))).collect();
     let (mut found, mut never) = (ComparedCounters::default(), BTreeSet::new());
     let has = |arm: usize, name: &String| read.iter().any(|(_, of)| of[arm].names.binary_search(name).is_ok());
     let names: BTreeSet<&String> = read.iter().flat_map(|(_, of)| of.iter().flat_map(|c| &c.names)).collect();
@@ -262,9 +262,9 @@ fn counter(
     }
     let d = |a: f64, b: f64, floor: f64| (b.max(floor) / a.max(floor)).ln();
     let units = Units::new(&plan.design, pairs.iter().map(|(at, a, b, floor)| (*at, [d(*a, *b, *floor)])));
-    let (ab, ba) = units.split(0, 1.0);
-    let is_same = ab.iter().chain(&ba).all(|d| *d == 0.0);
-    let inference = Inference::new(plan, designs, &ab, &ba);
+    let blocks = units.blocks(|[d]| *d);
+    let is_same = blocks.iter().all(|block| block.ab.iter().chain(&block.ba).all(|d| *d == 0.0));
+    let inference = Inference::new(plan, designs, &blocks);
     let mean = |of: fn(&(Place, f64, f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;
     let p = if is_same { 1.0 } else { inference.p(0.0) };
     Some(ComparedCounter {

@@ -10,7 +10,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::evidence::{Evidence, Executed};
 use bigiron_model::identity::Identity;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
-use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, Slot};
+use bigiron_model::plan::{Arm, Design, Machine, Member, Plan, PlannedWorkload, Slot};
 use bigiron_model::record::{Complaint, Failure, GuestIdentity, HostCost, Outcome, Record};
 use bigiron_model::rule::Rule;
 use bigiron_model::values::Values;
@@ -78,6 +78,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
                 pair,
                 position,
                 arm,
+                machine: 0,
                 workload_seed: u64::from(pair),
                 boot_seed: slots.len() as u64,
                 jitter: 0,
@@ -103,6 +104,7 @@ pub fn plan(arms: &[&str], pairs: u32, workloads: Vec<PlannedWorkload>) -> Plan 
             memory_bytes: 1 << 30,
             storage: "nvme".into(),
             filesystem: "ext4".into(),
+            members: Vec::new(),
         },
         arms: arms
             .iter()
@@ -173,6 +175,7 @@ pub fn completed(plan: &Plan, slot: &Slot, effect: &dyn Fn(&str, &MetricDef) -> 
         pair: slot.pair,
         position: slot.position,
         arm: arm.name.clone(),
+        machine: plan.machine_of(slot).map(|member| member.name.clone()),
         attempt: 0,
         outcome: Outcome::Completed,
         guest: Some(GuestIdentity {
@@ -217,6 +220,15 @@ fn values(plan: &Plan, effect: &dyn Fn(&str, &MetricDef) -> f64) -> Values {
         }
     }
     values
+}
+
+/// The plan on the wall clock with pairs that go round the machines a, b and c: each has both orders as often, if the plan has a multiple of six pairs.
+pub fn on_three_machines(plan: Plan) -> Plan {
+    let member = |name: &str| Member { name: name.into(), cpus: 1, memory_bytes: 1 << 30, filesystem: "ext4".into() };
+    let mut plan = Plan { clock: Clock::Wall, ..plan };
+    plan.machine.members = ["a", "b", "c"].map(member).into();
+    plan.slots.iter_mut().for_each(|slot| slot.machine = slot.pair % 3);
+    plan
 }
 
 /// A record for every slot: B's metrics are `effect` times A's, with `spread` of noise from boot to boot.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a design of 8 pairs or more, or of rebuilt kernels, is judged by the flip interval, whatever the data; only another is a screening.
 
-use bigiron_stats::{Designs, Flip, Flips, Student, Tails, power};
+use bigiron_stats::{Block, Designs, Flip, Flips, Student, Tails, power};
 
 use bigiron_model::plan::Plan;
 
@@ -13,14 +13,14 @@ pub(super) enum Inference {
 }
 
 impl Inference {
-    /// `ab`, `ba`: improvements (log scale) of the units run A-then-B and B-then-A; `designs`: the designs of `plan`.
-    pub(super) fn new(plan: &Plan, designs: &Designs, ab: &[f64], ba: &[f64]) -> Self {
+    /// `blocks`: improvements (log scale) of each machine's units; `designs`: the designs of `plan`.
+    pub(super) fn new(plan: &Plan, designs: &Designs, blocks: &[Block]) -> Self {
         if plan.is_screening() {
-            let all: Vec<f64> = ab.iter().chain(ba).copied().collect();
-            Inference::Screening(Student::new(&all))
+            let Block { ab, ba } = Block::pooled(blocks);
+            Inference::Screening(Student::new(&[ab, ba].concat()))
         } else {
             let are_builds = plan.design.rebuilds.is_some();
-            Inference::Flip { flips: plan.flips(), are_builds, flip: designs.flip(ab, ba) }
+            Inference::Flip { flips: plan.flips(), are_builds, flip: designs.flip_blocks(blocks) }
         }
     }
 

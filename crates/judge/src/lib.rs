@@ -14,6 +14,7 @@ pub mod history;
 mod inference;
 pub mod line;
 pub mod locks;
+pub mod machines;
 pub mod modelled;
 pub mod stacks;
 pub mod standing;
@@ -155,6 +156,7 @@ pub fn judge_until(plan: &Plan, records: &[Record], stop: &AtomicBool) -> Result
         })
         .collect();
     line::adjust(plan, &mut comparisons);
+    machines::adjust(&mut comparisons);
     if plan.rule >= Rule::Second {
         for comparison in &mut comparisons {
             comparison.families = family::families(plan, comparison);

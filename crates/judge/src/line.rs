@@ -4,10 +4,11 @@
 
 use bigiron_stats::power::Unsettled;
 use bigiron_stats::suite::Claim;
-use bigiron_stats::{Designs, Verdict, multiplicity, shape, suite, verdict};
+use bigiron_stats::{Designs, Verdict, multiplicity, power, shape, suite, verdict};
 use serde::{Serialize, Serializer};
 
 use super::inference::Inference;
+use super::machines::ByMachine;
 use super::standing::SlotStanding;
 use super::units::Units;
 use super::{ALPHA, Comparison};
@@ -27,6 +28,8 @@ pub enum Order {
 /// A planned pair of one comparison with the standings of its two slots.
 pub struct Pair<'a> {
     pub pair: u32,
+    /// As in the plan's slots.
+    pub machine: u32,
     pub order: Order,
     pub a: SlotStanding<'a>,
     pub b: SlotStanding<'a>,
@@ -36,6 +39,9 @@ pub struct Pair<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Delta {
     pub pair: u32,
+    /// As in the plan's slots.
+    #[serde(skip)]
+    pub machine: u32,
     pub order: Order,
     /// The two values, in the metric's base unit, each at least the metric's floor.
     pub a: f64,
@@ -94,6 +100,8 @@ pub struct Line {
     #[serde(skip)]
     pub b: Option<f64>,
     pub deltas: Vec<Delta>,
+    #[serde(skip)]
+    pub by_machine: ByMachine,
     pub missing: Missing,
     /// `None` without any pair.
     #[serde(skip)]
@@ -143,7 +151,7 @@ pub fn pairs<'a>(plan: &Plan, slots: &[SlotStanding<'a>], arm: usize) -> Vec<Pai
             continue;
         };
         let order = if slot_a.position < slot_b.position { Order::Ab } else { Order::Ba };
-        pairs.push(Pair { pair: slot_a.pair, order, a: *a, b: *b });
+        pairs.push(Pair { pair: slot_a.pair, machine: slot_a.machine, order, a: *a, b: *b });
     }
     pairs.sort_by_key(|p| p.pair);
     pairs
@@ -160,10 +168,9 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         Better::Higher => 1.0,
         Better::Lower => -1.0,
     };
-    let units = Units::new(&plan.design, deltas.iter().map(|d| ((d.pair, d.order), [d.d, d.a.ln(), d.b.ln()])));
-    let (ab, ba) = units.split(0, sign);
-    let logs = |units: &[[f64; 3]]| -> Vec<(f64, f64)> { units.iter().map(|[_, a, b]| (*a, *b)).collect() };
-    let inference = Inference::new(plan, designs, &ab, &ba);
+    let values = deltas.iter().map(|d| ((d.pair, d.machine, d.order), [d.d, d.a.ln(), d.b.ln()]));
+    let units = Units::new(&plan.design, values);
+    let inference = Inference::new(plan, designs, &units.blocks(|[d, ..]| sign * d));
     let (ci95, ci90) = (inference.interval(0.05), inference.interval(0.10));
     let usable = !suite::too_many_void(missing.absent, pairs.len() as u32);
     let word = match () {
@@ -173,8 +180,8 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
     };
     let wider = |ci: Option<(f64, f64)>| ci.map(|ci| shape::widened(ci, inference.mean()));
     let estimate = (!deltas.is_empty()).then(|| {
-        let (ab, ba) = (logs(&units.ab), logs(&units.ba));
-        let uneven = !plan.is_screening() && shape::flagged(&ab, &ba, |ab, ba| designs.flip(ab, ba));
+        let arms = units.blocks(|[_, a, b]| (*a, *b));
+        let uneven = !plan.is_screening() && shape::flagged(&arms, |blocks| designs.flip_blocks(blocks));
         Estimate {
             mean: mirror(sign, inference.mean()),
             sd: inference.sd(),
@@ -195,6 +202,7 @@ pub fn line(plan: &Plan, designs: &Designs, workload: &str, def: &MetricDef, pai
         b: geometric_mean(deltas.iter().map(|d| d.b)),
         tiny: bigiron_stats::verdict::tiny_but_real(word, ci95),
         claim,
+        by_machine: ByMachine::new(&deltas, plan.machine.members.len() as u32, plan.design.seed),
         deltas,
         missing,
         estimate,
@@ -216,7 +224,8 @@ fn deltas(workload: &str, def: &MetricDef, pairs: &[Pair<'_>]) -> (Vec<Delta>, M
             (SlotStanding::Completed(a), SlotStanding::Completed(b)) => {
                 match (value(a, workload, def), value(b, workload, def)) {
                     (Some(a), Some(b)) => {
-                        deltas.push(Delta { pair: pair.pair, order: pair.order, a, b, d: (b / a).ln() });
+                        let d = (b / a).ln();
+                        deltas.push(Delta { pair: pair.pair, machine: pair.machine, order: pair.order, a, b, d });
                     }
                     _ => missing.absent += 1,
                 }
@@ -233,7 +242,7 @@ fn value(record: &Record, workload: &str, def: &MetricDef) -> Option<f64> {
     record.metrics.get(workload, &def.name).filter(|v| def.kind.takes(*v)).map(|v| v.max(def.floor()))
 }
 
-fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
+pub(super) fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     let n = values.len();
     (n > 0).then(|| (values.map(f64::ln).sum::<f64>() / n as f64).exp())
 }
@@ -306,6 +315,6 @@ fn more_pairs(plan: &Plan, line: &Line, family: usize) -> Option<u32> {
         None => alone,
     };
     let needed = unsettled.pairs_to_settle(plan.flips())?;
-    let more = needed.saturating_sub(pairs).max(2).next_multiple_of(2);
+    let more = power::balanced(plan.flips(), needed.saturating_sub(pairs).max(2));
     (more <= MOST_MORE_PAIRS).then_some(more * each)
 }

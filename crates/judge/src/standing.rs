@@ -142,6 +142,13 @@ fn misfit(plan: &Plan, record: &Record) -> Option<String> {
     if matches!(record.outcome, Outcome::Void { .. }) {
         return None;
     }
+    let machine = plan.machine_of(slot).map(|member| member.name.as_str());
+    if record.machine.as_deref() != machine {
+        return Some(format!(
+            "It ran on {}, not on the plan's",
+            record.machine.as_deref().unwrap_or("another machine")
+        ));
+    }
     let kernel = &plan.arms[arm].kernel;
     if record.image_sha256 != plan.image_of(slot) {
         return Some("It booted a kernel image other than the plan's".to_owned());

@@ -5,17 +5,20 @@
 use std::collections::BTreeMap;
 
 use bigiron_model::plan::Design;
+use bigiron_stats::Block;
 
 use super::line::Order;
 
-/// The place of a value: its pair, and the order in which that ran.
-pub(super) type Place = (u32, Order);
+/// The place of a value: its pair, the machine on which that ran, and the order in which.
+pub(super) type Place = (u32, u32, Order);
 
-/// The units by the order in which they ran, in the order of their first pairs.
+/// A pair's value, with the order in which it ran.
+type Value<const K: usize> = (Order, [f64; K]);
+
+/// The units of each machine that has any, by the order in which they ran, and in the order of their first pairs.
 #[derive(Debug, PartialEq)]
 pub(super) struct Units<const K: usize> {
-    pub ab: Vec<[f64; K]>,
-    pub ba: Vec<[f64; K]>,
+    pub machines: BTreeMap<u32, Block<[f64; K]>>,
 }
 
 impl<const K: usize> Units<K> {
@@ -24,29 +27,32 @@ impl<const K: usize> Units<K> {
     /// A build belongs to the order that most of its pairs have; where both are as frequent, the order has no effect on the mean, and all builds
     /// belong to one.
     pub(super) fn new(design: &Design, values: impl Iterator<Item = (Place, [f64; K])>) -> Self {
-        let mut units: BTreeMap<u32, Vec<(Order, [f64; K])>> = BTreeMap::new();
-        for ((pair, order), value) in values {
-            units.entry(design.build_of(pair).unwrap_or(pair)).or_default().push((order, value));
+        // By unit: the machine, and the values of its pairs.
+        let mut units: BTreeMap<u32, (u32, Vec<Value<K>>)> = BTreeMap::new();
+        for ((pair, machine, order), value) in values {
+            let unit = units.entry(design.build_of(pair).unwrap_or(pair)).or_insert((machine, Vec::new()));
+            unit.1.push((order, value));
         }
-        let mut found = Units { ab: Vec::new(), ba: Vec::new() };
-        for pairs in units.into_values() {
+        let mut found = Units { machines: BTreeMap::new() };
+        for (machine, pairs) in units.into_values() {
             let ba = pairs.iter().filter(|(order, _)| *order == Order::Ba).count();
             let is_ba = !design.has_balanced_builds() && 2 * ba > pairs.len();
             let mean =
                 std::array::from_fn(|k| pairs.iter().map(|(_, value)| value[k]).sum::<f64>() / pairs.len() as f64);
-            if is_ba { &mut found.ba } else { &mut found.ab }.push(mean);
+            let block = found.machines.entry(machine).or_default();
+            if is_ba { &mut block.ba } else { &mut block.ab }.push(mean);
         }
         found
     }
 
     pub(super) fn len(&self) -> usize {
-        self.ab.len() + self.ba.len()
+        self.machines.values().map(Block::len).sum()
     }
 
-    /// Value `k` of the units of either order, multiplied by `sign`.
-    pub(super) fn split(&self, k: usize, sign: f64) -> (Vec<f64>, Vec<f64>) {
-        let of = |units: &[[f64; K]]| units.iter().map(|unit| sign * unit[k]).collect();
-        (of(&self.ab), of(&self.ba))
+    /// What `of` makes of the values of each unit, machine by machine.
+    pub(super) fn blocks<T>(&self, of: impl Fn(&[f64; K]) -> T) -> Vec<Block<T>> {
+        let units = |units: &[[f64; K]]| units.iter().map(&of).collect();
+        self.machines.values().map(|block| Block { ab: units(&block.ab), ba: units(&block.ba) }).collect()
     }
 }
 
@@ -60,27 +66,39 @@ mod tests {
     }
 
     fn values(of: &[(Order, f64)]) -> impl Iterator<Item = (Place, [f64; 1])> {
-        (0..).zip(of).map(|(pair, (order, d))| ((pair, *order), [*d]))
+        (0..).zip(of).map(|(pair, (order, d))| ((pair, 0, *order), [*d]))
+    }
+
+    fn one<const K: usize>(ab: &[[f64; K]], ba: &[[f64; K]]) -> Units<K> {
+        Units { machines: BTreeMap::from([(0, Block::new(ab, ba))]) }
     }
 
     #[test]
     fn pairs_are_units_unless_kernels_were_rebuilt() {
         let pairs = [(Ab, 1.0), (Ba, 2.0), (Ba, 4.0), (Ab, 8.0)];
         let plain = Units::new(&design(4, None), values(&pairs));
-        assert_eq!(plain, Units { ab: vec![[1.0], [8.0]], ba: vec![[2.0], [4.0]] });
+        assert_eq!(plain, one(&[[1.0], [8.0]], &[[2.0], [4.0]]));
         // One pair for each build: the arithmetic of pairs.
         assert_eq!(Units::new(&design(4, Some(4)), values(&pairs)), plain);
         // Pairs 0 and 2, 1 and 3 share a build, and each build has both orders.
         let built = Units::new(&design(4, Some(2)), values(&pairs));
-        assert_eq!(built, Units { ab: vec![[2.5], [5.0]], ba: vec![] });
-        assert_eq!((built.len(), built.split(0, -1.0)), (2, (vec![-2.5, -5.0], vec![])));
+        assert_eq!(built, one(&[[2.5], [5.0]], &[]));
+        assert_eq!((built.len(), built.blocks(|[d]| -d)), (2, vec![Block::new(&[-2.5, -5.0], &[])]));
+    }
+
+    #[test]
+    fn each_machine_has_its_pairs() {
+        let values = [((0, 0, Ab), [1.0]), ((1, 2, Ba), [2.0]), ((2, 0, Ba), [3.0]), ((3, 2, Ba), [4.0])];
+        let units = Units::new(&design(4, None), values.into_iter());
+        assert_eq!(units.len(), 4);
+        assert_eq!(units.blocks(|[d]| 2.0 * d), [Block::new(&[2.0], &[6.0]), Block::new(&[], &[4.0, 8.0])]);
     }
 
     #[test]
     fn a_build_that_lost_pairs_is_a_unit_still() {
         // Three pairs for each of two builds; build 1 (pairs 1, 3, 5) has lost two.
-        let left = [((0, Ab), [1.0]), ((2, Ab), [2.0]), ((4, Ba), [6.0]), ((3, Ba), [7.0])];
+        let left = [((0, 0, Ab), [1.0]), ((2, 0, Ab), [2.0]), ((4, 0, Ba), [6.0]), ((3, 0, Ba), [7.0])];
         let units = Units::new(&design(6, Some(2)), left.into_iter());
-        assert_eq!(units, Units { ab: vec![[3.0]], ba: vec![[7.0]] });
+        assert_eq!(units, one(&[[3.0]], &[[7.0]]));
     }
 }

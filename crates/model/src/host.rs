@@ -88,32 +88,33 @@ impl FromStr for Slurm {
     }
 }
 
-/// A host as typed: its kind, and the machine's name for OpenSSH if it is another machine.
+/// A host as typed: its kind, and the machines' names for OpenSSH if it is another machine or several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostName {
     /// Slurm, if it distributes the trials over its nodes.
     pub slurm: Option<Slurm>,
     pub kind: HostKind,
-    pub target: Option<String>,
+    pub targets: Vec<String>,
 }
 
 impl HostName {
     /// The host of a kind that needs no name.
     pub fn of(kind: HostKind) -> Self {
-        Self { kind, target: None, slurm: None }
+        Self { kind, targets: Vec::new(), slurm: None }
     }
 }
 
 impl fmt::Display for HostName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.target {
-            None if self.slurm.is_some() => {
-                f.write_str("slurm")?;
-                self.slurm.iter().flat_map(|slurm| &slurm.partition).try_for_each(|name| write!(f, ":{name}"))
-            }
-            Some(target) => write!(f, "{}:{target}", self.kind),
-            None => self.kind.fmt(f),
+        if self.slurm.is_some() {
+            f.write_str("slurm")?;
+            return self.slurm.iter().flat_map(|slurm| &slurm.partition).try_for_each(|name| write!(f, ":{name}"));
         }
+        if self.targets.is_empty() {
+            return self.kind.fmt(f);
+        }
+        let names: Vec<String> = self.targets.iter().map(|target| format!("{}:{target}", self.kind)).collect();
+        f.write_str(&names.join(","))
     }
 }
 
@@ -124,6 +125,9 @@ impl FromStr for HostName {
         if word.split(':').next() == Some("slurm") {
             return Ok(Self { slurm: Some(word.parse()?), ..Self::of(HostKind::Vm) });
         }
+        if word.contains(',') {
+            return several(word);
+        }
         let example = "as in `ssh:db-test-3` or `ssh:root@10.0.0.7`";
         let (kind, target) = word.split_once(':').map_or((word, None), |(kind, target)| (kind, Some(target)));
         let kind: HostKind = kind.parse()?;
@@ -132,18 +136,45 @@ impl FromStr for HostName {
                 Err(Refusal::new(format!("`ssh` needs the name of a machine, {example}")))
             }
             (HostKind::Ssh, Some(target)) => {
-                // OpenSSH would take a word that begins with `-` for an option; a comma is for several machines.
+                // OpenSSH would take a word that begins with `-` for an option.
                 let plain = |c: char| c.is_ascii_alphanumeric() || "._-@[]:%".contains(c);
                 if target.starts_with('-') || !target.chars().all(plain) {
-                    let message = format!("`{target}` cannot be the name of a machine; name one machine, {example}");
+                    let message =
+                        format!("`{target}` cannot be the name of a machine; name it as OpenSSH does, {example}");
                     return Err(Refusal::new(message));
                 }
-                Ok(Self { target: Some(target.to_owned()), ..Self::of(kind) })
+                Ok(Self { targets: vec![target.to_owned()], ..Self::of(kind) })
             }
             (kind, Some(_)) => Err(Refusal::new(format!("The host `{kind}` has no name after `:`; write `{kind}`"))),
             (kind, None) => Ok(Self::of(kind)),
         }
     }
+}
+
+/// `ssh:a,ssh:b`.
+fn several(word: &str) -> Result<HostName, Refusal> {
+    let mut all = HostName::of(HostKind::Ssh);
+    for part in word.split(',') {
+        let host: HostName = match part.contains(':') || part.parse::<HostKind>().is_ok() {
+            true => part.parse()?,
+            false => {
+                return Err(Refusal::new(format!(
+                    "`{part}` in `{word}` is no host; write each machine as in `ssh:a,ssh:b`"
+                )));
+            }
+        };
+        if host.kind != HostKind::Ssh || host.slurm.is_some() {
+            return Err(Refusal::new(format!(
+                "Only machines over SSH can be several, and `{part}` in `{word}` is none; write them as in `ssh:a,ssh:b`"
+            )));
+        }
+        let Some(target) = host.targets.into_iter().next() else { continue };
+        if all.targets.contains(&target) {
+            return Err(Refusal::new(format!("The machine `{target}` is named twice; name each machine once")));
+        }
+        all.targets.push(target);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -152,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_named_as_openssh_names_it() {
-        for name in ["vm", "local", "ssh:db-test-3", "ssh:root@10.0.0.7", "slurm", "slurm:night"] {
+        for name in ["vm", "local", "ssh:db-test-3", "ssh:root@10.0.0.7", "ssh:a,ssh:b,ssh:c", "slurm", "slurm:night"] {
             assert_eq!(name.parse::<HostName>().unwrap().to_string(), name);
         }
         for (name, want) in [
@@ -160,7 +191,13 @@ mod tests {
             ("ssh:", "`ssh` needs the name of a machine"),
             ("ssh:-oProxyCommand=x", "cannot be the name of a machine"),
             ("ssh:a b", "cannot be the name of a machine"),
-            ("ssh:a,ssh:b", "name one machine"),
+            ("ssh:a,ssh:b,ssh:a", "The machine `a` is named twice"),
+            ("ssh:a,b", "`b` in `ssh:a,b` is no host; write each machine as in `ssh:a,ssh:b`"),
+            ("ssh:a,local", "Only machines over SSH can be several, and `local`"),
+            ("vm,ssh:a", "Only machines over SSH can be several, and `vm`"),
+            ("ssh:a,slurm:x", "Only machines over SSH can be several, and `slurm:x`"),
+            ("ssh:a,ssh:", "`ssh` needs the name of a machine"),
+            ("ssh:a,", "`` in `ssh:a,` is no host"),
             ("local:x", "The host `local` has no name after `:`"),
             ("sh:x", "Unknown host `sh`"),
             ("slurm:", "`` cannot be a partition"),

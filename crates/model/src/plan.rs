@@ -83,8 +83,13 @@ impl Plan {
     pub fn flips(&self) -> Flips {
         match self.design.has_balanced_builds() {
             true => Flips::Full,
-            false => self.rule.flips(self.clock),
+            false => self.rule.flips_on(self.clock, self.machine.members.len()),
         }
+    }
+
+    /// The machine on which a slot runs, if there are several.
+    pub fn machine_of(&self, slot: &Slot) -> Option<&Member> {
+        self.machine.members.get(slot.machine as usize)
     }
 
     /// The margin of a metric on the ratio. A plan has one for every kind of its time; an old plan may lack a new kind, and without a margin every
@@ -177,6 +182,39 @@ pub struct Machine {
     pub storage: String,
     /// One of those in `bigiron doc fs`; an arm may have another (`fs.type`).
     pub filesystem: String,
+    /// The machines, if there are several: each pair runs on one of them. The numbers above are then the least of theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
+}
+
+impl Machine {
+    /// Each of several machines as a study on it alone would have it; this one, if there is one.
+    pub fn each(&self) -> Vec<Machine> {
+        if self.members.is_empty() {
+            return vec![self.clone()];
+        }
+        let of = |member: &Member| Machine {
+            host: self.host,
+            target: Some(member.name.clone()),
+            cpus: member.cpus,
+            memory_bytes: member.memory_bytes,
+            storage: self.storage.clone(),
+            filesystem: member.filesystem.clone(),
+            members: Vec::new(),
+        };
+        self.members.iter().map(of).collect()
+    }
+}
+
+/// One of several machines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Its name for OpenSSH.
+    pub name: String,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    pub filesystem: String,
 }
 
 /// One side of the comparison.
@@ -208,6 +246,10 @@ pub struct PlannedWorkload {
     pub metrics: Vec<MetricDef>,
 }
 
+fn is_first(machine: &u32) -> bool {
+    *machine == 0
+}
+
 /// One boot's place in the schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -220,6 +262,9 @@ pub struct Slot {
     pub position: u32,
     /// Index into [`Plan::arms`].
     pub arm: usize,
+    /// Index into [`Machine::members`], the same for all slots of a pair; 0 if there is one machine.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub machine: u32,
     /// Seed of the workloads: one per pair, the same for every arm.
     pub workload_seed: u64,
     /// Seed of the boot (QEMU's random source: KASLR, stack and hash randomisation): one per slot.

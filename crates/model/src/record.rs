@@ -23,6 +23,9 @@ pub struct Record {
     pub pair: u32,
     pub position: u32,
     pub arm: String,
+    /// The machine on which it ran, if the plan has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// 0 for the first try; a void trial is tried again.
     pub attempt: u32,
     pub outcome: Outcome,

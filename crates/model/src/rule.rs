@@ -30,6 +30,14 @@ impl Rule {
         if clock.is_exact() && self >= Rule::Second { Flips::Full } else { Flips::Balanced }
     }
 
+    /// The same for a study on this many machines, of which each has its own order wherever order counts.
+    pub fn flips_on(self, clock: Clock, machines: usize) -> Flips {
+        match self.flips(clock) {
+            Flips::Balanced if machines > 1 => Flips::Blocks(machines as u32),
+            flips => flips,
+        }
+    }
+
     /// Whether it is the rule of plans that name none.
     pub fn is_first(&self) -> bool {
         *self == Rule::First

@@ -9,6 +9,7 @@ mod counters;
 mod cycles;
 mod forest;
 mod locks;
+mod machines;
 mod record;
 mod subject;
 
@@ -66,6 +67,7 @@ pub fn html(report: &Report<'_>) -> String {
             (forest::charts(report))
             @for (index, rows) in report.rows.iter().enumerate() { (forest::forest(report, index, rows)) }
             (forest::reading(report))
+            (machines::section(report))
         }
     };
     let layers: Vec<String> = layers(report).into_iter().map(|l| l.text).collect();

@@ -14,6 +14,7 @@ use super::environment::{self, Unasked};
 use super::fact::{self, Fact};
 use super::kconfig::Difference;
 use super::layers::{Layers, layers};
+use super::machines::{self, OnMachine};
 use super::quantity::Quantity;
 use super::row::Row;
 use super::scope::{self, Booted};
@@ -186,6 +187,12 @@ struct Judged<'a> {
     margin: &'a Quantity,
     p: Option<f64>,
     pairs: usize,
+    /// Absent if there is one machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    machines: Vec<OnMachine<'a>>,
+    /// p of "the effect is the same on every machine", adjusted for the number of lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    machines_p: Option<f64>,
     log: Option<Log>,
 }
 
@@ -316,7 +323,7 @@ fn compared<'a>(
     }
 }
 
-fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
+fn judged<'a>(report: &'a Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
     let line = row.line;
     fn ends((low, high): &(Quantity, Quantity)) -> [&Quantity; 2] {
         [low, high]
@@ -337,6 +344,8 @@ fn judged<'a>(report: &Report<'_>, row: &'a Row<'_>) -> Judged<'a> {
         margin: &row.margin,
         p: line.estimate.map(|e| e.p),
         pairs: line.deltas.len(),
+        machines: machines::of_line(report, row),
+        machines_p: line.by_machine.p,
         log: line.estimate.map(|estimate| Log { estimate, margin: line.log_margin }),
     }
 }

@@ -16,6 +16,7 @@ pub mod json;
 pub mod kconfig;
 mod layers;
 pub mod locks;
+pub mod machines;
 mod modelled;
 pub mod quantity;
 pub mod row;

@@ -84,6 +84,11 @@ impl Quantity {
         Quantity { at_most, ..self }
     }
 
+    /// Another value as this one is shown.
+    pub fn with(&self, value: f64) -> Quantity {
+        Quantity { value, ..self.clone() }
+    }
+
     /// The same quantity without its sign.
     pub fn size(&self) -> Quantity {
         Quantity { value: self.value.abs(), signed: false, ..self.clone() }

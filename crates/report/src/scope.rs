@@ -43,9 +43,17 @@ pub struct Booted {
     pub cmdline: Vec<String>,
 }
 
-/// One line about the machine that every arm ran on.
+/// One line about the machine that every arm ran on, or about several.
 pub fn machine(plan: &Plan, records: &[Record]) -> String {
     let machine = &plan.machine;
+    if !machine.members.is_empty() {
+        let each = machine.members.iter().map(|member| {
+            let memory = Quantity::metric(member.memory_bytes as f64, Unit::Bytes, 0.0);
+            format!("`{}` with {} CPUs, {} of memory, {}", member.name, member.cpus, whole(&memory), member.filesystem)
+        });
+        let each: Vec<String> = each.collect();
+        return format!("host `{}`, {} machines: {}", machine.host, each.len(), each.join("; "));
+    }
     let memory = Quantity::metric(machine.memory_bytes as f64, Unit::Bytes, 0.0);
     let cpus = if machine.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", machine.cpus) };
     let emulators: BTreeSet<String> = results(plan, records)
@@ -129,6 +137,10 @@ pub fn not_tested(plan: &Plan) -> Vec<String> {
                          devices. It does not see caches, TLBs, branch prediction, memory bandwidth, SMT or NUMA"
                 .to_owned()
         }
+        Clock::Wall if machine.members.len() > 1 => format!(
+            "The wall clock sees {} machines as they were during the study: other processors, firmware settings and neighbours may change the result",
+            machine.members.len()
+        ),
         Clock::Wall => {
             "The wall clock sees one machine as it was during the study: other processors, firmware settings and \
                         neighbours may change the result"
@@ -261,6 +273,13 @@ pub fn method(plan: &Plan) -> Vec<String> {
         plan.design.seed,
         if plan.design.rebuilds.is_some() { "build of each source" } else { trial }
     )];
+    let machines = plan.machine.members.len() as u32;
+    if machines > 1 {
+        all.push(format!(
+            "A pair stays on one machine: {} pairs on each of {machines}, in an order drawn balanced on each, and all machines at once",
+            pairs / machines
+        ));
+    }
     if let Some(builds) = plan.design.rebuilds {
         let each = match plan.design.pairs_per_build() {
             1 => "each boots in one pair".to_owned(),
@@ -294,6 +313,9 @@ pub fn method(plan: &Plan) -> Vec<String> {
              the arms' spreads are not compared"
         }
         (false, Flips::Balanced) => "the exact balanced-flip interval",
+        (false, Flips::Blocks(_)) => {
+            "the exact balanced-flip interval, with the arms exchanged within each machine only. It is about the mean of these machines, not about others"
+        }
         (false, Flips::Full) if plan.design.rebuilds.is_some() => {
             "the exact full-flip interval over builds: two builds, whose layouts were drawn alike, may as well belong to either arm"
         }
@@ -305,7 +327,7 @@ pub fn method(plan: &Plan) -> Vec<String> {
         "Change is the ratio of geometric means, B to A, with {interval}. Better and worse are judged by the 95 % \
          interval against the margin, same by the 90 % interval inside it"
     ));
-    if plan.clock == Clock::Wall && !order::has_balanced_places(pairs, plan.arms.len()) {
+    if plan.clock == Clock::Wall && !order::has_balanced_places(pairs / machines.max(1), plan.arms.len()) {
         all.push(format!(
             "In {pairs} pairs not each of the {} arms has every place equally often; a multiple of {} pairs would give it. A place with an effect of \
              its own makes the intervals inexact",

@@ -6,6 +6,7 @@ use bigiron_model::metric::Better;
 use bigiron_stats::Verdict;
 
 use super::Report;
+use super::machines;
 use super::modelled;
 use super::quantity::shown;
 use super::row::{COPIES_MARK, Mark, Row};
@@ -60,6 +61,9 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
     }
     if let Some(legend) = legend(&shown) {
         push(&mut lines, &wrap(&legend, "  ", "  "), None);
+    }
+    for sentence in machines::disagreements(report) {
+        push(&mut lines, &wrap(&sentence, "", "  "), None);
     }
     let marked = lines.iter().any(|line| line.verdict.is_some() && line.text.contains(COPIES_MARK));
     if let Some(copies) = copies_decide(report).filter(|_| marked) {

@@ -75,6 +75,19 @@ pub(super) fn every_study() -> Vec<(&'static str, Plan, Vec<Record>)> {
     all.push(("unfinished", plan2.clone(), clean[..9].to_vec()));
     all.push(("not begun", plan2.clone(), Vec::new()));
 
+    let of_two = bigiron_judge::fixture::plan(&["debian:6.1", "debian:6.12"], 18, vec![micro(), dbsim()]);
+    let three = bigiron_judge::fixture::on_three_machines(of_two);
+    let mut on_three = bigiron_judge::fixture::records(&three, 0.001, |_, _, _| 1.05);
+    all.push(("unfinished on three machines", three.clone(), on_three[..7].to_vec()));
+    for record in on_three.iter_mut().filter(|r| r.machine.as_deref() == Some("b")) {
+        let slow = if record.arm == three.arms[0].name { 2.0 } else { 3.0 };
+        for metric in &three.workloads[0].metrics {
+            let value = record.metrics.get(&three.workloads[0].name, &metric.name).unwrap_or(1.0);
+            record.metrics.insert(&three.workloads[0].name, &metric.name, slow * value);
+        }
+    }
+    all.push(("three machines that disagree", three, on_three));
+
     let mut no_clock = plan2;
     no_clock.clock = Clock::None;
     all.push(("no clock", no_clock, clean));
@@ -277,6 +290,27 @@ fn every_report_fits_the_schema() {
     }
     // The schema can reject a document.
     assert!(!validator.is_valid(&serde_json::json!({"schema": 1})));
+}
+
+#[test]
+fn each_machine_has_its_row_and_disagreement_is_said() {
+    let studies = every_study();
+    let printed = |name: &str| {
+        let (_, plan, records) = studies.iter().find(|(of, ..)| *of == name).unwrap();
+        print(plan, records, &Extras::default())
+    };
+    let done = printed("three machines that disagree");
+    for text in [&done.text, &done.html] {
+        let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("By machine") && said.contains("by more than chance: from "), "{text}");
+        assert!(said.contains("exchanged within each machine only"), "{text}");
+    }
+    let document: serde_json::Value = serde_json::from_str(&done.json).unwrap();
+    let line = &document["comparisons"][0]["lines"][0];
+    assert!(line["machines"].as_array().unwrap().len() == 3 && line["machines_p"].as_f64().unwrap() < 0.01, "{line}");
+    let unfinished = printed("unfinished on three machines").text;
+    assert!(unfinished.contains("a: 3 of ") && unfinished.contains("c: 2 of "), "{unfinished}");
+    assert!(!printed("clean").text.contains("By machine"));
 }
 
 #[test]

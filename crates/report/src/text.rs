@@ -13,7 +13,7 @@ use super::row::{COPIES_MARK, Mark, Row};
 use super::scope;
 use super::sentence::{About, join};
 use super::table::{Line, table, wrap};
-use super::{Report, counters as counting, short};
+use super::{Report, counters as counting, machines as by_machine, short};
 use crate::kconfig::Difference;
 use bigiron_model::file_system;
 use bigiron_model::metric::Better;
@@ -37,6 +37,7 @@ pub fn text(report: &Report<'_>) -> String {
             comparison(&mut out, report, index, rows);
         }
         legend(&mut out, report);
+        machines(&mut out, report);
     }
     let layers: Vec<String> = layers(report).into_iter().map(|l| l.text).collect();
     if !layers.is_empty() {
@@ -155,6 +156,24 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
     out.push_str(&table(&[false, true, true, true, true, false], &lines));
     if let Some(detectable) = detectable(rows) {
         out.push_str(&wrap(&detectable, "", "  "));
+    }
+}
+
+/// The differences on each machine, if there are several.
+fn machines(out: &mut String, report: &Report<'_>) {
+    let mut lines =
+        vec![Line::Cells(by_machine::COLUMNS.map(|head| format!(" {head}").trim_end().to_owned()).to_vec())];
+    for (metric, parts) in by_machine::tables(report) {
+        lines.push(Line::Heading(metric));
+        lines.extend(parts.iter().map(|part| {
+            let [name, rest @ ..] = part.cells();
+            Line::Cells([format!(" {name}")].into_iter().chain(rest).collect())
+        }));
+    }
+    if lines.len() > 1 {
+        out.push_str("\nBy machine\n");
+        out.push_str(&table(&[false, true, true, true, true], &lines));
+        by_machine::told(report).iter().for_each(|sentence| out.push_str(&wrap(sentence, "", "  ")));
     }
 }
 
@@ -352,6 +371,7 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
             lines.push(format!("{}: {trials} void because of the host, {again}: {causes}", survival.arm));
         }
     }
+    lines.extend(by_machine::progress(report));
     lines.extend(disturbed(report));
     lines.extend(scope::several_emulated(report.plan, report.records));
     lines.extend(scope::out_of_step(report.plan, report.records));

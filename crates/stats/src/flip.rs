@@ -10,13 +10,20 @@
 //! `T` has C(N, h) − 1 or 2^N − 1 members, 2.7 or 16.8 million at 24 pairs, but is never stored: a member is the sum of a subset of one group of pairs
 //! and a subset of another, so with both lists of subset sums sorted, counting the members up to θ is one merge for each combination of sizes. Beyond
 //! the size where this is quick, seeded Monte-Carlo draws replace it, drawn once for all metrics of a [`Design`].
+//!
+//! With several machines the order is drawn on each by itself, so pairs change places within their machine's [`Block`] only: T then has ∏ C(n, n/2) − 1
+//! members. No member depends on what running second costs on any machine.
 
+mod block;
 mod drawn;
 mod exact;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+pub use block::Block;
+use block::Size;
+pub(crate) use block::within_order_sd;
 use drawn::{Drawn, Draws};
 use exact::Exact;
 
@@ -26,23 +33,21 @@ pub enum Flips {
     /// As many of either order: no member of `T` then depends on a constant effect of running second. The coin is the order of the pairs, drawn
     /// balanced. Right wherever the order of boots can have an effect.
     Balanced,
+    /// As many of either order within each of this many machines, which have equally many pairs.
+    Blocks(u32),
     /// Any: 2^N instead of C(N, N/2) alternatives. The coin is the draw of the boots' seeds, which are exchangeable between the arms of a pair. Right
     /// only where the order of boots cannot have an effect.
     Full,
 }
 
-/// Most pairs of one order for which a balanced `T` is exact: 2^16 subset sums per order.
-const EXACT_PER_ORDER: usize = 16;
-
-/// Most pairs for which a full `T` is exact. It has more combinations of sizes: one merge for each of the 11² at 20 pairs.
+/// Most pairs for which a full `T` is exact. It has more combinations of sizes than a balanced one: one merge for each of the 11² at 20 pairs.
 const EXACT_FULL: usize = 20;
 
-/// The number of pairs in either order, with the drawn re-randomisations if there are too many to count.
+/// The number of pairs in either order on each machine, with the drawn re-randomisations if there are too many to count.
 #[derive(Debug)]
 pub struct Design {
     flips: Flips,
-    ab: usize,
-    ba: usize,
+    sizes: Vec<Size>,
     draws: Option<Draws>,
 }
 
@@ -52,13 +57,21 @@ impl Design {
     /// `seed` matters only for large designs (balanced: above 16 pairs of one order; full: above 20 pairs), where 200,000 re-randomisations are drawn
     /// instead of counting all.
     pub fn new(flips: Flips, ab: usize, ba: usize, seed: u64) -> Design {
+        Design::of(flips, &[(ab, ba)], seed)
+    }
+
+    /// A design of several machines. Every machine has pairs of both orders, or there is only one.
+    fn of(flips: Flips, sizes: &[Size], seed: u64) -> Design {
         let draws = match flips {
-            Flips::Balanced => {
-                (ab > 0 && ba > 0 && ab.max(ba) > EXACT_PER_ORDER).then(|| Draws::balanced(ab, ba, seed))
+            Flips::Balanced | Flips::Blocks(_) => {
+                (!lacks_order(sizes) && !Exact::is_quick(sizes)).then(|| Draws::balanced(sizes, seed))
             }
-            Flips::Full => (ab + ba > EXACT_FULL).then(|| Draws::full(ab + ba, seed)),
+            Flips::Full => {
+                let pairs = sizes.iter().map(|(ab, ba)| ab + ba).sum();
+                (pairs > EXACT_FULL).then(|| Draws::full(pairs, seed))
+            }
         };
-        Design { flips, ab, ba, draws }
+        Design { flips, sizes: sizes.to_vec(), draws }
     }
 
     /// `ab`, `ba`: D = ln(B/A) of the design's pairs. If a value is not finite there is no distribution: no interval, and every p is 1.
@@ -66,26 +79,37 @@ impl Design {
     /// # Panics
     /// Their numbers differ from the design's.
     pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
-        assert_eq!((ab.len(), ba.len()), (self.ab, self.ba), "A design is of this many pairs of either order");
-        let all = [ab, ba].concat();
+        self.flip_complete(&[Block::new(ab, ba)])
+    }
+
+    fn flip_complete(&self, blocks: &[Block]) -> Flip {
+        let sizes: Vec<Size> = blocks.iter().map(Block::size).collect();
+        assert_eq!(sizes, self.sizes, "A design is of this many pairs of either order");
+        let all: Vec<f64> = blocks.iter().flat_map(|block| block.ab.iter().chain(&block.ba)).copied().collect();
         let finite = all.iter().all(|d| d.is_finite());
         let scale = all.iter().fold(0.0_f64, |m, d| m.max(d.abs()));
         let empty = match self.flips {
-            Flips::Balanced => ab.is_empty() || ba.is_empty(),
+            Flips::Balanced | Flips::Blocks(_) => lacks_order(&sizes),
             Flips::Full => all.is_empty(),
         };
         let set = match (&self.draws, self.flips) {
             _ if !finite || empty => Set::Drawn(Drawn::none()),
-            (None, Flips::Balanced) => Set::Exact(Exact::balanced(ab, ba)),
+            (None, Flips::Balanced | Flips::Blocks(_)) => Set::Exact(Exact::balanced(blocks)),
             (None, Flips::Full) => Set::Exact(Exact::full(&all)),
             (Some(draws), _) => Set::Drawn(Drawn::new(&draws.means(&all))),
         };
+        let pairs = all.len();
         let (mean, sd) = match self.flips {
-            Flips::Balanced => (balanced_mean(ab, ba), within_order_sd(ab, ba)),
-            Flips::Full => (balanced_mean(&all, &[]), within_order_sd(&all, &[])),
+            Flips::Balanced | Flips::Blocks(_) => (Block::mean_of(blocks), Block::sd_of(blocks)),
+            Flips::Full => (Block::new(&all, &[]).mean(), within_order_sd(&all, &[])),
         };
-        Flip { mean, sd, pairs: all.len(), scale, rerandomisations: set.len() + 1, set }
+        Flip { mean, sd, pairs, scale, rerandomisations: set.len() + 1, set }
     }
+}
+
+/// Whether an order has no pairs, so that there is no other outcome of the coin.
+fn lacks_order(sizes: &[Size]) -> bool {
+    sizes.iter().any(|(ab, ba)| *ab == 0 || *ba == 0)
 }
 
 /// The designs of one study: the planned one, and those of metrics that lack pairs. Each is drawn on first use.
@@ -93,11 +117,8 @@ impl Design {
 pub struct Designs {
     flips: Flips,
     seed: u64,
-    by_size: Mutex<BTreeMap<Size, Arc<OnceLock<Design>>>>,
+    by_size: Mutex<BTreeMap<Vec<Size>, Arc<OnceLock<Design>>>>,
 }
-
-/// Numbers of pairs in the two orders.
-type Size = (usize, usize);
 
 impl Designs {
     pub fn new(flips: Flips, seed: u64) -> Designs {
@@ -106,10 +127,18 @@ impl Designs {
 
     /// [`Design::flip`] of the design with the sizes of `ab` and `ba`.
     pub fn flip(&self, ab: &[f64], ba: &[f64]) -> Flip {
-        let size = (ab.len(), ba.len());
+        self.flip_blocks(&[Block::new(ab, ba)])
+    }
+
+    /// The same for the pairs of several machines. What a machine has left of one order only is exchanged with another machine's pairs.
+    pub fn flip_blocks(&self, blocks: &[Block]) -> Flip {
+        let blocks = Block::complete(blocks);
+        let sizes: Vec<Size> = blocks.iter().map(Block::size).collect();
         // Other threads may request other sizes while one is drawn.
-        let design = Arc::clone(self.by_size.lock().unwrap_or_else(PoisonError::into_inner).entry(size).or_default());
-        design.get_or_init(|| Design::new(self.flips, size.0, size.1, self.seed)).flip(ab, ba)
+        let mut by_size = self.by_size.lock().unwrap_or_else(PoisonError::into_inner);
+        let design = Arc::clone(by_size.entry(sizes.clone()).or_default());
+        drop(by_size);
+        design.get_or_init(|| Design::of(self.flips, &sizes, self.seed)).flip_complete(&blocks)
     }
 }
 
@@ -138,14 +167,14 @@ impl Flip {
         Design::new(flips, ab.len(), ba.len(), seed).flip(ab, ba)
     }
 
-    /// The estimate. With [`Flips::Full`] it is the mean of D; with [`Flips::Balanced`], the mean over the two orders of the mean of D, which is the
-    /// same with equally many pairs of either order. If pairs were lost on one side it is still free of an effect of running second. Either is the mean
-    /// of all re-randomisations.
+    /// The estimate. With [`Flips::Full`] it is the mean of D; otherwise the mean over the two orders of the mean of D, which is the same with equally
+    /// many pairs of either order. If pairs were lost on one side it is still free of an effect of running second. Either is the mean of all
+    /// re-randomisations. Of several machines it is the mean of theirs, weighted by their pairs.
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Standard deviation of D: the noise in the interval; with [`Flips::Balanced`], around the mean of its order. 0 if there are fewer than 3 pairs.
+    /// Standard deviation of D: the noise in the interval; unless flips are full, around the mean of its order. 0 if there are fewer than 3 pairs.
     pub fn sd(&self) -> f64 {
         self.sd
     }
@@ -154,7 +183,7 @@ impl Flip {
         self.pairs
     }
 
-    /// C(N, h) or 2^N: the number of re-randomisations, including the observed one.
+    /// C(N, h), ∏ C(n, n/2) or 2^N: the number of re-randomisations, including the observed one.
     pub fn rerandomisations(&self) -> u64 {
         self.rerandomisations
     }
@@ -223,30 +252,6 @@ impl Set {
     }
 }
 
-/// The mean of the means of the two orders; the plain mean if one order is missing. NaN without pairs.
-pub(crate) fn balanced_mean(ab: &[f64], ba: &[f64]) -> f64 {
-    let mean = |d: &[f64]| d.iter().sum::<f64>() / d.len() as f64;
-    match (ab.is_empty(), ba.is_empty()) {
-        (false, false) => (mean(ab) + mean(ba)) / 2.0,
-        (false, true) => mean(ab),
-        (true, _) => mean(ba),
-    }
-}
-
-/// Standard deviation around the means of the two orders, with one degree of freedom less for each non-empty order.
-pub(crate) fn within_order_sd(ab: &[f64], ba: &[f64]) -> f64 {
-    let squares = |d: &[f64]| {
-        let mean = d.iter().sum::<f64>() / d.len() as f64;
-        d.iter().map(|x| (x - mean).powi(2)).sum::<f64>()
-    };
-    let degrees = ab.len().saturating_sub(1) + ba.len().saturating_sub(1);
-    if degrees == 0 {
-        return 0.0;
-    }
-    let total: f64 = [ab, ba].iter().filter(|d| !d.is_empty()).map(|d| squares(d)).sum();
-    (total / degrees as f64).sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,8 +318,8 @@ mod tests {
     #[test]
     fn draws_agree_with_the_exact_distribution() {
         let (ab, ba) = (sample(8), sample(8).iter().map(|x| x * 1.3 - 0.02).collect::<Vec<_>>());
-        let exact = Set::Exact(Exact::balanced(&ab, &ba));
-        let drawn = Set::Drawn(Drawn::new(&Draws::balanced(8, 8, 7).means(&[&ab[..], &ba].concat())));
+        let exact = Set::Exact(Exact::balanced(&[Block::new(&ab, &ba)]));
+        let drawn = Set::Drawn(Drawn::new(&Draws::balanced(&[(8, 8)], 7).means(&[&ab[..], &ba].concat())));
         let all = [&ab[..], &ba].concat();
         let full = (Set::Exact(Exact::full(&all)), Set::Drawn(Drawn::new(&Draws::full(16, 7).means(&all))));
         for ((exact, drawn), share) in [(exact, drawn), full]

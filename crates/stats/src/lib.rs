@@ -9,6 +9,7 @@ pub mod bisect;
 pub mod change_point;
 pub mod flip;
 pub mod gate;
+pub mod heterogeneity;
 pub mod location;
 pub mod mser;
 pub mod multiplicity;
@@ -25,7 +26,7 @@ pub mod verdict;
 
 mod special;
 
-pub use flip::{Designs, Flip, Flips};
+pub use flip::{Block, Designs, Flip, Flips};
 pub use student::Student;
 pub use tails::Tails;
 pub use verdict::{Verdict, verdict};

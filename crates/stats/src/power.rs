@@ -20,13 +20,28 @@ pub fn sd(d: &[f64]) -> f64 {
     (d.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (d.len() - 1) as f64).sqrt()
 }
 
-/// C(N, h) or 2^N, the re-randomisations of a design of `pairs` pairs that is as balanced as possible.
+/// C(N, h), C(n, h)^M or 2^N, the re-randomisations of a design of `pairs` pairs that is as balanced as possible.
 fn rerandomisations(flips: Flips, pairs: u32) -> f64 {
-    let half = pairs / 2;
+    let choose_half = |n: u32| (1..=n / 2).fold(1.0, |c, i| c * f64::from(n - n / 2 + i) / f64::from(i));
     match flips {
-        Flips::Balanced => (1..=half).fold(1.0, |c, i| c * f64::from(pairs - half + i) / f64::from(i)),
+        Flips::Balanced => choose_half(pairs),
+        Flips::Blocks(machines) => {
+            // Machines that have lost pairs have as many of them as possible.
+            let (each, more) = (pairs / machines, pairs % machines);
+            (0..machines).map(|at| choose_half(each + u32::from(at < more))).product()
+        }
         Flips::Full => f64::from(pairs).exp2(),
     }
+}
+
+/// The difference between one balanced number of pairs and the next: each machine has as many of either order.
+pub fn step(flips: Flips) -> u32 {
+    if let Flips::Blocks(machines) = flips { 2 * machines.max(1) } else { 2 }
+}
+
+/// The smallest balanced number of pairs that is `pairs` or more.
+pub fn balanced(flips: Flips, pairs: u32) -> u32 {
+    pairs.next_multiple_of(step(flips))
 }
 
 /// The smallest two-sided p of a balanced design: 2/C(N, N/2) or 2/2^N.
@@ -37,7 +52,7 @@ pub fn smallest_attainable_p(flips: Flips, pairs: u32) -> f64 {
 /// The smallest balanced design, of at least 8 pairs, in which one of `primaries` primary metrics can pass the adjustment at 5 %.
 pub fn smallest_pairs(flips: Flips, primaries: usize) -> u32 {
     let level = 0.05 / primaries.max(1) as f64;
-    let mut sizes = (SMALLEST_DESIGN..).step_by(2);
+    let mut sizes = (balanced(flips, SMALLEST_DESIGN)..).step_by(step(flips) as usize);
     sizes.find(|&n| smallest_attainable_p(flips, n) <= level).expect("The alternatives grow without bound")
 }
 
@@ -48,9 +63,14 @@ fn attained_level(flips: Flips, pairs: u32, alpha: f64) -> f64 {
     if c > 1e12 { alpha } else { 2.0 * (alpha / 2.0 * c + 1e-9).floor() / c }
 }
 
-/// Degrees of freedom of the standard deviation: a balanced flip also estimates the effect of the order.
+/// Degrees of freedom of the standard deviation: a balanced flip also estimates the effect of the order, on each machine.
 fn degrees(flips: Flips, pairs: u32) -> f64 {
-    f64::from(pairs) - if flips == Flips::Balanced { 2.0 } else { 1.0 }
+    let effects = match flips {
+        Flips::Balanced => 1,
+        Flips::Blocks(machines) => machines,
+        Flips::Full => 0,
+    };
+    (f64::from(pairs) - 1.0 - f64::from(effects)).max(1.0)
 }
 
 /// The smallest effect (same unit as `sd`) whose 95 % interval excludes 0 with 80 % probability, if `sd` is the standard deviation of one pair, with
@@ -87,6 +107,10 @@ const SMALL_FULL: [(f64, f64); 9] = [
     (0.751, 0.768),
 ];
 
+/// The same for several machines whose attainable levels are as coarse: machines, pairs, [`mde`] and margin, from 100,000 samples each.
+const SMALL_BLOCKS: [(u32, u32, f64, f64); 4] =
+    [(3, 12, 0.953, 0.949), (6, 12, 1.268, 1.031), (7, 14, 0.942, 0.914), (8, 16, 0.841, 0.833)];
+
 /// Fewest builds of each source for an interval at 95 %: 2/2^6.
 pub const FEWEST_BUILDS: u32 = 6;
 
@@ -114,6 +138,10 @@ fn small_design(flips: Flips, pairs: u32) -> Option<(f64, f64)> {
     let table = match flips {
         Flips::Balanced => &SMALL_BALANCED,
         Flips::Full => &SMALL_FULL,
+        Flips::Blocks(machines) => {
+            let of = |row: &&(u32, u32, f64, f64)| (row.0, row.1) == (machines, pairs);
+            return SMALL_BLOCKS.iter().find(of).map(|row| (row.2, row.3));
+        }
     };
     table.get(pairs.checked_sub(SMALLEST_DESIGN)? as usize).copied()
 }
@@ -154,7 +182,7 @@ pub fn pairs_for_same(flips: Flips, sd: f64, margin: f64) -> Option<u32> {
     if margin <= 0.0 || !sd.is_finite() {
         return None;
     }
-    smallest(|n| sd * equivalence_factor(flips, n) <= margin)
+    smallest(flips, |n| sd * equivalence_factor(flips, n) <= margin)
 }
 
 /// Total pairs, an even number of at least 8, whose 95 % interval is expected to be `± half_width` or narrower. `None` if `half_width` is not positive or
@@ -163,7 +191,7 @@ pub fn pairs_for_half_width(flips: Flips, sd: f64, half_width: f64) -> Option<u3
     if half_width <= 0.0 || !sd.is_finite() {
         return None;
     }
-    smallest(|n| sd * self::half_width(flips, n, 0.05) <= half_width)
+    smallest(flips, |n| sd * self::half_width(flips, n, 0.05) <= half_width)
 }
 
 /// The margin at which a design of `pairs` says `same` with 80 % probability if the truth is 0; infinite below 8 pairs.
@@ -195,7 +223,7 @@ impl Unsettled {
         if !(self.mean.is_finite() && self.sd.is_finite()) || self.pairs < 2 {
             return None;
         }
-        smallest(|n| self.settles(flips, n) >= 0.8)
+        smallest(flips, |n| self.settles(flips, n) >= 0.8)
     }
 
     /// Probability that a new study of `n` pairs settles the line.
@@ -216,21 +244,18 @@ impl Unsettled {
 /// Sizes from which on more pairs are always better; below, the attainable levels rise and fall.
 const EVEN_STEPS: u32 = 20;
 
-/// The smallest even size for which `enough` holds, by bisection: if a large size is enough, all larger ones are.
-fn smallest(enough: impl Fn(u32) -> bool) -> Option<u32> {
-    if let Some(small) = (SMALLEST_DESIGN..=EVEN_STEPS).step_by(2).find(|&n| enough(n)) {
+/// The smallest balanced size for which `enough` holds, by bisection: if a large size is enough, all larger ones are.
+fn smallest(flips: Flips, enough: impl Fn(u32) -> bool) -> Option<u32> {
+    let step = step(flips);
+    let sizes = || (balanced(flips, SMALLEST_DESIGN)..=LARGEST_DESIGN).step_by(step as usize);
+    if let Some(small) = sizes().take_while(|n| *n <= EVEN_STEPS.max(2 * step)).find(|&n| enough(n)) {
         return Some(small);
     }
-    if !enough(LARGEST_DESIGN) {
+    let sizes: Vec<u32> = sizes().skip_while(|n| *n <= EVEN_STEPS.max(2 * step)).collect();
+    if !sizes.last().is_some_and(|last| enough(*last)) {
         return None;
     }
-    // In halves of pairs, so that only even sizes are tested.
-    let (mut low, mut high) = (EVEN_STEPS / 2 + 1, LARGEST_DESIGN / 2);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if enough(2 * middle) { high = middle } else { low = middle + 1 }
-    }
-    Some(2 * low)
+    sizes.get(sizes.partition_point(|&n| !enough(n))).copied()
 }
 
 /// The smallest probability of a mode of boots that `pairs` pairs meet with 95 % probability, 1 − .05^(1/N): no interval knows a rarer one that it has
@@ -261,6 +286,12 @@ mod tests {
         ] {
             assert_eq!(BOTH.map(|flips| smallest_pairs(flips, primaries)), [balanced, full], "{primaries} primaries");
         }
+        // Each machine has as many pairs of either order, and all together enough exchanges.
+        for (machines, one, six) in [(2, 12, 12), (3, 12, 18), (4, 16, 16), (5, 20, 20), (6, 12, 24), (8, 16, 16)] {
+            let flips = Flips::Blocks(machines);
+            assert_eq!([smallest_pairs(flips, 1), smallest_pairs(flips, 6)], [one, six], "{machines} machines");
+        }
+        assert_eq!(smallest_attainable_p(Flips::Blocks(3), 12), 2.0 / 216.0);
         assert_eq!(smallest_attainable_p(Flips::Balanced, 8), 2.0 / 70.0);
         assert_eq!(smallest_attainable_p(Flips::Balanced, 9), 2.0 / 126.0);
         assert_eq!(smallest_attainable_p(Flips::Full, 9), 2.0 / 512.0);
@@ -293,6 +324,18 @@ mod tests {
             // In the limit z(.975) + z(.8) = 2.8016 standard errors.
             assert!((mde(flips, 1_000, 1.0) * 1_000.0_f64.sqrt() - 2.8016).abs() < 0.01);
         }
+    }
+
+    #[test]
+    fn machines_cost_some_power_and_need_whole_rounds() {
+        for (machines, pairs) in [(2, 12), (3, 12), (4, 16), (6, 12), (6, 24), (8, 16), (8, 32)] {
+            let several = mde(Flips::Blocks(machines), pairs, 1.0) / mde(Flips::Balanced, pairs, 1.0);
+            assert!((0.99..1.5).contains(&several), "{machines} machines, {pairs} pairs: {several}");
+        }
+        // Four pairs on each of two have no interval.
+        assert!(mde(Flips::Blocks(2), 8, 1.0).is_infinite());
+        assert_eq!(pairs_for_same(Flips::Blocks(3), 1.0, 0.7), Some(24));
+        assert_eq!((balanced(Flips::Blocks(5), 12), balanced(Flips::Full, 11)), (20, 12));
     }
 
     #[test]

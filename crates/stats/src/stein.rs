@@ -4,7 +4,8 @@
 //! pairs (Stein 1945). Invariant: the size depends only on the first stage's *spread*, never on its mean, so stopping cannot become a search for
 //! significance.
 
-use crate::{flip, special};
+use crate::flip::{self, Block};
+use crate::special;
 
 /// The first stage, reduced to its spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,7 +40,7 @@ impl Stein {
 
     /// The interval from D of all pairs of both stages.
     pub fn interval(&self, ab: &[f64], ba: &[f64], alpha: f64) -> (f64, f64) {
-        let mean = flip::balanced_mean(ab, ba);
+        let mean = Block::new(ab, ba).mean();
         // Variance of the balanced mean; s²/N if the orders are balanced.
         let share = (1.0 / ab.len() as f64 + 1.0 / ba.len() as f64) / 4.0;
         let half = self.t(alpha) * self.sd * share.sqrt();

@@ -32,6 +32,11 @@ impl Capabilities for Here {
     fn cpus(&self) -> u32 {
         2
     }
+    fn members(&self) -> Vec<Member> {
+        let member =
+            |name: &str| Member { name: name.into(), cpus: 2, memory_bytes: 8 << 30, filesystem: "xfs".into() };
+        ["a", "b"].map(member).into()
+    }
     fn filesystem(&self) -> String {
         "ext4".to_owned()
     }
@@ -180,7 +185,7 @@ fn another_qemu_is_another_question_and_is_repeated() {
 fn another_machine_boots_kernels_and_its_own_settings_are_not_chosen() {
     let on = |arms: &[&str]| Question {
         host: Some(HostKind::Ssh),
-        target: Some("db3".to_owned()),
+        targets: vec!["db3".to_owned()],
         no_way_back: true,
         ..question(arms)
     };
@@ -197,7 +202,29 @@ fn another_machine_boots_kernels_and_its_own_settings_are_not_chosen() {
     refused(&Question { clock: Some(Clock::Exact), ..q.clone() }, &OLD, "With `--on ssh` the only clock is `wall`");
     refused(&on(&["running,vm.numa=2", "running"]), &OLD, "acts on a guest; leave it out with `--on ssh`");
     // Another machine is another question.
-    assert_ne!(resolved.sha256(), resolve(&Question { target: Some("db4".to_owned()), ..q }, &OLD).unwrap().sha256());
+    assert_ne!(resolved.sha256(), resolve(&Question { targets: vec!["db4".to_owned()], ..q }, &OLD).unwrap().sha256());
+}
+
+#[test]
+fn several_machines_have_their_own_pairs() {
+    let on = |targets: &[&str]| Question {
+        host: Some(HostKind::Ssh),
+        targets: targets.iter().map(|name| (*name).to_owned()).collect(),
+        ..question(&["running", "running,mm.thp=never"])
+    };
+    let q = on(&["a", "b"]);
+    let resolved = resolve(&q, &OLD).unwrap();
+    assert_eq!((resolved.pairs, resolved.machine.members.len(), &resolved.machine.target), (12, 2, &None));
+    assert!(repeat::command(&q, &resolved, 7).contains(" --on ssh:a,ssh:b "));
+    assert!(repeat::study("s.toml", &q, &resolved, 7).ends_with(" --on ssh:a,ssh:b"));
+    let plan = resolved.plan(vec![kernel("6.1"), kernel("6.1")], 7, String::new(), None).unwrap();
+    assert_eq!(plan.flips(), Flips::Blocks(2));
+    assert!(plan.slots.iter().all(|slot| slot.machine == slot.pair % 2));
+    assert_ne!(resolved.sha256(), resolve(&on(&["a"]), &OLD).unwrap().sha256());
+    let pairs = |pairs| Question { pairs: Some(pairs), ..q.clone() };
+    refused(&pairs(14), &OLD, "on each of 2 machines; use 12 or 16");
+    refused(&pairs(8), &OLD, "8 pairs are too few for any verdict; use 12 or more");
+    refused(&Question { clock: Some(Clock::Exact), ..q.clone() }, &OLD, "With `--on ssh` the only clock is `wall`");
 }
 
 #[test]

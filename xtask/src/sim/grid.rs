@@ -2,7 +2,7 @@
 //!
 //! Invariant: an effect is a shift of D, and the flip interval shifts with D; so one session serves all effects of its cell.
 
-use bigiron_stats::{Designs, Flips, Verdict, shape, verdict};
+use bigiron_stats::{Block, Designs, Flips, Verdict, shape, verdict};
 
 use super::{
     Setting,
@@ -60,7 +60,8 @@ fn cell(setting: &Setting, flips: Flips, noise: Noise, pairs: usize) -> Cell {
         let wider = shape::widened((low, high), flip.mean());
         cell.covered_wider.count(wider.0 <= 0.0 && 0.0 <= wider.1);
         cell.false_difference.count(low > 0.0 || high < 0.0);
-        cell.flagged.count(shape::flagged(&session.arms_ab, &session.arms_ba, |ab, ba| designs.flip(ab, ba)));
+        let arms = [Block::new(&session.arms_ab, &session.arms_ba)];
+        cell.flagged.count(shape::flagged(&arms, |blocks| designs.flip_blocks(blocks)));
         for (i, effect) in EFFECTS.into_iter().enumerate() {
             let shifted = |ci: Option<(f64, f64)>| ci.map(|(low, high)| (low + effect, high + effect));
             let said = verdict(shifted(ci95), shifted(ci90), 1.0);

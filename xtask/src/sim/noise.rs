@@ -111,7 +111,7 @@ impl Noise {
     }
 
     /// The pairs of a session without any effect, in the order of the schedule; `orders` says whether A runs first.
-    fn schedule(self, orders: &[bool], rng: &mut ChaCha12Rng) -> Vec<Pair> {
+    pub(super) fn schedule(self, orders: &[bool], rng: &mut ChaCha12Rng) -> Vec<Pair> {
         // A boot's standard deviation is chosen so that a pair's is 1.
         let boots: Vec<f64> = self.boots(2 * orders.len(), rng).into_iter().map(|x| x * FRAC_1_SQRT_2).collect();
         let of_pair = |(&a_first, boots): (&bool, &[f64])| {

@@ -5,6 +5,7 @@ pub mod foundation;
 #[cfg(test)]
 mod fuzz;
 pub mod local;
+pub mod machines;
 mod received_events;
 mod samples;
 pub mod sim;

@@ -40,6 +40,14 @@ pub struct Script {
     pub drift: f64,
     /// Added to the log of a metric from one position in a pair to the next.
     pub position_effect: f64,
+    /// Number of machines; each pair runs on one of them.
+    pub machines: u32,
+    /// Standard deviation of the speed of machines, on the log of a metric.
+    pub machine_speed: f64,
+    /// Standard deviation of the log of the factor on `noise` that a machine has.
+    pub machine_noise: f64,
+    /// Standard deviation of what all boots of an arm have in common on a machine: of how much machines disagree about an effect.
+    pub machine_effect: f64,
     /// Factors on metrics, by the arm's name and `workload.metric`, `workload.*` or `*`; the most specific name counts.
     pub effects: BTreeMap<String, BTreeMap<String, f64>>,
     /// Facts of the environment, by the arm's name or `*` for all arms.
@@ -59,10 +67,27 @@ impl Default for Script {
             build_noise: 0.0,
             drift: 0.0,
             position_effect: 0.0,
+            machines: 1,
+            machine_speed: 0.0,
+            machine_noise: 0.0,
+            machine_effect: 0.0,
             effects: BTreeMap::new(),
             environment: BTreeMap::new(),
             incidents: Vec::new(),
         }
+    }
+}
+
+/// More machines than any study has.
+const MOST_MACHINES: u32 = 64;
+
+impl Script {
+    /// The names of several machines.
+    pub fn machine_names(&self) -> Vec<String> {
+        if self.machines < 2 {
+            return Vec::new();
+        }
+        (1..=self.machines.min(MOST_MACHINES)).map(|n| format!("m{n}")).collect()
     }
 }
 
@@ -79,6 +104,9 @@ pub struct Incident {
     pub slot: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// The machine's name, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
     /// A workload of the trial, alone or with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
@@ -137,6 +165,9 @@ impl SimHost {
                 && i.pair.is_none_or(|p| p == trial.slot.pair)
                 && i.slot.is_none_or(|s| s == trial.slot.slot)
                 && i.attempt.is_none_or(|a| a == trial.attempt)
+                && i.machine
+                    .as_ref()
+                    .is_none_or(|m| trial.plan.machine_of(trial.slot).is_some_and(|own| own.name == *m))
                 && i.workload.as_ref().is_none_or(|w| trial.plan.workloads.iter().any(|planned| planned.name == *w))
         };
         self.script.incidents.iter().find(matches).map(|i| i.what)
@@ -156,7 +187,12 @@ impl SimHost {
             let workload = &trial.plan.workloads[index];
             for def in &workload.metrics {
                 let name = format!("{}.{}", workload.name, def.name);
-                let log = self.script.noise * normal(trial.slot.boot_seed, &name)
+                let own =
+                    |what: &str| normal(trial.plan.design.seed, &format!("{what} of machine {}", trial.slot.machine));
+                let noise = self.script.noise * (self.script.machine_noise * own("noise")).exp();
+                let log = noise * normal(trial.slot.boot_seed, &name)
+                    + self.script.machine_speed * own("speed")
+                    + self.script.machine_effect * own(&format!("{} and {name}", trial.arm.name))
                     + self.script.pair_noise * normal(trial.slot.workload_seed, &name)
                     + self.script.build_noise * normal(image_seed(trial), &name)
                     + self.script.drift * f64::from(trial.slot.slot)

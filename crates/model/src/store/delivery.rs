@@ -236,6 +236,9 @@ fn difference(plan: &Plan, first: &Record, second: &Record) -> Option<String> {
 /// # Errors
 /// Why not.
 pub fn check(plan: &Plan) -> Result<(), String> {
+    if !plan.machine.members.is_empty() {
+        return Err("each of its pairs belongs to one of several machines".to_owned());
+    }
     if plan.clock.is_exact() || plan.machine.host == crate::host::HostKind::Sim {
         return Ok(());
     }

@@ -220,6 +220,7 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
     if plan.design.pairs as usize > plan.slots.len() {
         return Err(format!("its design has {} pairs, and its schedule {} slots", plan.design.pairs, plan.slots.len()));
     }
+    let mut machines = vec![None; plan.design.pairs as usize];
     for (index, slot) in plan.slots.iter().enumerate() {
         if slot.slot as usize != index {
             return Err(format!("slot {index} is numbered {}", slot.slot));
@@ -229,6 +230,12 @@ fn check_plan(plan: &Plan) -> Result<(), String> {
         }
         if slot.pair >= plan.design.pairs {
             return Err(format!("slot {index} names pair {} of {}", slot.pair, plan.design.pairs));
+        }
+        if *machines[slot.pair as usize].get_or_insert(slot.machine) != slot.machine {
+            return Err(format!("pair {} runs on two machines", slot.pair));
+        }
+        if slot.machine as usize >= plan.machine.members.len().max(1) {
+            return Err(format!("slot {index} names machine {} of {}", slot.machine, plan.machine.members.len()));
         }
         if slot.order.iter().any(|&w| w >= plan.workloads.len()) {
             return Err(format!("slot {index} names a workload that is not in the plan"));
@@ -275,6 +282,16 @@ pub(super) fn belongs(plan: &Plan, r: &Record) -> Result<(), String> {
         return Err(format!(
             "slot {} of the plan is pair {}, position {}, arm `{}`; the record says pair {}, position {}, arm `{}`",
             r.slot, slot.pair, slot.position, arm.name, r.pair, r.position, r.arm
+        ));
+    }
+    let machine = plan.machine_of(slot).map(|member| member.name.as_str());
+    if r.machine.as_deref() != machine {
+        let said = |name: Option<&str>| name.map_or_else(|| "no machine".to_owned(), |name| format!("`{name}`"));
+        return Err(format!(
+            "slot {} of the plan runs on {}; the record says {}",
+            r.slot,
+            said(machine),
+            said(r.machine.as_deref())
         ));
     }
     if r.image_sha256 != plan.image_of(slot) {

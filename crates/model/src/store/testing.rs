@@ -32,6 +32,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
                 pair,
                 position: position as u32,
                 arm: (first + position) % arms,
+                machine: 0,
                 workload_seed: word(1000 + u64::from(pair)),
                 boot_seed: word(2000 + u64::from(slot)),
                 jitter: slot,
@@ -78,6 +79,7 @@ pub fn plan(pairs: u32, arms: usize, clock: Clock, seed: u64) -> Plan {
             memory_bytes: 1 << 30,
             storage: storage::default(clock).name.to_owned(),
             filesystem: "ext4".to_owned(),
+            members: Vec::new(),
         },
         arms: (0..arms).map(arm).collect(),
         workloads: vec![PlannedWorkload {
@@ -110,6 +112,7 @@ pub fn record(plan: &Plan, slot: u32, attempt: u32, outcome: Outcome) -> Record 
         pair: s.pair,
         position: s.position,
         arm: arm.name.clone(),
+        machine: plan.machine_of(s).map(|member| member.name.clone()),
         attempt,
         outcome,
         guest: None,

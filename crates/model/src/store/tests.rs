@@ -1,5 +1,7 @@
 //! Tests of the store against kills, torn and damaged bytes, full disks and other processes.
 
+mod machines;
+
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;

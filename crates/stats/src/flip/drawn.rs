@@ -5,6 +5,7 @@
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::Rng;
 
+use super::block::Size;
 use crate::order;
 
 /// Monte-Carlo draws: the standard error of a p of .05 is then .0005.
@@ -20,27 +21,33 @@ type Table = [f64; 1 << BYTE];
 #[derive(Debug)]
 pub(super) struct Draws {
     pairs: usize,
-    /// For each draw, one bit per pair, with the pairs run A-then-B first: 1 if the pair changes places. Each draw begins on a new byte.
+    /// For each draw, one bit per pair, machine by machine and with the pairs run A-then-B first: 1 if the pair changes places. Each draw begins on a
+    /// new byte.
     moved: Vec<u8>,
     /// For each draw: 1 / (number of pairs that change places).
     weights: Vec<f64>,
 }
 
 impl Draws {
-    /// Draws as the experiment does: a random `ab` of all pairs, all equally likely, run A-then-B; pairs whose order differs from before have changed
-    /// places.
-    pub(super) fn balanced(ab: usize, ba: usize, seed: u64) -> Draws {
-        let pairs = ab + ba;
-        let words = pairs.div_ceil(64);
+    /// Draws as the experiment does: on each machine a random `ab` of all pairs, all equally likely, run A-then-B; pairs whose order differs from before
+    /// have changed places.
+    pub(super) fn balanced(sizes: &[Size], seed: u64) -> Draws {
+        let pairs = sizes.iter().map(|(ab, ba)| ab + ba).sum::<usize>();
         let mut rng = order::rng(seed);
-        let observed: Vec<u64> = (0..words).map(|word| low_bits(ab.saturating_sub(64 * word))).collect();
         let bytes = pairs.div_ceil(BYTE);
         let mut draws = Draws { pairs, moved: Vec::with_capacity(DRAWS * bytes), weights: Vec::with_capacity(DRAWS) };
-        let mut drawn = vec![0; words];
+        let mut drawn = vec![0; pairs.div_ceil(64)];
+        let mut of_machine: Vec<Vec<u64>> = sizes.iter().map(|(ab, ba)| vec![0; (ab + ba).div_ceil(64)]).collect();
         while draws.weights.len() < DRAWS {
-            subset(&mut drawn, pairs, ab, &mut rng);
-            for (word, observed) in drawn.iter_mut().zip(&observed) {
-                *word ^= observed;
+            drawn.fill(0);
+            let mut at = 0;
+            for (&(ab, ba), moved) in sizes.iter().zip(&mut of_machine) {
+                subset(moved, ab + ba, ab, &mut rng);
+                for (word, bits) in moved.iter_mut().enumerate() {
+                    *bits ^= low_bits(ab.saturating_sub(64 * word));
+                }
+                place(&mut drawn, at, moved);
+                at += ab + ba;
             }
             draws.add(&drawn, bytes);
         }
@@ -84,6 +91,17 @@ impl Draws {
 
 fn low_bits(n: usize) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+/// Sets in `bits`, from bit `at` on, the bits that are set in `of`.
+fn place(bits: &mut [u64], at: usize, of: &[u64]) {
+    for (word, value) in (at / 64..).zip(of) {
+        bits[word] |= value << (at % 64);
+        let rest = if at.is_multiple_of(64) { 0 } else { value >> (64 - at % 64) };
+        if rest != 0 {
+            bits[word + 1] |= rest;
+        }
+    }
 }
 
 /// A random subset of `size` of the first `of` bits, all equally likely. Bits are drawn independently; then randomly chosen surplus or missing bits
@@ -214,7 +232,7 @@ mod tests {
     #[test]
     fn as_many_of_either_order_change_places() {
         let (ab, ba) = (70, 61);
-        let draws = Draws::balanced(ab, ba, 3);
+        let draws = Draws::balanced(&[(ab, ba)], 3);
         assert_eq!((draws.weights.len(), draws.moved.len()), (DRAWS, DRAWS * 17));
         for (row, weight) in draws.moved.chunks_exact(17).zip(&draws.weights).step_by(1000) {
             let is_moved = |pair: usize| row[pair / 8] >> (pair % 8) & 1 == 1;
@@ -223,6 +241,20 @@ mod tests {
             assert_eq!(of_ab, of_ba);
             assert_eq!(*weight, 1.0 / (of_ab + of_ba) as f64);
             assert_eq!(moved(ab + ba..17 * 8), 0);
+        }
+    }
+
+    #[test]
+    fn on_every_machine_as_many_of_either_order_change_places() {
+        let sizes = [(9, 8), (40, 40), (30, 31)];
+        let draws = Draws::balanced(&sizes, 3);
+        for row in draws.moved.chunks_exact(20).step_by(1000) {
+            let mut at = 0;
+            for (ab, ba) in sizes {
+                let moved = |pairs: std::ops::Range<usize>| pairs.filter(|i| row[i / 8] >> (i % 8) & 1 == 1).count();
+                assert_eq!(moved(at..at + ab), moved(at + ab..at + ab + ba));
+                at += ab + ba;
+            }
         }
     }
 
@@ -240,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_mean_is_that_of_the_pairs_that_change_places() {
-        let draws = Draws::balanced(17, 20, 5);
+        let draws = Draws::balanced(&[(17, 20)], 5);
         let d: Vec<f64> = (0..37).map(|i| f64::from(i * i % 17) - 3.5).collect();
         let means = draws.means(&d);
         for (row, mean) in draws.moved.chunks_exact(5).zip(&means).step_by(997) {

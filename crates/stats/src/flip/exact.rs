@@ -2,18 +2,24 @@
 //!
 //! Invariant: counts and quantiles are those of the whole set, including ties and rounding.
 
+use super::block::{Block, Size};
+
+/// Most pairs of one order of a single machine for which a balanced `T` is counted: 2^16 subset sums per order.
+const PER_ORDER: usize = 16;
+
+/// Most subset sums of either group of several machines: those of a machine of 16 pairs, C(16, 8) = 12,870.
+const PER_GROUP: f64 = 16_384.0;
+
 /// Two groups of pairs, and one level for each combination of sizes of their subsets.
 #[derive(Debug, Clone)]
 pub(super) struct Exact {
     /// By size, the sorted sums over the subsets of that size.
     x: Vec<Vec<f64>>,
     y: Vec<Vec<f64>>,
-    levels: Vec<Size>,
+    /// The sizes of a subset of the first group and of one of the second.
+    levels: Vec<(usize, usize)>,
     members: u64,
 }
-
-/// The sizes of a subset of the first group and of one of the second.
-type Size = (usize, usize);
 
 /// The members of one level.
 #[derive(Debug, Clone, Copy)]
@@ -35,21 +41,41 @@ struct Split {
 }
 
 impl Exact {
-    /// As many pairs of either order change places.
-    pub(super) fn balanced(ab: &[f64], ba: &[f64]) -> Exact {
-        let sizes = (1..=ab.len().min(ba.len())).map(|k| (k, k));
-        Exact::of(ab, ba, sizes.collect())
+    /// Whether the members of a balanced design are quickly counted.
+    pub(super) fn is_quick(sizes: &[Size]) -> bool {
+        if let [(ab, ba)] = sizes {
+            return *ab.max(ba) <= PER_ORDER;
+        }
+        // Numbers of pairs may be large before they are multiplied.
+        sizes.iter().all(|(ab, ba)| ab + ba <= 64) && groups(sizes).1.iter().all(|count| *count <= PER_GROUP)
+    }
+
+    /// As many pairs of either order change places, on each machine.
+    pub(super) fn balanced(blocks: &[Block]) -> Exact {
+        if let [Block { ab, ba }] = blocks {
+            let sizes = (1..=ab.len().min(ba.len())).map(|k| (k, k));
+            return Exact::of(subset_sums(ab), subset_sums(ba), sizes.collect());
+        }
+        // The two groups are machines, so that a subset of one and a subset of the other are always allowed together.
+        let sizes: Vec<Size> = blocks.iter().map(Block::size).collect();
+        let mut of_groups = [vec![vec![0.0]], vec![vec![0.0]]];
+        for (block, group) in blocks.iter().zip(groups(&sizes).0) {
+            of_groups[group] = unions(&of_groups[group], &balanced_sums(block));
+        }
+        let [x, y] = of_groups;
+        let levels = (0..x.len()).flat_map(|i| (0..y.len()).map(move |j| (i, j))).skip(1);
+        let levels = levels.filter(|(i, j)| !x[*i].is_empty() && !y[*j].is_empty()).collect();
+        Exact::of(x, y, levels)
     }
 
     /// Any pairs change places. The two groups are halves, so that their lists are short.
     pub(super) fn full(d: &[f64]) -> Exact {
         let (x, y) = d.split_at(d.len() / 2);
         let sizes = (0..=x.len()).flat_map(|i| (0..=y.len()).map(move |j| (i, j)));
-        Exact::of(x, y, sizes.skip(1).collect())
+        Exact::of(subset_sums(x), subset_sums(y), sizes.skip(1).collect())
     }
 
-    fn of(x: &[f64], y: &[f64], levels: Vec<Size>) -> Exact {
-        let (x, y) = (subset_sums(x), subset_sums(y));
+    fn of(x: Vec<Vec<f64>>, y: Vec<Vec<f64>>, levels: Vec<(usize, usize)>) -> Exact {
         let members = levels.iter().map(|&(i, j)| (x[i].len() * y[j].len()) as u64).sum();
         Exact { x, y, levels, members }
     }
@@ -148,6 +174,47 @@ impl Level<'_> {
     }
 }
 
+/// For each machine the group to which it belongs, and the number of subset sums of both groups: each machine joins the group that has fewer.
+fn groups(sizes: &[Size]) -> (Vec<usize>, [f64; 2]) {
+    let mut counts = [1.0; 2];
+    let of = sizes.iter().map(|&(ab, ba)| {
+        let group = usize::from(counts[1] < counts[0]);
+        let (pairs, fewer) = (ab + ba, ab.min(ba));
+        counts[group] *= (1..=fewer).fold(1.0, |c, i| c * (pairs - fewer + i) as f64 / i as f64);
+        group
+    });
+    (of.collect(), counts)
+}
+
+/// `sums[k]`: the sums of the subsets of `k` pairs of one machine that have as many of either order, ascending.
+fn balanced_sums(block: &Block) -> Vec<Vec<f64>> {
+    let (ab, ba) = (subset_sums(&block.ab), subset_sums(&block.ba));
+    let mut sums = vec![Vec::new(); 2 * block.ab.len().min(block.ba.len()) + 1];
+    for (k, (x, y)) in ab.iter().zip(&ba).enumerate() {
+        sums[2 * k] = all_sums(x, y);
+    }
+    sums
+}
+
+/// The sums of the unions of a subset of one group and a subset of another, by size.
+fn unions(x: &[Vec<f64>], y: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let mut sums = vec![Vec::new(); x.len() + y.len() - 1];
+    for (i, x) in x.iter().enumerate() {
+        for (j, y) in y.iter().enumerate() {
+            sums[i + j].extend(all_sums(x, y));
+        }
+    }
+    sums.iter_mut().for_each(|of_size| of_size.sort_unstable_by(f64::total_cmp));
+    sums
+}
+
+/// Each value of `x` plus each value of `y`, ascending.
+fn all_sums(x: &[f64], y: &[f64]) -> Vec<f64> {
+    let mut sums: Vec<f64> = x.iter().flat_map(|x| y.iter().map(move |y| x + y)).collect();
+    sums.sort_unstable_by(f64::total_cmp);
+    sums
+}
+
 /// `sums[k]`: the sums of all subsets of size `k`, ascending. Each value is added to the sums so far, and the two sorted lists are merged.
 fn subset_sums(d: &[f64]) -> Vec<Vec<f64>> {
     let mut sums = vec![vec![0.0]];
@@ -195,7 +262,9 @@ mod tests {
     #[test]
     fn every_rank_is_found_ties_and_outliers_included() {
         let (ab, ba) = ([0.0, 0.0, 1.0, -3.0, 1e9], [0.5, 0.5, 0.25, 2.0, -1e-9]);
-        for set in [Exact::balanced(&ab, &ba), Exact::full(&[ab, ba].concat()), Exact::full(&ab)] {
+        let machines = [Block::new(&ab[..3], &ba[2..]), Block::new(&ab[3..], &ba[..2])];
+        let balanced = Exact::balanced(&[Block::new(&ab, &ba)]);
+        for set in [balanced, Exact::balanced(&machines), Exact::full(&[ab, ba].concat()), Exact::full(&ab)] {
             let mut all: Vec<f64> = set
                 .levels()
                 .flat_map(|l| l.x.iter().flat_map(move |a| l.y.iter().map(move |b| l.member(*a, *b))))
@@ -224,6 +293,38 @@ mod tests {
         for (k, mean) in (1..).zip(means) {
             assert!((set.nth(k) - mean).abs() < 1e-15);
         }
+    }
+
+    #[test]
+    fn on_every_machine_as_many_of_either_order_change_places() {
+        let blocks = [
+            Block::new(&[0.3, -0.1], &[0.25, 0.7]),
+            Block::new(&[-0.45, 0.2, 0.05], &[0.9, -0.6]),
+            Block::new(&[1.1], &[0.4]),
+        ];
+        let set = Exact::balanced(&blocks);
+        assert_eq!(set.len(), 6 * 10 * 2 - 1);
+        let pairs: Vec<(usize, bool, f64)> = (0..)
+            .zip(&blocks)
+            .flat_map(|(at, b)| {
+                b.ab.iter().map(move |d| (at, true, *d)).chain(b.ba.iter().map(move |d| (at, false, *d)))
+            })
+            .collect();
+        let mut means = Vec::new();
+        for chosen in 1..1_u32 << pairs.len() {
+            let moved: Vec<_> = (0..pairs.len()).filter(|i| chosen >> i & 1 == 1).map(|i| pairs[i]).collect();
+            let of = |at, order| moved.iter().filter(|(machine, ab, _)| (*machine, *ab) == (at, order)).count();
+            if (0..3).all(|at| of(at, true) == of(at, false)) {
+                means.push(moved.iter().map(|(_, _, d)| d).sum::<f64>() / moved.len() as f64);
+            }
+        }
+        means.sort_unstable_by(f64::total_cmp);
+        assert_eq!(means.len() as u64, set.len());
+        for (k, mean) in (1..).zip(means) {
+            assert!((set.nth(k) - mean).abs() < 1e-14, "member {k}");
+        }
+        // Sixteen pairs on each of two machines are counted; on each of three they are drawn.
+        assert!(Exact::is_quick(&[(8, 8); 2]) && !Exact::is_quick(&[(8, 8); 3]) && !Exact::is_quick(&[(40, 40); 2]));
     }
 
     #[test]
