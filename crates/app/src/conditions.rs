@@ -36,9 +36,11 @@ const CONDITIONS: [(&str, &str); 7] = [
     ),
     (
         "each line that is built has one work order, and each work order of an order has one line",
-        "SELECT count(*) FROM (SELECT order_id, item, quantity FROM line JOIN orders o ON o.id = order_id WHERE built = 1 AND state <> 2) l \
-         FULL JOIN (SELECT order_id, item, quantity FROM work WHERE order_id IS NOT NULL) w \
-         ON w.order_id = l.order_id AND w.item = l.item AND w.quantity = l.quantity WHERE l.item IS NULL OR w.item IS NULL",
+        "SELECT (SELECT count(*) FROM line l JOIN orders o ON o.id = l.order_id \
+         LEFT JOIN work w ON w.order_id = l.order_id AND w.item = l.item AND w.quantity = l.quantity \
+         WHERE l.built = 1 AND o.state <> 2 AND w.id IS NULL) + (SELECT count(*) FROM work w \
+         LEFT JOIN (SELECT order_id, item, quantity FROM line JOIN orders o ON o.id = order_id WHERE built = 1 AND state <> 2) l \
+         ON w.order_id = l.order_id AND w.item = l.item AND w.quantity = l.quantity WHERE w.order_id IS NOT NULL AND l.item IS NULL)",
     ),
     (
         "a component's stock is the quantity loaded and delivered, less the quantity used by work orders, and its quantity on order is \

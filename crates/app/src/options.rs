@@ -5,6 +5,7 @@ use bigiron_workload::{OptionDef, option};
 pub const NAME: &str = "app";
 
 pub const OPTIONS: &[OptionDef] = &[
+    option("database", "postgres", "The server behind Tomcat: `postgres` or `mariadb`"),
     option(
         "rate",
         "auto",
@@ -17,16 +18,24 @@ pub const OPTIONS: &[OptionDef] = &[
     option("dealers", "1000", "Dealers, 10 to 1000000; each has three orders at the start"),
     option("heap", "auto", "Size of the JVM's heap; `auto`: 96M, and twice the sessions"),
     option(
+        "compilers",
+        "auto",
+        "Java's compilers: `both`, or `c1`, the quick one; `auto`: `both` on the wall clock, else `c1`, with which a program is soon as fast as it will be",
+    ),
+    option(
         "warmup",
         "auto",
-        "Unmeasured part before a window: a number of requests, a time, or `auto`: 10 s on the wall clock, else 3000 requests",
+        "Unmeasured part before a window: a number of requests, a time, or `auto`: 10 s on the wall clock, else 600 requests",
     ),
     option(
         "length",
         "auto",
-        "Measured part: a number of requests, a time, or `auto`: 20 s on the wall clock, else 2000 requests",
+        "Measured part: a number of requests, a time, or `auto`: 20 s on the wall clock, else 800 requests",
     ),
 ];
 
 /// Why there is no option for virtual threads.
 pub const VIRTUAL: &str = "virtual threads need Java 21 or newer, and Debian 12 has Java 17: Tomcat uses one kernel thread for each of `app.threads`";
+
+/// Why there is no option for the transport between the tiers.
+pub const TRANSPORT: &str = "all tiers are reached by TCP: HTTP has no other transport, Java's database drivers need additional libraries for a local socket, and Tomcat's root directory does not contain the database's files";

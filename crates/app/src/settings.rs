@@ -6,6 +6,7 @@ use std::time::Duration;
 use bigiron_model::clock::Clock;
 use bigiron_model::size::parse_bytes;
 use bigiron_model::workload::Options;
+use bigiron_sql::engine::EngineKind;
 use bigiron_web::driver::Load;
 use bigiron_web::settings::KeepAlive;
 use bigiron_workload::run_control::RunLength;
@@ -33,6 +34,7 @@ pub enum Rate {
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    pub database: EngineKind,
     pub rate: Rate,
     pub clients: u32,
     pub threads: u32,
@@ -42,6 +44,8 @@ pub struct Settings {
     pub heap_bytes: u64,
     pub warm_up: RunLength,
     pub length: RunLength,
+    /// Whether the quick compiler is the only one.
+    pub quick_compiler: bool,
     /// Whether code is compiled beside the threads that need it: where time is instructions, these wait for it.
     pub background: bool,
 }
@@ -67,6 +71,8 @@ impl Settings {
                 }),
             }
         };
+        let database = read.word("database").filter(|engine| *engine != EngineKind::Sqlite);
+        let database = database.ok_or_else(|| read.wrong("database", "`postgres` or `mariadb`"))?;
         let rate = match read.text("rate") {
             "auto" if wall => Rate::Search,
             "auto" | "off" => Rate::Off,
@@ -97,8 +103,15 @@ impl Settings {
                 .filter(|n| (16 * MIB..=1 << 40).contains(n))
                 .ok_or_else(|| read.wrong("heap", "an amount from `16M` to `1T`, or `auto`"))?,
         };
+        let quick_compiler = match read.text("compilers") {
+            "auto" => !wall,
+            "both" => false,
+            "c1" => true,
+            _ => return Err(read.wrong("compilers", "`both`, `c1`, or `auto`")),
+        };
         let threads = number("threads", 1..=1000, if wall { 50 } else { 10 })?;
         let settings = Self {
+            database,
             rate,
             clients: number("clients", 1..=10_000, 2 * threads)?,
             threads,
@@ -106,8 +119,9 @@ impl Settings {
             session_bytes,
             dealers,
             heap_bytes,
-            warm_up: length("warmup", 10, 3000)?,
-            length: length("length", 20, 2000)?,
+            warm_up: length("warmup", 10, 600)?,
+            length: length("length", 20, 800)?,
+            quick_compiler,
             background: wall,
         };
         match settings.length {

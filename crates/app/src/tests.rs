@@ -38,9 +38,19 @@ fn is_there(pid: u32) -> bool {
 
 #[test]
 fn a_run_delivers_every_metric_and_its_data_are_right() {
+    delivers("postgres", "with a private PostgreSQL 15");
+}
+
+#[test]
+fn a_run_on_mariadb_delivers_the_same() {
+    delivers("mariadb", "with a private MariaDB 10.11");
+}
+
+fn delivers(database: &str, name: &str) {
     let dir = tempfile::tempdir().unwrap();
-    let settings = settings(&[]);
+    let settings = settings(&[("database", database)]);
     let mut trial = trial(&settings, dir.path()).unwrap();
+    let pids = trial.tiers.pids();
     let outcome = run(&mut trial, dir.path()).unwrap();
     let declared = metrics::of();
     for def in &declared {
@@ -48,10 +58,13 @@ fn a_run_delivers_every_metric_and_its_data_are_right() {
     }
     assert_eq!(outcome.values.len(), declared.len());
     assert_eq!(outcome.facts["requests-checked"], "600");
+    assert!(outcome.facts["server-version"].ends_with(name), "{:?}", outcome.facts);
     assert_eq!(outcome.facts["conditions-checked"], "19");
     assert!(!outcome.facts["operations-done"].contains(" 0,"), "{:?}", outcome.facts);
     changes_are_noticed(&mut *trial.tiers.connect().unwrap());
-    let pids = trial.tiers.pids();
+    let compiled = |name: &str| outcome.programs.iter().any(|program| program.file == name);
+    assert!(compiled("method:bigiron.app.Page.row (java)") && compiled("method:Interpreter (java)"));
+    assert!(compiled("compiled code (java)"), "the methods are in it");
     Box::new(trial).verify(&testing::context(dir.path())).unwrap();
     assert!(!pids.into_iter().any(is_there));
 }
@@ -69,7 +82,7 @@ fn changes_are_noticed(database: &mut dyn Database) {
         ),
         ("DELETE FROM work WHERE id = 1", "work orders grew by 0, but in the database they grew by -1"),
         (
-            "UPDATE work SET stage = stage + 1 WHERE id IN (SELECT id FROM work WHERE stage = 0 LIMIT 1)",
+            "UPDATE work SET stage = stage + 1 WHERE id = (SELECT min(id) FROM work WHERE stage = 0)",
             "the work orders' stages",
         ),
         ("UPDATE dealer SET paid = paid + 1 WHERE id = 1", "what dealers paid grew by 0"),
@@ -165,6 +178,9 @@ fn options_are_refused_with_what_would_be_right() {
         (&[("length", "0")], "a number of requests such as `3000`"),
         (&[("warmup", "soon")], "`app.warmup` cannot be `soon`"),
         (&[("virtual-threads", "on")], "virtual threads need Java 21 or newer, and Debian 12 has Java 17"),
+        (&[("threads-kind", "virtual")], "virtual threads need Java 21"),
+        (&[("transport", "unix")], "all tiers are reached by TCP"),
+        (&[("database", "sqlite")], "`app.database` cannot be `sqlite`; it can be `postgres` or `mariadb`"),
         (&[("thread", "9")], "did you mean `app.threads`?"),
     ] {
         let error = testing::options(&App, more.iter().copied()).unwrap_err();
@@ -173,8 +189,9 @@ fn options_are_refused_with_what_would_be_right() {
     let auto = Settings::parse(&testing::options(&App, []).unwrap()).unwrap();
     assert_eq!((auto.wall.rate, auto.other.rate), (Rate::Search, Rate::Off));
     assert_eq!((auto.wall.threads, auto.wall.pool, auto.wall.clients), (50, 100, 100));
-    assert_eq!(auto.other.length, RunLength::Operations(2000));
+    assert_eq!(auto.other.length, RunLength::Operations(800));
     assert!(auto.wall.background && !auto.other.background);
+    assert!(auto.other.quick_compiler && !auto.wall.quick_compiler);
     // A number of requests is no length of a search.
     let counted = Settings::parse(&testing::options(&App, [("length", "100")]).unwrap()).unwrap();
     assert_eq!(counted.wall.rate, Rate::Off);

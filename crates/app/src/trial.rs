@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
@@ -16,10 +16,10 @@ use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
 use bigiron_workload::{Context, Progress, Running, WorkloadResult};
 
-use crate::calls::{KINDS, REQUESTS_PER_DEALER, Requests};
+use crate::calls::{KINDS, Requests};
 use crate::conditions::{self, Sums};
 use crate::metrics::{OPERATIONS, Point};
-use crate::search::Search;
+use crate::search;
 use crate::settings::{Rate, Settings};
 use crate::tiers::Tiers;
 
@@ -85,7 +85,7 @@ impl Trial<'_> {
         let rate = match self.settings.rate {
             Rate::Off => None,
             Rate::Fixed(rate) => Some(rate),
-            Rate::Search => return self.search(cx),
+            Rate::Search => return search::highest(&mut |rate, number| self.drive(cx, rate, number)),
         };
         let point = self.drive(cx, rate, 0)?;
         if let Some(fault) = point.fault() {
@@ -94,29 +94,13 @@ impl Trial<'_> {
         Ok((vec![point], 0))
     }
 
-    fn search(&mut self, cx: &Context<'_>) -> Result<(Vec<Point>, usize)> {
-        let mut points = vec![self.drive(cx, None, 0)?];
-        let mut search = Search::new(points[0].requests_per_second() / REQUESTS_PER_DEALER);
-        let (mut best, mut fault) = (None, None);
-        while let Some(rate) = search.next() {
-            let point = self.drive(cx, Some(rate), points.len() as u32)?;
-            let found = point.fault();
-            search.tell(found.is_none());
-            match found {
-                None => best = Some(points.len()),
-                Some(found) => fault = Some(found),
-            }
-            points.push(point);
-        }
-        let best = best.with_context(|| format!("No injection rate conforms: {}", fault.unwrap_or_default()))?;
-        Ok((points, best))
-    }
-
     fn facts(&self, points: &[Point], best: &Point, calls: &[CallTally], checked: usize) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
-        let Settings { clients, threads, pool, session_bytes, dealers, heap_bytes, .. } = *self.settings;
+        let Settings { clients, threads, pool, session_bytes, dealers, heap_bytes, quick_compiler, .. } =
+            *self.settings;
         put("server-version", self.tiers.version.clone());
+        put("compilers", if quick_compiler { "c1" } else { "both" }.to_owned());
         for (name, number) in [
             ("clients", u64::from(clients)),
             ("threads", u64::from(threads)),
@@ -159,13 +143,14 @@ impl Running for Trial<'_> {
         let before = Sums::read(&mut *self.tiers.connect()?)?;
         let (points, best) = self.points(cx)?;
         // While the servers are still visible.
-        let programs = symbols::running();
+        let mut programs = symbols::running();
         let mut calls = vec![CallTally::default(); KINDS.len()];
         for point in &points {
             calls.iter_mut().zip(&point.driven.tally.calls).for_each(|(sum, calls)| sum.add(calls));
         }
         (cx.progress)(Progress { step: "check", done: 0, of: 0 });
         let checked = conditions::check(&mut *self.tiers.connect()?, &before, &calls)?;
+        programs.extend(self.tiers.stop_tomcat()?);
         let window = |(n, point): (usize, &Point)| Window {
             metrics: if n == best { vec![OPERATIONS.to_owned()] } else { Vec::new() },
             operations: point.operations(),

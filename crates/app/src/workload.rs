@@ -9,15 +9,14 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
 use bigiron_service::tomcat;
-use bigiron_sql::pg::Url;
-use bigiron_sql::server::cluster::KIND;
-use bigiron_sql::server::images;
+use bigiron_sql::database::Database;
+use bigiron_sql::engine::PrivateDatabase;
 use bigiron_workload::{
     Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload, limits,
 };
 
-use crate::database::{SERIES, bytes, load};
-use crate::options::{NAME, OPTIONS, VIRTUAL};
+use crate::database::load;
+use crate::options::{NAME, OPTIONS, TRANSPORT, VIRTUAL};
 use crate::settings::Settings;
 use crate::tiers::{TOMCAT, Tiers};
 use crate::trial::Trial;
@@ -40,7 +39,7 @@ impl Workload for App {
     }
 
     fn summary(&self) -> &'static str {
-        "A business behind an application server: HTTP, servlets in Tomcat, a connection pool and PostgreSQL"
+        "A business behind an application server: HTTP, servlets in Tomcat, a connection pool, and PostgreSQL or MariaDB"
     }
 
     fn options(&self) -> &'static [OptionDef] {
@@ -48,8 +47,10 @@ impl Workload for App {
     }
 
     fn check_dotted(&self, name: &str) -> Result<(), String> {
-        if name == "virtual-threads" {
-            return Err(VIRTUAL.to_owned());
+        match name {
+            "virtual-threads" | "threads-kind" => return Err(VIRTUAL.to_owned()),
+            "transport" => return Err(TRANSPORT.to_owned()),
+            _ => {}
         }
         let names = OPTIONS.iter().map(|option| option.name);
         Err(suggest::nearest(name, names.clone()).map_or_else(
@@ -59,7 +60,7 @@ impl Workload for App {
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
-        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("length", "500"), ("warmup", "500")])];
+        const ROWS: &[NightlyRow] = &[NightlyRow::PLAIN.quick(&[("length", "400"), ("warmup", "400")])];
         ROWS
     }
 
@@ -73,7 +74,7 @@ impl Configured for Settings {
         let memory_bytes = self.heap_bytes
             + BESIDE_HEAP
             + DATABASE
-            + bytes(self.dealers)
+            + self.data_bytes()
             + u64::from(self.pool) * EACH
             + u64::from(self.clients + self.threads) * MIB / 8;
         Needs { storage_bytes: Some(self.room()), memory_bytes, modules: Vec::new() }
@@ -81,15 +82,15 @@ impl Configured for Settings {
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
         let (store, mut what) = (Store::open()?, String::new());
-        let mut fill = |at: &Url| {
-            load(at, self.dealers)?;
-            conditions::alone(&mut *(KIND.database)(at)?)
+        let mut fill = |database: &mut dyn Database| {
+            load(database, self.dealers)?;
+            conditions::alone(database)
         };
         let contents = self.contents(&mut what);
-        let (mut all, _) = images::of(&KIND, SERIES, &store, cx, contents, &mut fill)?;
+        let mut all = PrivateDatabase::images_with(&self.engine(), cx, contents, &mut fill)?;
         let root = TOMCAT.find(&store, &tomcat::RECIPE, tomcat::SERIES, cx, &mut all)?;
-        let version = tomcat::version(&root.about.packages);
-        all.foundation.insert(TOMCAT.version.to_owned(), format!("{version} on Java {}", root.about.version));
+        let java = tomcat::java_version(&root.about.packages);
+        all.foundation.insert(TOMCAT.version.to_owned(), format!("{} on Java {java}", root.about.version));
         if cx.filesystem.is_some() {
             all.images.push(TOMCAT.image(&store, &tomcat::RECIPE, &root, cx)?);
         }

@@ -26,11 +26,14 @@ impl Window {
     }
 }
 
+/// Stands before the name of a method in place of a file.
+pub const METHOD: &str = "method:";
+
 /// An executable mapping of a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Program {
     pub start: u64,
     pub end: u64,
-    /// The file, as `/proc/PID/maps` names it.
+    /// The file, as `/proc/PID/maps` names it, or what a program compiled as it ran: [`METHOD`] and its name.
     pub file: String,
 }

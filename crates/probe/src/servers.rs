@@ -23,7 +23,7 @@ const fn kind(
 }
 
 /// The kinds of servers that have a workload of their shape.
-const KINDS: [ServerKind; 9] = [
+const KINDS: [ServerKind; 10] = [
     kind("PostgreSQL", &["postgres"], &["oltp"]),
     kind("MySQL or MariaDB", &["mysqld", "mariadbd"], &["dbsim"]),
     kind("Oracle Database", &["ora_pmon_"], &["dbsim"]),
@@ -32,6 +32,7 @@ const KINDS: [ServerKind; 9] = [
     kind("a cache server", &["redis-server", "valkey-server", "memcached"], &["net-clients"]),
     kind("a web server", &["nginx", "apache2", "httpd"], &["web"]),
     kind("a proxy", &["haproxy"], &["net-clients"]),
+    kind("a Java program", &["java"], &["jvm"]),
     kind("a file server", &["smbd", "nfsd"], &["files", "fs-clients", "net-clients"]),
 ];
 

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 
-use bigiron_model::workload::Program;
+use bigiron_model::workload::{METHOD, Program};
 
 /// Where the kernel's half of the address space begins (x86-64, Documentation/arch/x86/x86_64/mm.rst).
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -15,15 +16,19 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 /// User-space instructions of an unknown program.
 pub const UNKNOWN_PROGRAM: &str = "user: program not known";
 
+/// What a program has made executable itself: code that it compiled as it ran.
+pub const COMPILED: &str = "compiled code";
+
 /// The prefix of the functions of 64-bit system calls (since 4.17).
 const SYSTEM_CALL: &str = "__x64_sys_";
 
 /// Kernel instructions before the first symbol.
 const UNKNOWN_FUNCTION: &str = "kernel: no symbol";
 
-/// The executable mappings of processes, from the text of their `/proc/PID/maps` (proc(5)).
-pub fn programs<'a>(maps: impl IntoIterator<Item = &'a str>) -> Vec<Program> {
-    let mut programs: Vec<Program> = maps.into_iter().flat_map(str::lines).filter_map(program).collect();
+/// The executable mappings of processes, from the names of their programs and the texts of their `/proc/PID/maps` (proc(5)).
+pub fn programs<'a>(processes: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<Program> {
+    let of = |(name, maps): (&'a str, &'a str)| maps.lines().filter_map(move |line| program(name, line));
+    let mut programs: Vec<Program> = processes.into_iter().flat_map(of).collect();
     programs.sort();
     programs.dedup();
     programs
@@ -36,19 +41,26 @@ const PROCESSES: usize = 64;
 pub fn running() -> Vec<Program> {
     let numbers = |name: &OsStr| name.to_str().is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
     let all = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| numbers(&entry.file_name()));
-    // Kernel threads have no mappings.
-    let maps =
-        all.filter_map(|entry| fs::read_to_string(entry.path().join("maps")).ok()).filter(|maps| !maps.is_empty());
-    let maps: Vec<String> = maps.take(PROCESSES).collect();
-    programs(maps.iter().map(String::as_str))
+    let read = |process: &Path| {
+        // Kernel threads have no mappings.
+        let maps = fs::read_to_string(process.join("maps")).ok().filter(|maps| !maps.is_empty())?;
+        let exe = fs::read_link(process.join("exe")).unwrap_or_default();
+        Some((file_name(&exe.to_string_lossy()).to_owned(), maps))
+    };
+    let read: Vec<_> = all.filter_map(|entry| read(&entry.path())).take(PROCESSES).collect();
+    programs(read.iter().map(|(name, maps)| (name.as_str(), maps.as_str())))
 }
 
-/// `START-END PERMISSIONS OFFSET DEVICE INODE FILE`.
-fn program(line: &str) -> Option<Program> {
+/// `START-END PERMISSIONS OFFSET DEVICE INODE FILE`; a library has its program's name besides.
+fn program(name: &str, line: &str) -> Option<Program> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;
     words.next().filter(|permissions| permissions.contains('x'))?;
-    let file = words.nth(3)?.to_owned();
+    let file = match words.nth(3) {
+        Some(file) if file_name(file) == name => file.to_owned(),
+        Some(file) => format!("{file} ({name})"),
+        None => format!("{COMPILED} ({name})"),
+    };
     let address = |text| u64::from_str_radix(text, 16).ok();
     Some(Program { start: address(start)?, end: address(end)?, file })
 }
@@ -91,6 +103,8 @@ pub struct Symbols {
     /// The first addresses of system calls, and their names.
     calls: BTreeMap<u64, String>,
     programs: Vec<Program>,
+    /// By address, their ends and names.
+    methods: BTreeMap<u64, (u64, String)>,
 }
 
 impl Symbols {
@@ -130,7 +144,11 @@ impl Symbols {
         if functions.is_empty() {
             return Err("/proc/kallsyms shows no addresses; set `sysctl.kernel.kptr_restrict=0`".to_owned());
         }
-        Ok(Self { functions, calls, programs })
+        let (methods, programs): (Vec<_>, Vec<_>) =
+            programs.into_iter().partition(|program| program.file.starts_with(METHOD));
+        let name = |method: &Program| method.file[METHOD.len()..].to_owned();
+        let methods = methods.iter().map(|method| (method.start, (method.end, name(method)))).collect();
+        Ok(Self { functions, calls, programs, methods })
     }
 
     /// The system call whose function begins at `address`.
@@ -138,11 +156,16 @@ impl Symbols {
         self.calls.get(&address).map(String::as_str)
     }
 
-    /// The function at `address`; in user space the name of the file alone.
+    /// The function at `address`; in user space the name of the file alone, or of a method that a program compiled.
     pub fn name(&self, address: u64) -> String {
         if address >= KERNEL {
             let before = self.functions.range(..=address).next_back();
             return before.map_or(UNKNOWN_FUNCTION, |(_, name)| name).to_owned();
+        }
+        if let Some((_, (end, name))) = self.methods.range(..=address).next_back()
+            && address < *end
+        {
+            return format!("user: {name}");
         }
         let mut files: Vec<&str> =
             self.programs.iter().filter(|p| (p.start..p.end).contains(&address)).map(|p| file_name(&p.file)).collect();
@@ -175,11 +198,13 @@ mod tests {
 
     fn symbols() -> Symbols {
         let maps = [
-            "7f00000-7f02000 r-xp 00000000 00:02 17 /init\n7f02000-7f03000 rw-p 00000000 00:02 17 /init",
-            "7f00000-7f02000 r-xp 00000000 00:02 17 /init\n7ffe000-7fff000 r-xp 00000000 00:00 0 [vdso]",
-            "7ffe800-7fff000 r-xp 00000000 00:00 0 /lib/x.so",
+            ("init", "7f00000-7f02000 r-xp 00000000 00:02 17 /init\n7f02000-7f03000 rw-p 00000000 00:02 17 /init"),
+            ("init", "7f00000-7f02000 r-xp 00000000 00:02 17 /init\n7ffe000-7fff000 r-xp 00000000 00:00 0 [vdso]"),
+            ("java", "7ffe800-7fff000 r-xp 00000000 00:00 0 /lib/x.so\n7f04000-7f05000 rwxp 00000000 00:00 0 "),
         ];
-        Symbols::new(KALLSYMS, programs(maps)).unwrap()
+        let method = |start, file: &str| Program { start, end: start + 0x20, file: format!("{METHOD}{file}") };
+        let methods = [method(0x7f0_4020, "a.B.<init> (java)"), method(0x7f0_4040, "a.B.c (java)")];
+        Symbols::new(KALLSYMS, programs(maps).into_iter().chain(methods).collect()).unwrap()
     }
 
     #[test]
@@ -192,14 +217,18 @@ mod tests {
             (0xffff_ffff_c000_0010, "null_transfer"),
             (0xffff_ffff_80ff_ffff, UNKNOWN_FUNCTION),
             (0x7f0_1000, "user: init"),
-            (0x7ff_e000, "user: [vdso]"),
-            (0x7ff_e900, "user: x.so or [vdso]"),
+            (0x7ff_e000, "user: [vdso] (init)"),
+            (0x7ff_e900, "user: x.so (java) or [vdso] (init)"),
+            (0x7f0_4010, "user: compiled code (java)"),
+            (0x7f0_4020, "user: a.B.<init> (java)"),
+            (0x7f0_405f, "user: a.B.c (java)"),
+            (0x7f0_4060, "user: compiled code (java)"),
             (0x7f0_2000, UNKNOWN_PROGRAM),
         ] {
             let mut got = s.name(address);
             if got.contains(" or ") {
                 // The order is that of the addresses where they begin.
-                got = got.replace("[vdso] or x.so", "x.so or [vdso]");
+                got = got.replace("[vdso] (init) or x.so (java)", "x.so (java) or [vdso] (init)");
             }
             assert_eq!(got, name, "{address:x}");
         }

@@ -185,6 +185,7 @@ impl<'a> Report<'a> {
             beside,
             calls,
             subsystem::summary(causes),
+            subsystem::by_program(causes),
             without.map(|without| without.sentence()),
         ]
         .into_iter()

@@ -154,6 +154,33 @@ pub fn summary(causes: &Causes) -> Option<String> {
     (!said.is_empty()).then(|| format!("By subsystem: {}.", said.join(", ")))
 }
 
+const PROGRAM: &str = "user: ";
+/// All that no program does itself.
+const KERNEL: &str = "kernel and waiting";
+
+/// The program of a function outside the kernel: `java` of `user: libjvm.so (java)`.
+fn program(name: &str) -> &str {
+    let Some(file) = name.strip_prefix(PROGRAM) else { return KERNEL };
+    let Some((_, rest)) = file.rsplit_once('(') else { return file };
+    rest.strip_suffix(')').unwrap_or(file)
+}
+
+/// `By program: java 40 %, postgres 25 %, kernel and waiting 35 %.`; `None` unless two programs are worth mentioning.
+pub fn by_program(causes: &Causes) -> Option<String> {
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for cause in &causes.causes {
+        *sums.entry(program(&cause.name)).or_default() += cause.delta();
+    }
+    let whole = Some(causes.delta()).filter(|whole| *whole != 0.0)?;
+    let mut parts: Vec<(&str, f64)> = sums.into_iter().map(|(name, delta)| (name, delta / whole)).collect();
+    parts.retain(|(_, share)| share.abs() >= WORTH);
+    parts.sort_by(|x, y| y.1.abs().total_cmp(&x.1.abs()).then_with(|| x.0.cmp(y.0)));
+    let programs = parts.iter().filter(|(name, _)| *name != KERNEL).count();
+    let said: Vec<String> =
+        parts.iter().take(MOST).map(|(name, share)| format!("{name} {}", super::why::share(*share))).collect();
+    (programs > 1).then(|| format!("By program: {}.", said.join(", ")))
+}
+
 /// The subsystem of memory copies.
 const COPIES: &str = "copies of memory";
 
@@ -316,6 +343,21 @@ mod tests {
         assert_eq!(parts.iter().map(|p| p.delta).sum::<f64>(), c.delta());
         let mentioned: Vec<_> = worth_mentioning(&parts).map(|p| (p.name, p.delta)).collect();
         assert_eq!(mentioned, [("copies of memory", 70.0), ("scheduler", 20.0)]);
+    }
+
+    #[test]
+    fn programs_are_told_apart_with_their_libraries() {
+        let c = causes(&[
+            ("user: postgres", 10.0, 30.0),
+            ("user: libc.so.6 (postgres)", 0.0, 10.0),
+            ("user: libjvm.so (java)", 0.0, 30.0),
+            ("user: compiled code (java)", 5.0, 25.0),
+            ("user: init", 5.0, 6.0),
+            ("schedule", 0.0, 19.0),
+        ]);
+        let said = by_program(&c).unwrap();
+        assert_eq!(said, "By program: java 50 %, postgres 30 %, kernel and waiting 19 %.");
+        assert_eq!(by_program(&causes(&[("user: init", 1.0, 3.0), ("schedule", 1.0, 2.0)])), None);
     }
 
     #[test]

@@ -34,7 +34,13 @@ pub const FILESYSTEM: &str = "ext4";
 ///
 /// # Errors
 /// As [`root::of`].
-pub fn find(store: &Store, recipe: &Recipe, series: &str, cx: &ImageContext<'_>, images: &mut Images) -> Result<Root> {
+pub fn find(
+    store: &Store,
+    recipe: &'static Recipe,
+    series: &str,
+    cx: &ImageContext<'_>,
+    images: &mut Images,
+) -> Result<Root> {
     MAIN.find(store, recipe, series, cx, images)
 }
 
@@ -42,7 +48,7 @@ pub fn find(store: &Store, recipe: &Recipe, series: &str, cx: &ImageContext<'_>,
 ///
 /// # Errors
 /// As [`image::of_root`].
-pub fn image(store: &Store, recipe: &Recipe, root: &Root, cx: &ImageContext<'_>) -> Result<Image> {
+pub fn image(store: &Store, recipe: &'static Recipe, root: &Root, cx: &ImageContext<'_>) -> Result<Image> {
     MAIN.image(store, recipe, root, cx)
 }
 
@@ -62,7 +68,7 @@ impl Tree {
     pub fn find(
         self,
         store: &Store,
-        recipe: &Recipe,
+        recipe: &'static Recipe,
         series: &str,
         cx: &ImageContext<'_>,
         images: &mut Images,
@@ -79,7 +85,7 @@ impl Tree {
     ///
     /// # Errors
     /// As [`image::of_root`].
-    pub fn image(self, store: &Store, recipe: &Recipe, root: &Root, cx: &ImageContext<'_>) -> Result<Image> {
+    pub fn image(self, store: &Store, recipe: &'static Recipe, root: &Root, cx: &ImageContext<'_>) -> Result<Image> {
         let path = image::of_root(store, recipe, root, cx.note)?;
         Ok(Image { name: self.image, path, filesystem: FILESYSTEM, role: ImageRole::Tree })
     }

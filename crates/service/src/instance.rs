@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -291,6 +291,20 @@ pub fn run(
     let failed = |e| ServerError::Failed(format!("Cannot start `{program}` for `{}`: {e}", folder.display()));
     let mut command = programs.command(program, folder).map_err(failed)?;
     command.args(arguments).stdin(input.map_or_else(Stdio::null, Stdio::from));
+    run_command(command, folder, program, fatal_words)
+}
+
+/// As [`run`], a command of the server's [`Programs`].
+///
+/// # Errors
+/// As [`run`].
+pub fn run_command(
+    mut command: Command,
+    folder: &Path,
+    program: &str,
+    fatal_words: &[&str],
+) -> Result<(), ServerError> {
+    let failed = |e| ServerError::Failed(format!("Cannot start `{program}` for `{}`: {e}", folder.display()));
     let Output { status, stdout, stderr } = command.output().map_err(failed)?;
     if status.success() {
         return Ok(());

@@ -2,10 +2,13 @@
 //!
 //! Invariant: programs run without the machine's own Java, in a tree whose hash covers the jar.
 
+use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use bigiron_archive::SeriesPackage;
+use bigiron_model::workload::{METHOD, Program};
 
 use super::error::ServerError;
 use super::instance::write;
@@ -18,6 +21,7 @@ pub const RECIPE: Recipe = Recipe {
     title: "Java",
     instead: "the workload `command` runs a Java program with this machine's own Java",
     package: SeriesPackage::InVersion("openjdk-17-jre-headless"),
+    version_of: None,
     beside: &["dash"],
     without: &WITHOUT,
     programs: |_| format!("{HOME}/bin"),
@@ -28,6 +32,7 @@ pub const RECIPE: Recipe = Recipe {
     version_argument: "--version",
     keeps: |path, _| keeps(path),
     own: Some((JAR, jar)),
+    finish: None,
     sees_sys: true,
     revision: 2,
     user: "nobody",
@@ -95,6 +100,51 @@ pub fn place(programs: &Programs, folder: &Path, user: u32) -> Result<PathBuf, S
     Ok(path)
 }
 
+/// The arguments with which a JVM writes where its compiled methods are, when it ends.
+pub const NAMED: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DumpPerfMapAtExit"];
+
+/// The list of methods that a JVM with [`NAMED`] leaves behind.
+#[derive(Debug)]
+pub struct MethodList {
+    /// Its folder for temporary files, which is that of its root: open, because the root vanishes with the JVM.
+    folder: File,
+    name: String,
+}
+
+impl MethodList {
+    /// To be called while the JVM runs; `None` if its root cannot be entered.
+    pub fn of(pid: u32) -> Option<Self> {
+        let folder = File::open(format!("/proc/{pid}/root/tmp")).ok()?;
+        Some(Self { folder, name: format!("perf-{pid}.map") })
+    }
+
+    /// To be called after its end: the methods as programs of their own, and those addresses that belong to none of Java's methods, such as the
+    /// interpreter's. Empty if it has left no list.
+    pub fn read(self) -> Vec<Program> {
+        let path = format!("/proc/self/fd/{}/{}", self.folder.as_raw_fd(), self.name);
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        // An installed JVM has no root of its own.
+        let _ = fs::remove_file(path);
+        text.lines().filter_map(method).collect()
+    }
+}
+
+/// `0x00007f2a 0x000001c0    long bigiron.Draws.next(int)`.
+fn method(line: &str) -> Option<Program> {
+    let mut words = line.splitn(2, ' ');
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let start = hex(words.next()?)?;
+    let (size, name) = words.next()?.trim_start().split_once(' ')?;
+    let name = name.trim();
+    // Without the types of what it takes and returns.
+    let name = name
+        .split_once('(')
+        .and_then(|(name, _)| name.rsplit(' ').next())
+        .filter(|name| name.contains('.'))
+        .unwrap_or(name);
+    Some(Program { start, end: start + hex(size)?, file: format!("{METHOD}{name} (java)") })
+}
+
 static INSTALLED: OnceLock<&'static [u8]> = OnceLock::new();
 
 /// Lets trees of this process have the jar, which the agent of guests does not contain: there it is in the tree.
@@ -125,6 +175,20 @@ mod tests {
     use crate::root;
     use crate::server_folder::server_folder;
     use bigiron_archive::Store;
+
+    #[test]
+    fn methods_are_named_without_their_types() {
+        let read = |line: &str| method(line).map(|method| (method.start, method.end, method.file));
+        let named = |name: &str| Some((0x7f10, 0x7f20, format!("method:{name} (java)")));
+        assert_eq!(
+            read("0x0000000000007f10 0x0000000000000010 long bigiron.Draws.next(int, java.lang.String)"),
+            named("bigiron.Draws.next")
+        );
+        assert_eq!(read("0x7f10 0x10 void bigiron.Page.<init>(java.lang.String)"), named("bigiron.Page.<init>"));
+        assert_eq!(read("0x7f10 0x10 StubRoutines (1)"), named("StubRoutines (1)"));
+        assert_eq!(read("0x7f10 0x10 Interpreter"), named("Interpreter"));
+        assert_eq!(read("nothing"), None);
+    }
 
     #[test]
     fn a_program_runs_in_a_tree_that_is_closed() {

@@ -28,6 +28,7 @@ pub const RECIPE: Recipe = Recipe {
     instead: "set the workload's `engine` to `sqlite`, or `oltp.url=postgresql://…` to a server of your own",
     package: SeriesPackage::InName("postgresql"),
     // `initdb` runs the server through `/bin/sh`, and Debian's server reads the system's time zones.
+    version_of: None,
     beside: &["dash", "tzdata"],
     // The JIT compiler is larger than everything else together.
     without: &["libllvm"],
@@ -43,6 +44,7 @@ pub const RECIPE: Recipe = Recipe {
         _ => false,
     },
     own: None,
+    finish: None,
     sees_sys: false,
     revision: 1,
     user: SUPERUSER,

@@ -1,6 +1,11 @@
 //! The recipe for a server from Debian's archive: its package, and the files that it needs to run.
 
+use std::path::Path;
+
 use bigiron_archive::SeriesPackage;
+
+use super::error::ServerError;
+use super::programs::Programs;
 
 /// A server in Debian's archive. A constant in the file that adds the server.
 #[derive(Debug)]
@@ -13,6 +18,8 @@ pub struct Recipe {
     pub instead: &'static str,
     /// Its package.
     pub package: SeriesPackage,
+    /// The package whose version it has, if that is not its own package's.
+    pub version_of: Option<&'static str>,
     /// Packages that it needs in addition to its own package's dependencies.
     pub beside: &'static [&'static str],
     /// Libraries that it does not need, by the prefixes of their packages' names.
@@ -30,6 +37,8 @@ pub struct Recipe {
     pub keeps: fn(&[&str], &str) -> bool,
     /// A file of bigiron's own that goes into the root, by its path there.
     pub own: Option<OwnFile>,
+    /// Makes more files in a tree that is otherwise complete, with its own programs.
+    pub finish: Option<Finish>,
     /// Whether its programs see `/sys`.
     pub sees_sys: bool,
     /// From 1; increased when other files of the same packages are kept.
@@ -40,6 +49,9 @@ pub struct Recipe {
 
 /// A file that bigiron brings itself: its path from the root, and its bytes, `None` in an executable that does not have them.
 pub type OwnFile = (&'static str, fn() -> Option<&'static [u8]>);
+
+/// With a tree's programs, and the tree.
+pub type Finish = fn(&Programs, &Path) -> Result<(), ServerError>;
 
 impl PartialEq for Recipe {
     fn eq(&self, other: &Self) -> bool {

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::{ServerError, doing};
+use super::programs::Programs;
 use super::recipe::Recipe;
 use super::tree;
 use bigiron_archive::{Closure, ClosurePackage, KernelError, Store, hash};
@@ -35,7 +36,7 @@ pub struct TreeInfo {
     /// The series of its versions, such as `15` or `10.11`.
     #[serde(alias = "major", deserialize_with = "word_or_number")]
     pub series: String,
-    /// The package's version, e.g. `15.18-0+deb12u1`.
+    /// Its version, e.g. `15.18-0+deb12u1`.
     pub version: String,
     /// The Debian release it comes from.
     pub release: String,
@@ -43,7 +44,7 @@ pub struct TreeInfo {
     pub packages: Vec<String>,
     /// Libraries of the server that are left out because they need a library that is left out (the JIT compiler).
     pub left_out: Vec<String>,
-    /// Hash over names, kinds, modes and contents of all files: the same on every machine.
+    /// Hash over names, kinds, modes and contents of all files but those that its own programs made of the others: the same on every machine.
     pub hash: String,
     /// Bytes of all files.
     pub bytes: u64,
@@ -86,7 +87,7 @@ impl Root {
 /// As [`ensure`]; or the planned tree is no longer stored, and a newer one has replaced it.
 pub fn of(
     store: &Store,
-    recipe: &Recipe,
+    recipe: &'static Recipe,
     series: &str,
     planned: Option<&str>,
     note: &dyn Fn(&str),
@@ -109,7 +110,7 @@ pub fn of(
 ///
 /// # Errors
 /// Debian does not have the version (the message lists those that it has), or there is no apt, no network or no room.
-pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
+pub fn ensure(store: &Store, recipe: &'static Recipe, series: &str, note: &dyn Fn(&str)) -> Result<Root, ServerError> {
     let title = recipe.title;
     let place = store.dir().join(recipe.name);
     let named = match recipe.revision {
@@ -144,7 +145,8 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
     };
     let server = recipe.package.name(series);
     let parts = libraries_and(&closure, recipe, &server);
-    let version = parts.first().map(|p| p.version.clone()).unwrap_or_default();
+    let of_version = recipe.version_of.unwrap_or(&server);
+    let version = parts.iter().find(|p| p.name == of_version).map(|p| p.version.clone()).unwrap_or_default();
     let mut packages: Vec<String> = parts.iter().map(|p| format!("{}={}", p.name, p.version)).collect();
     packages.sort();
     packages.extend(own.clone());
@@ -178,6 +180,10 @@ pub fn ensure(store: &Store, recipe: &Recipe, series: &str, note: &dyn Fn(&str))
             };
             let left_out = tree::build(&files, &dir, recipe, series, &unusable)?;
             let (hash, bytes) = tree::contents(&dir)?;
+            if let Some(finish) = recipe.finish {
+                note(&format!("Completing {title} {version} with its own programs"));
+                finish(&Programs::in_tree(recipe, &dir, series), &dir)?;
+            }
             let about = TreeInfo {
                 series: series.to_owned(),
                 version: version.clone(),

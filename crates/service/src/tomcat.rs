@@ -9,35 +9,44 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use bigiron_sys::child::fixed_addresses;
+
 use super::error::{ServerError, doing};
-use super::instance::{self, DATA, Server};
+use super::instance::{self, DATA, Instance, Server};
 use super::java;
+use super::listen::free_port;
 use super::programs::Programs;
 use super::recipe::Recipe;
+use super::server_folder::server_folder;
 
 /// Tomcat 10 in Debian's archive, of the release that also has Java 17.
 pub const RECIPE: Recipe = Recipe {
     name: "tomcat",
     title: "Tomcat",
-    beside: &["libtomcat10-java", "libpostgresql-jdbc-java", "dash"],
+    version_of: Some("libtomcat10-java"),
+    beside: &["libtomcat10-java", "libpostgresql-jdbc-java", "libmariadb-java", "dash"],
+    finish: Some(archive),
     keeps: |path, _| match path {
         ["usr", "share", "java", name] => JARS.iter().any(|jar| is_of(jar, name)),
         ["usr", "lib", "jvm", "java-17-openjdk-amd64", "lib", name] if *name == OPTIONS => true,
         path => java::keeps(path),
     },
     sees_sys: false,
+    revision: 3,
     ..java::RECIPE
 };
 
 /// The series of its Java.
 pub use super::java::SERIES;
 
-/// What Tomcat needs for servlets, and the database's driver.
-const JARS: [&str; 12] = [
+/// What Tomcat needs for servlets, and the databases' drivers.
+const JARS: [&str; 13] = [
+    "mariadb-java-client",
     "postgresql",
     "tomcat10-annotations-api",
     "tomcat10-api",
@@ -53,7 +62,9 @@ const JARS: [&str; 12] = [
 ];
 /// Its sockets have options of Linux, which need this library.
 const OPTIONS: &str = "libextnet.so";
-const PACKAGE: &str = "libtomcat10-java=";
+const JAVA: &str = "openjdk-17-jre-headless=";
+/// The archive of classes in the tree.
+const ARCHIVE: &str = "usr/share/java/bigiron-tomcat.jsa";
 const RUN: &str = "run";
 const PID_FILE: &str = "run/pid";
 /// The status of a process that SIGTERM has ended: the JVM stops Tomcat and reports it like this.
@@ -66,9 +77,9 @@ fn is_of(jar: &str, file: &str) -> bool {
     rest.is_empty() || rest.strip_prefix('-').is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Tomcat's version among a tree's packages.
-pub fn version(packages: &[String]) -> &str {
-    packages.iter().find_map(|package| package.strip_prefix(PACKAGE)).unwrap_or("unknown")
+/// The version of Java among a tree's packages.
+pub fn java_version(packages: &[String]) -> &str {
+    packages.iter().find_map(|package| package.strip_prefix(JAVA)).unwrap_or("unknown")
 }
 
 /// How servlets reach the database.
@@ -94,12 +105,16 @@ pub struct Tomcat {
     /// Of each session; 0: there are none.
     pub session_bytes: u64,
     pub heap_bytes: u64,
+    /// Whether the quick one of Java's two compilers is the only one.
+    pub quick_compiler: bool,
     /// Whether code is compiled beside the threads that need it.
     pub background: bool,
     /// The names of the servlets in the package `bigiron.app`, which are their paths.
     pub servlets: &'static [&'static str],
     /// bigiron's jar, as the server sees it.
     pub jar: PathBuf,
+    /// More arguments of its JVM.
+    pub flags: Vec<String>,
 }
 
 /// Creates the folders of a server in `folder`, which exists.
@@ -109,6 +124,64 @@ pub struct Tomcat {
 pub fn init(programs: &Programs, folder: &Path) -> Result<(), ServerError> {
     let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
     ["conf", DATA, "data/WEB-INF", RUN].iter().try_for_each(|name| instance::make_folder(&folder.join(name), user))
+}
+
+/// Makes an archive of the classes of Java, Tomcat, the drivers and the servlets, as a JVM has them in memory: it maps them, and need not read, check
+/// and link them one by one.
+fn archive(programs: &Programs, tree: &Path) -> Result<(), ServerError> {
+    let place = server_folder(&std::env::temp_dir())?;
+    let folder = place.path();
+    init(programs, folder)?;
+    let inside = programs.inside(folder);
+    let at = |name: &str| inside.join(name).display().to_string();
+    let list = at("run/classes");
+    let jar = Path::new("/").join(java::JAR);
+    let path = class_path(&jar);
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free_port(folder)?);
+    let source = Source { driver: "", url: String::new(), user: "", password: None };
+    let flags = vec![format!("-XX:DumpLoadedClassList={list}")];
+    let server = Tomcat {
+        address,
+        threads: 1,
+        pool: 1,
+        source,
+        session_bytes: 0,
+        heap_bytes: 64 << 20,
+        quick_compiler: true,
+        background: true,
+        servlets: &["Train"],
+        jar,
+        flags,
+    };
+    Instance::start(server, programs, folder)?.stop()?;
+    let arguments = [
+        "-Xshare:dump".to_owned(),
+        // Only with this collector the archive also has objects.
+        "-XX:+UseG1GC".to_owned(),
+        format!("-XX:SharedClassListFile={list}"),
+        format!("-XX:SharedArchiveFile={}", at("run/archive")),
+        "-cp".to_owned(),
+        path,
+    ];
+    let mut command = programs.command("java", folder).map_err(doing("Cannot start Java in", folder))?;
+    // The archive has its objects in the order of their addresses.
+    fixed_addresses(command.args(arguments));
+    instance::run_command(command, folder, "java", &FATAL)?;
+    let to = tree.join(ARCHIVE);
+    fs::copy(folder.join("run/archive"), &to).map_err(doing("Cannot write", &to))?;
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o644)).map_err(doing("Cannot write", &to))
+}
+
+/// The arguments with which a JVM uses the archive of classes of its tree.
+pub fn archived(programs: &Programs) -> Vec<String> {
+    let is_there = programs.file(ARCHIVE).is_file();
+    is_there.then(|| format!("-XX:SharedArchiveFile=/{ARCHIVE}")).into_iter().collect()
+}
+
+fn class_path(jar: &Path) -> String {
+    let mut path = jar.display().to_string();
+    JARS.iter().for_each(|jar| path += &format!(":/usr/share/java/{jar}.jar"));
+    path
 }
 
 impl Tomcat {
@@ -163,26 +236,27 @@ impl Server for Tomcat {
     fn start(&self, inside: &Path) -> (&'static str, Vec<OsString>) {
         let flag = |on: bool, name: &str| format!("-XX:{}{name}", if on { '+' } else { '-' });
         let heap = self.heap_bytes >> 10;
-        let mut path = self.jar.display().to_string();
-        JARS.iter().for_each(|jar| path += &format!(":/usr/share/java/{jar}.jar"));
         let arguments = [
             format!("-Xms{heap}k"),
             format!("-Xmx{heap}k"),
             flag(true, "UseSerialGC"),
+            format!("-XX:TieredStopAtLevel={}", if self.quick_compiler { 1 } else { 4 }),
             flag(self.background, "BackgroundCompilation"),
             // Statistics for other programs, in a mapped file.
             flag(false, "UsePerfData"),
             flag(true, "ExitOnOutOfMemoryError"),
+            java::NAMED[0].to_owned(),
+            java::NAMED[1].to_owned(),
             format!("-Dcatalina.home={}", inside.display()),
             format!("-Dcatalina.base={}", inside.display()),
             format!("-Djava.io.tmpdir={}", inside.join(RUN).display()),
             // A line: level, message, and a failure with its stack.
             "-Djava.util.logging.SimpleFormatter.format=%4$s: %5$s%6$s%n".to_owned(),
             "-cp".to_owned(),
-            path,
+            class_path(&self.jar),
             "bigiron.app.Start".to_owned(),
         ];
-        ("java", arguments.into_iter().map(OsString::from).collect())
+        ("java", self.flags.iter().cloned().chain(arguments).map(OsString::from).collect())
     }
 
     fn is_ready(&self, folder: &Path, pid: u32) -> bool {
@@ -204,13 +278,10 @@ impl Server for Tomcat {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::TcpListener;
 
     use super::*;
-    use crate::instance::Instance;
-    use crate::listen::free_port;
     use crate::root;
-    use crate::server_folder::server_folder;
     use bigiron_archive::Store;
 
     /// What a server with these servlets, whose database is not there, says at a port.
@@ -230,9 +301,11 @@ mod tests {
             source,
             session_bytes: 0,
             heap_bytes: 64 << 20,
+            quick_compiler: false,
             background: true,
             servlets,
             jar: java::place(programs, folder, user).unwrap(),
+            flags: archived(programs),
         };
         Instance::start(server, programs, folder).unwrap_err().to_string()
     }
@@ -243,7 +316,8 @@ mod tests {
         let root = root::ensure(&Store::open().unwrap(), &RECIPE, SERIES, &|line| eprintln!("{line}")).unwrap();
         eprintln!("{} {} bytes", root.dir.display(), root.about.bytes);
         assert!(root.about.left_out.is_empty() && root.about.bytes < 260 << 20, "{:?}", root.about);
-        assert!(version(&root.about.packages).starts_with("10.1."), "{:?}", root.about.packages);
+        assert!(root.about.version.starts_with("10.1."), "{:?}", root.about);
+        assert!(java_version(&root.about.packages).starts_with("17.0."), "{:?}", root.about);
         let programs = Programs::of(&RECIPE, &root).unwrap();
         let place = server_folder(&std::env::temp_dir()).unwrap();
         let folder = place.path();

@@ -3,9 +3,10 @@
 //! Invariant: the tree is usr-merged (`bin`, `lib`, `lib64`, `sbin` are links into `usr`), all its links are relative, and none leads out of it.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
@@ -25,6 +26,9 @@ const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 pub const FOLDER: &str = "cluster";
 /// Mount points, and folders that programs expect.
 const FOLDERS: [&str; 8] = ["dev", "proc", "sys", "run", "tmp", "etc", "root", FOLDER];
+
+/// The date of bigiron's own file, which archives of Java's classes contain: files of packages have theirs.
+const OWN_DATE: SystemTime = UNIX_EPOCH;
 
 /// Unpacks packages into `dir` and completes the tree. Returns the server's libraries that were left out, each with the library it lacks.
 pub fn build(
@@ -178,7 +182,9 @@ fn complete(dir: &Path, recipe: &Recipe) -> Result<(), ServerError> {
         let path = dir.join(path);
         let parent = path.parent().expect("a path below the tree");
         fs::create_dir_all(parent).map_err(doing("Cannot create", parent))?;
-        fs::write(&path, bytes).map_err(doing("Cannot write", &path))?;
+        let written =
+            fs::write(&path, bytes).and_then(|()| File::options().write(true).open(&path)?.set_modified(OWN_DATE));
+        written.map_err(doing("Cannot write", &path))?;
     }
     put("etc/passwd", &format!("root:x:0:0::/:/bin/sh\n{user}:x:{UID}:{UID}::/{FOLDER}:/bin/sh\n"))?;
     put("etc/group", &format!("root:x:0:\n{user}:x:{UID}:\n"))?;

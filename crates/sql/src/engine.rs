@@ -19,7 +19,7 @@ use bigiron_workload::keys::form::words_of;
 use bigiron_workload::{Context, ImageContext, Images};
 
 /// The series of PostgreSQL in Debian 12.
-const POSTGRES_VERSION: u32 = 15;
+pub const POSTGRES_VERSION: u32 = 15;
 
 /// A kind of engine, as named in options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,13 +162,29 @@ impl PrivateDatabase {
     pub fn images(engine: &Engine, cx: &ImageContext<'_>, room: u64) -> Result<Images> {
         let contents =
             Contents { what: "no tables", name: "an empty database", data_bytes: 64 << 20, room, needed_here: false };
-        let store = || Store::open();
+        Self::images_with(engine, cx, contents, &mut |_| Ok(Vec::new()))
+    }
+
+    /// As [`PrivateDatabase::images`], with these contents, which `load` puts into an empty database. It returns the names of the checks that held.
+    ///
+    /// # Errors
+    /// As [`images::of`].
+    pub fn images_with(
+        engine: &Engine,
+        cx: &ImageContext<'_>,
+        contents: Contents<'_>,
+        load: &mut dyn FnMut(&mut dyn Database) -> Result<Vec<String>>,
+    ) -> Result<Images> {
         let (images, _) = match engine {
             Engine::Postgres { version, .. } => {
-                images::of(&cluster::KIND, &version.to_string(), &store()?, cx, contents, &mut |_| Ok(Vec::new()))?
+                let kind = &cluster::KIND;
+                let mut fill = |at: &Url| load(&mut *(kind.database)(at)?);
+                images::of(kind, &version.to_string(), &Store::open()?, cx, contents, &mut fill)?
             }
             Engine::MariaDb { version, .. } => {
-                images::of(&mariadb::KIND, version, &store()?, cx, contents, &mut |_| Ok(Vec::new()))?
+                let kind = &mariadb::KIND;
+                let mut fill = |at: &Place| load(&mut *(kind.database)(at)?);
+                images::of(kind, version, &Store::open()?, cx, contents, &mut fill)?
             }
             Engine::Url(_) | Engine::Sqlite { .. } => return Ok(Images::default()),
         };
@@ -202,6 +218,25 @@ impl PrivateDatabase {
             Self::Postgres(server) => server.cpu_ns(),
             Self::MariaDb(server) => server.cpu_ns(),
             Self::Sqlite { .. } => 0,
+        }
+    }
+
+    /// The server's name for people; `None` if the engine runs in this process.
+    pub fn title(&self) -> Option<&'static str> {
+        match self {
+            Self::Postgres(_) => Some(cluster::KIND.recipe.title),
+            Self::MariaDb(_) => Some(mariadb::KIND.recipe.title),
+            Self::Sqlite { .. } => None,
+        }
+    }
+
+    /// How the server ended, if it did.
+    pub fn end(&mut self) -> Option<ServerError> {
+        let title = self.title()?;
+        match self {
+            Self::Postgres(server) => server.end(title),
+            Self::MariaDb(server) => server.end(title),
+            Self::Sqlite { .. } => None,
         }
     }
 

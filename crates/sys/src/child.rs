@@ -29,6 +29,17 @@ pub fn leave_open(command: &mut Command, file: OwnedFd) -> &mut Command {
     }
 }
 
+/// Lays out the child's memory as each time, not at random: what it makes may depend on addresses.
+pub fn fixed_addresses(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only a system call is made, and nothing is allocated.
+    unsafe {
+        command.pre_exec(|| match libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) {
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        })
+    }
+}
+
 fn told_of_death(command: &mut Command, signal: libc::c_int) -> &mut Command {
     let parent = std::process::id();
     // SAFETY: between fork and exec only async-signal-safe system calls are made, and nothing is allocated.

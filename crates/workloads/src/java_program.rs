@@ -13,10 +13,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde_json::Value;
 
 use bigiron_archive::Store;
+use bigiron_model::workload::Program;
 use bigiron_service::error::doing;
 use bigiron_service::guest_tree::{self, TREE, programs_here};
 use bigiron_service::instance::make_folder;
-use bigiron_service::java::{self, RECIPE, SERIES};
+use bigiron_service::java::{self, MethodList, RECIPE, SERIES};
 use bigiron_service::programs::Programs;
 use bigiron_sys::launch::Usage;
 use bigiron_workload::{Context, ImageContext, Images, WrongData};
@@ -64,6 +65,7 @@ pub fn options(heap: u64, collector: &str, background_compilation: bool) -> Vec<
         flag(true, "ExitOnOutOfMemoryError"),
         flag(true, "DisplayVMOutputToStderr"),
     ]);
+    options.extend(java::NAMED.map(str::to_owned));
     options.extend(["-Xlog:disable", "-Xlog:all=warning:stderr:none"].map(str::to_owned));
     options
 }
@@ -155,14 +157,15 @@ impl JavaProgram {
         serde_json::from_str(&line).with_context(|| format!("The program said `{line}` instead of JSON"))
     }
 
-    /// Ends the program in good order.
+    /// Ends the program in good order. Returns the methods that its JVM had compiled.
     ///
     /// # Errors
     /// It does not end as it should.
-    pub fn end(mut self) -> Result<()> {
+    pub fn end(mut self) -> Result<Vec<Program>> {
+        let methods = MethodList::of(self.child.id());
         self.tell("exit")?;
         let status = self.child.wait().context("Cannot wait for Java")?;
-        if status.success() { Ok(()) } else { Err(self.why()) }
+        if status.success() { Ok(methods.map(MethodList::read).unwrap_or_default()) } else { Err(self.why()) }
     }
 
     /// Why it ended, if it has ended or does so within [`GRACE`].

@@ -10,6 +10,7 @@ use super::spec::{Spec, Topology};
 use super::worker_group::RunCost;
 use crate::java_program::{JavaProgram, options, programs};
 use bigiron_model::clock::Clock;
+use bigiron_model::workload::Program;
 use bigiron_probe::counters::span;
 use bigiron_service::programs::Programs;
 use bigiron_sys::launch::Usage;
@@ -62,13 +63,14 @@ impl JavaRooms {
         self.server.version()
     }
 
-    /// Ends both in good order.
+    /// Ends both in good order. Returns the methods that their JVMs had compiled.
     ///
     /// # Errors
     /// One does not end as it should.
-    pub fn end(self) -> Result<()> {
-        self.users.end()?;
-        self.server.end()
+    pub fn end(self) -> Result<Vec<Program>> {
+        let mut methods = self.users.end()?;
+        methods.extend(self.server.end()?);
+        Ok(methods)
     }
 
     /// One run; `within` gets the part from the release of the threads until the last has ended its work.

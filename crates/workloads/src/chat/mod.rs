@@ -199,7 +199,7 @@ impl Running for Trial<'_> {
             facts.push(("jvm", java.version()));
             // While they are still visible.
             programs = symbols::running();
-            java.end()?;
+            programs.extend(java.end()?);
         }
         Ok(WorkloadResult {
             programs,

@@ -166,10 +166,10 @@ impl Running for Trial<'_> {
             points.push(jvm.measure()?);
         }
         // While it is still visible.
-        let programs = symbols::running();
+        let mut programs = symbols::running();
         jvm.keep_log(cx)?;
         let (version, rss) = (jvm.program.version(), jvm.program.max_rss());
-        jvm.program.end()?;
+        programs.extend(jvm.program.end()?);
         let mut outcome = self.outcome(&points, rss)?;
         outcome.facts.insert("jvm".to_owned(), version);
         outcome.facts.insert("heap-bytes".to_owned(), self.settings.heap(cx.cpus).to_string());
