@@ -112,6 +112,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         host: design.on.as_ref().map(|host| host.kind),
         target: design.on.as_ref().and_then(|host| host.target.clone()),
         no_way_back: design.no_way_back,
+        no_vm_gate: design.no_vm_gate,
         qemu: design.qemu,
         cpus: design.cpus,
         storage: design.storage.clone(),

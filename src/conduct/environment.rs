@@ -11,7 +11,7 @@ use bigiron_archive::store::Store;
 use bigiron_archive::{Kernel, KernelError};
 use bigiron_lab::host::local;
 use bigiron_lab::host::ssh::Target;
-use bigiron_lab::host::ssh::connection::Place;
+use bigiron_lab::host::vm::gate::Gate;
 use bigiron_lab::lever;
 use bigiron_lab::lever::Scope;
 use bigiron_lab::lever::disks::Disks;
@@ -19,7 +19,7 @@ use bigiron_lab::lever::site::Site;
 use bigiron_lab::target::messages::{LeverAnswer, LeverQuery};
 use bigiron_lab::vm::probe;
 use bigiron_lab::vm::probe::KvmStatus;
-use bigiron_lab::vm::qemu::{Qemu, QemuError};
+use bigiron_lab::vm::qemu::{Accelerator, Qemu, QemuError};
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::provenance::Provenance;
@@ -47,6 +47,7 @@ pub struct Environment<'a> {
     /// The machine on which trials run, if it is another one.
     target: Option<Target>,
     no_way_back: bool,
+    no_vm_gate: bool,
 }
 
 impl<'a> Environment<'a> {
@@ -65,6 +66,7 @@ impl<'a> Environment<'a> {
             observer,
             target: None,
             no_way_back: false,
+            no_vm_gate: false,
         })
     }
 
@@ -79,9 +81,9 @@ impl<'a> Environment<'a> {
     }
 
     /// The same for a study on the target of this name.
-    pub fn on(mut self, target: Option<&str>, no_way_back: bool) -> anyhow::Result<Self> {
-        self.no_way_back = no_way_back;
-        self.target = target.map(|name| Target::open(name, Place::Kept)).transpose()?;
+    pub fn on(mut self, target: Option<&str>, no_way_back: bool, no_vm_gate: bool) -> anyhow::Result<Self> {
+        (self.no_way_back, self.no_vm_gate) = (no_way_back, no_vm_gate);
+        self.target = target.map(|name| Target::open_for_study(name, &|text| self.observer.note(text))).transpose()?;
         Ok(self)
     }
 
@@ -93,6 +95,24 @@ impl<'a> Environment<'a> {
     /// Whether the target may be lost.
     pub fn no_way_back(&self) -> bool {
         self.no_way_back
+    }
+
+    /// Where kernels are booted before they boot on the target; `None` if the user wants none.
+    ///
+    /// # Errors
+    /// There is no QEMU.
+    pub fn gate(&self) -> Result<Option<Gate>, Refusal> {
+        if self.no_vm_gate {
+            return Ok(None);
+        }
+        let qemu = self.qemu().map_err(|why| {
+            Refusal::new(format!("Each kernel boots in a VM here before it boots on another machine: {}", why.message))
+                .hint("Install QEMU (`bigiron doctor` checks it), or add `--no-vm-gate`")
+        })?;
+        // Known from earlier studies, or not worth its test: the emulated CPU boots a kernel in half a minute.
+        let kvm = probe::without_boot(self.cache(), qemu).filter(|kvm| kvm.usable);
+        let accelerator = kvm.map_or(Accelerator::Tcg, |kvm| kvm.accelerator());
+        Ok(Some(Gate::new(qemu.clone(), accelerator, self.cache())))
     }
 
     pub fn observer(&self) -> &'a dyn Observer {

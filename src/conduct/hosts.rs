@@ -169,7 +169,10 @@ pub(super) fn host<'e>(
         let kernels = plan.arms.iter().map(|arm| if arm.kernel.spec == RUNNING { None } else { brought.next() });
         let observer = environment.observer();
         let note = Box::new(move |text: &str| observer.note(text));
-        let host = SshHost::new(plan, kernels.collect(), left, environment.no_way_back(), environment.target()?, note)?;
+        let (kernels, target, no_way_back) =
+            (kernels.collect::<Vec<_>>(), environment.target()?, environment.no_way_back());
+        let gate = if left > 0 && kernels.iter().any(Option::is_some) { environment.gate()? } else { None };
+        let host = SshHost::new(plan, kernels, gate, left, no_way_back, target, note)?;
         return Ok(Box::new(host));
     }
     let host = vm_host(plan, kernels, environment)?;

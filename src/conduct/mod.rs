@@ -143,7 +143,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     check_paths(q)?;
     let environment = Environment::new(q.arms.iter().map(|arm| arm.kernel.clone()).collect(), observer)?
         .at(request.out, q.qemu)
-        .on(q.target.as_deref(), q.no_way_back)?;
+        .on(q.target.as_deref(), q.no_way_back, q.no_vm_gate)?;
     let resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);
