@@ -1,8 +1,8 @@
 //! bigiron and its trials on another machine killed at random moments: no trial is lost or run twice, and no setting stays changed.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::process::Child;
+use std::fs::{self, File};
+use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,9 @@ fn kill(kills: &Kills) -> Option<Seen> {
             let moment = kills.longest.mul_f64(moments.next());
             let of_trial = total % 6 == 5 && killed < TRIALS;
             let mut hit = false;
-            let mut child = test.start_quiet(&words);
+            let said = test.dir().join("said");
+            let mut child =
+                test.command(&words).stdout(Stdio::null()).stderr(File::create(&said).unwrap()).spawn().unwrap();
             let status = until(&mut child, (total < kills.number && !of_trial).then_some(moment), |elapsed| {
                 if of_trial && !hit && elapsed >= moment {
                     hit = machine.kill_trial();
@@ -119,8 +121,7 @@ fn kill(kills: &Kills) -> Option<Seen> {
                 Some(0) => break,
                 Some(_) if hit => {}
                 Some(_) => {
-                    let ran = test.run(&words);
-                    panic!("ended with {status:?}; again: {}{}\n{:?}", ran.stdout, ran.stderr, machine.audit());
+                    panic!("{status:?}: {}\n{:?}", fs::read_to_string(said).unwrap(), machine.audit());
                 }
             }
         }

@@ -234,14 +234,27 @@ fn is_recent(dir: &Path) -> bool {
     asked.and_then(|at| at.elapsed().ok()).is_some_and(|ago| ago < SHUTDOWN)
 }
 
+/// The boots that were asked for, with the folders of their trials.
+fn notes(folder: &TargetFolder) -> impl Iterator<Item = (PathBuf, BootNote)> {
+    let studies = fs::read_dir(folder.path().join("trials")).into_iter().flatten().flatten();
+    let trials = studies.flat_map(|study| fs::read_dir(study.path()).into_iter().flatten().flatten());
+    trials.filter_map(|trial| Some((trial.path(), folder::read::<BootNote>(&trial.path(), BOOT).ok()??)))
+}
+
 /// Whether the machine may be about to go down for a boot that was asked for.
 pub(super) fn is_going_down(folder: &TargetFolder) -> bool {
-    let studies = fs::read_dir(folder.path().join("trials")).into_iter().flatten().flatten();
-    let mut trials = studies.flat_map(|study| fs::read_dir(study.path()).into_iter().flatten().flatten());
-    trials.any(|trial| {
-        let note = folder::read::<BootNote>(&trial.path(), BOOT).ok().flatten();
-        is_recent(&trial.path()) && note.is_some_and(|note| note.from == super::boot_id())
-    })
+    notes(folder).any(|(dir, note)| is_recent(&dir) && note.from == super::boot_id())
+}
+
+/// Forgets the boot that is running, before the machine is rebooted: its kernel has not failed, and its trial boots again.
+pub(super) fn forget_running(folder: &TargetFolder) -> anyhow::Result<()> {
+    let cmdline = fs::read_to_string("/proc/cmdline")?;
+    for (dir, note) in notes(folder) {
+        if judge(&note.nonce, &note.from, &super::boot_id(), &cmdline) == BootState::Up {
+            fs::remove_file(dir.join(BOOT)).with_context(|| format!("Cannot forget the boot of {}", dir.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn judge(nonce: &str, from: &str, boot_id: &str, cmdline: &str) -> BootState {

@@ -131,6 +131,7 @@ pub(super) fn reboot(folder: &TargetFolder, study: &str) -> anyhow::Result<WayBa
     }
     let Some(release) = pending(folder) else { return Ok(WayBack::There) };
     folder.audit(study, &format!("reboot to {release}, the boot loader's default"))?;
+    boot::forget_running(folder)?;
     rustix::fs::sync();
     boot::later("systemctl reboot")?;
     Ok(WayBack::Rebooting(release))

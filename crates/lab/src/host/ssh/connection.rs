@@ -215,9 +215,11 @@ impl Connection {
         // Not current_exe(): its file may have been replaced in the meantime.
         let bytes = fs::read("/proc/self/exe").context("Cannot read this executable's own file")?;
         let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        // Under a name of its own: the command of a killed bigiron may still be writing.
         let put = |at: &str| {
+            let new = format!("{at}.new.$$");
             format!(
-                "cat >{at}.new && echo \"{hash}  \"{at}.new | sha256sum -c --status && chmod 700 {at}.new && mv {at}.new {at}"
+                "cat >{new} && echo \"{hash}  \"{new} | sha256sum -c --status && chmod 700 {new} && mv {new} {at} || {{ rm -f {new}; false; }}"
             )
         };
         match self.place {
@@ -227,8 +229,10 @@ impl Connection {
                 if self.run(&format!("[ -x {at} ] && echo yes || echo no"), std::io::empty())?.starts_with(b"yes") {
                     return Ok(());
                 }
-                let make =
-                    format!("umask 077; mkdir -p \"{FOLDER}/bin\" && rm -f \"{FOLDER}\"/bin/bigiron-* && {}", put(at));
+                let earlier = format!(
+                    "for old in \"{FOLDER}\"/bin/bigiron-*; do case $old in *.new.*) ;; *) rm -f \"$old\" ;; esac; done"
+                );
+                let make = format!("umask 077; mkdir -p \"{FOLDER}/bin\" && {earlier}; {}", put(at));
                 self.run(&make, &bytes[..]).context("Cannot copy the executable")?;
             }
             Place::Temporary => {
