@@ -16,9 +16,10 @@ use crate::kills::Moments;
 /// Two arms of the machine's own kernel that boot.
 const BOOTS: [&str; 2] = ["running", "running,boot.audit=0"];
 
-/// Files and settings by which a machine is compared before and after; the folders' times tell only that something has been in them.
-const STATE: &str = "cat /boot/grub/grubenv /boot/grub/grub.cfg /var/lib/dpkg/status; uname -r; cat /proc/sys/vm/swappiness; \
-                     ls -laR /boot /efi /lib/modules 2>/dev/null | grep -v -e '^total' -e '^d' -e random-seed";
+/// Files and settings by which a machine is compared before and after, without the files' times.
+const STATE: &str = "cat /boot/grub/grubenv /boot/grub/grub.cfg /efi/loader/loader.conf /efi/loader/entries/* /var/lib/dpkg/status 2>/dev/null; \
+                     uname -r; cat /proc/sys/vm/swappiness; \
+                     find /boot /efi /lib/modules ! -name random-seed -printf '%M %u %s %p\\n' 2>/dev/null | grep -v ^d | sort";
 
 #[track_caller]
 fn same(machine: &Machine, before: &str) {
@@ -47,6 +48,7 @@ fn a_full_disk_is_refused_before_anything_is_copied() {
     let kernels = study(&["running", "debian:6.12"], &["--no-way-back"]);
     machine.ends(&test.run(&kernels), 2, &["MiB free in `/root/.local/state/bigiron`, and this study needs "]);
     machine.says(&format!("rm /var/tmp/full; {brim}"));
+    fs::remove_dir_all(test.dir().join("study")).unwrap();
     machine.ends(&test.run(&study(&BOOTS, &["--no-way-back"])), 2, &["MiB free in `/root/.local/state/bigiron`"]);
     machine.says("rm /var/tmp/full /var/tmp/brim");
     assert_eq!(machine.audited("\"boot "), 0);
