@@ -53,12 +53,14 @@ test-long:
 	scripts/setup test
 	scripts/test long
 
-# Tests with other machines: over SSH one that boots, Debian 12 in QEMU, which the first run makes in four minutes; and Slurm with four nodes on
-# this machine. Not part of `make test`: under emulation each boot takes half a minute.
+# Tests with other machines: over SSH two that boot, Debian 12 in QEMU with GRUB and with UEFI and systemd-boot, each of which the first run makes in
+# four minutes; 200 kills on a simulated one; and Slurm with four nodes on this machine. Not part of `make test`: under emulation each boot takes
+# half a minute.
 test-hosts:
 	scripts/setup test
 	scripts/setup hosts
-	tests/ssh/make-target >/dev/null
+	tests/ssh/make-target grub >/dev/null
+	tests/ssh/make-target systemd-boot >/dev/null
 	cargo test -p bigiron --test cli --locked -- --ignored --test-threads=1 ssh:: slurm::
 
 # The lints and tests of bigiron-datafusion. Not part of `make test`, because DataFusion takes too long to compile in CI.

@@ -205,6 +205,9 @@ pub struct Design {
     /// the machine
     #[arg(long)]
     pub no_way_back: bool,
+    /// Boot kernels on another machine that have not booted in a VM here first, for example because they have drivers of that machine only
+    #[arg(long)]
+    pub no_vm_gate: bool,
     /// Hold CPU frequencies steady during each trial (governor performance, boost off) and restore them afterwards; only with `--on local`
     #[arg(long)]
     pub quiet_machine: bool,

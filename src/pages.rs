@@ -42,7 +42,7 @@ const PAGES: &[Page] = pages! {
     "reference" in "reference":
         "cli", "study-file", "bisect-model", "samples", "locks", "storage", "dbsim-job", "dbsim-model",
         "dbsim-processes", "dbsim-verification", "multiuser-model", "oltp-engines", "oltp-runs", "report", "folder", "environment",
-        "history", "local", "undo", "security", "sim", "architecture", "adding-a-server";
+        "history", "local", "ssh-faults", "undo", "security", "sim", "architecture", "adding-a-server";
     "measurement" in "measurements":
         "bisect-measurements", "database-measurements", "dbsim-measurements", "judge-measurements", "multiuser-in-a-guest",
         "multiuser-measurements", "nightly-measurements", "oltp-measurements", "rebuild-measurements", "statistics-measurements",

@@ -114,6 +114,7 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
         host: design.on.as_ref().map(|host| host.kind),
         targets: design.on.as_ref().map_or_else(Vec::new, |host| host.targets.clone()),
         no_way_back: design.no_way_back,
+        no_vm_gate: design.no_vm_gate,
         qemu: design.qemu,
         cpus: design.cpus,
         storage: design.storage.clone(),

@@ -68,7 +68,8 @@ pub(super) fn run(args: &Undo) -> anyhow::Result<u8> {
 
 /// Restores another machine: its trials end, its settings and its kernel are those from before.
 fn on_target(name: &str, dry_run: bool) -> anyhow::Result<u8> {
-    let target = Target::open(name, if dry_run { Place::Temporary } else { Place::Kept })?;
+    let place = if dry_run { Place::Temporary } else { Place::Kept };
+    let target = Target::open_patiently(name, place, &output::note)?;
     let look = &target.look;
     if dry_run {
         let mut out = String::new();
@@ -80,11 +81,12 @@ fn on_target(name: &str, dry_run: bool) -> anyhow::Result<u8> {
         }
         return output::data(&out).map(|()| 0);
     }
-    let stopped: Vec<String> = target.connection.ask("stop-all", &()).map_err(TargetError::explained)?;
+    let stopped: Vec<String> =
+        target.patiently(|connection| connection.ask("stop-all", &())).map_err(TargetError::explained)?;
     for study in stopped {
         output::note(&format!("Ended a trial of the study {study}"));
     }
-    let status = target.connection.bigiron(&["undo"]).map_err(TargetError::explained)?;
+    let status = target.patiently(|connection| connection.bigiron(&["undo"])).map_err(TargetError::explained)?;
     let cleaned = way_back::restore(&target, UNDO, &output::note)?;
     let mut out = String::new();
     cleaned.removed.iter().for_each(|release| out.push_str(&format!("removed {release}\n")));

@@ -13,7 +13,7 @@ use bigiron_archive::store::Store;
 use bigiron_archive::{Kernel, KernelError};
 use bigiron_lab::host::local;
 use bigiron_lab::host::ssh::Target;
-use bigiron_lab::host::ssh::connection::Place;
+use bigiron_lab::host::vm::gate::Gate;
 use bigiron_lab::lever;
 use bigiron_lab::lever::Scope;
 use bigiron_lab::lever::disks::Disks;
@@ -21,7 +21,7 @@ use bigiron_lab::lever::site::Site;
 use bigiron_lab::target::messages::{LeverAnswer, LeverQuery};
 use bigiron_lab::vm::probe;
 use bigiron_lab::vm::probe::KvmStatus;
-use bigiron_lab::vm::qemu::{Qemu, QemuError};
+use bigiron_lab::vm::qemu::{Accelerator, Qemu, QemuError};
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::Member;
@@ -50,6 +50,7 @@ pub struct Environment<'a> {
     /// The machines on which trials run, if they are others.
     targets: Vec<Target>,
     no_way_back: bool,
+    no_vm_gate: bool,
 }
 
 impl<'a> Environment<'a> {
@@ -68,6 +69,7 @@ impl<'a> Environment<'a> {
             observer,
             targets: Vec::new(),
             no_way_back: false,
+            no_vm_gate: false,
         })
     }
 
@@ -82,11 +84,12 @@ impl<'a> Environment<'a> {
     }
 
     /// The same for a study on the targets of these names.
-    pub fn on(mut self, targets: &[String], no_way_back: bool) -> anyhow::Result<Self> {
-        self.no_way_back = no_way_back;
+    pub fn on(mut self, targets: &[String], no_way_back: bool, no_vm_gate: bool) -> anyhow::Result<Self> {
+        (self.no_way_back, self.no_vm_gate) = (no_way_back, no_vm_gate);
+        let observer = self.observer;
+        let open = |name: &str| Target::open_for_study(name, &|text| observer.note(text));
         self.targets = thread::scope(|scope| {
-            let opening: Vec<_> =
-                targets.iter().map(|name| scope.spawn(move || Target::open(name, Place::Kept))).collect();
+            let opening: Vec<_> = targets.iter().map(|name| scope.spawn(|| open(name))).collect();
             opening.into_iter().map(|one| one.join().expect("no panic is caught")).collect::<anyhow::Result<_>>()
         })?;
         Ok(self)
@@ -101,6 +104,24 @@ impl<'a> Environment<'a> {
     /// Whether the target may be lost.
     pub fn no_way_back(&self) -> bool {
         self.no_way_back
+    }
+
+    /// Where kernels are booted before they boot on the target; `None` if the user wants none.
+    ///
+    /// # Errors
+    /// There is no QEMU.
+    pub fn gate(&self) -> Result<Option<Gate>, Refusal> {
+        if self.no_vm_gate {
+            return Ok(None);
+        }
+        let qemu = self.qemu().map_err(|why| {
+            Refusal::new(format!("Each kernel boots in a VM here before it boots on another machine: {}", why.message))
+                .hint("Install QEMU (`bigiron doctor` checks it), or add `--no-vm-gate`")
+        })?;
+        // Known from earlier studies, or not worth its test: the emulated CPU boots a kernel in half a minute.
+        let kvm = probe::without_boot(self.cache(), qemu).filter(|kvm| kvm.usable);
+        let accelerator = kvm.map_or(Accelerator::Tcg, |kvm| kvm.accelerator());
+        Ok(Some(Gate::new(qemu.clone(), accelerator, self.cache())))
     }
 
     pub fn observer(&self) -> &'a dyn Observer {

@@ -232,7 +232,8 @@ fn on_targets<'e>(
     let open = |(machine, target): (u32, &'e Target)| -> anyhow::Result<Box<dyn Host + 'e>> {
         let left = missing.iter().filter(|(slot, _)| plan.slots[*slot as usize].machine == machine).count() as u32;
         let note = Box::new(move |text: &str| observer.note(text));
-        Ok(Box::new(SshHost::new(plan, kernels.clone(), left, environment.no_way_back(), target, note)?))
+        let gate = if left > 0 && kernels.iter().any(Option::is_some) { environment.gate()? } else { None };
+        Ok(Box::new(SshHost::new(plan, kernels.clone(), gate, left, environment.no_way_back(), target, note)?))
     };
     if plan.machine.members.is_empty() {
         return open((0, &targets[0]));

@@ -145,7 +145,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
     check_paths(q)?;
     let environment = Environment::new(q.arms.iter().map(|arm| arm.kernel.clone()).collect(), observer)?
         .at(request.out, q.qemu)
-        .on(if q.host == Some(HostKind::Ssh) { &q.targets } else { &[] }, q.no_way_back)?;
+        .on(if q.host == Some(HostKind::Ssh) { &q.targets } else { &[] }, q.no_way_back, q.no_vm_gate)?;
     let mut resolved = resolved::resolve(q, &environment)?;
     if let Some(warning) = &resolved.warning {
         observer.warn(warning);

@@ -47,6 +47,8 @@ pub struct Question {
     pub targets: Vec<String>,
     /// The machine may be lost (`--no-way-back`); no part of the question.
     pub no_way_back: bool,
+    /// Kernels need not boot in a VM first (`--no-vm-gate`); no part of the question.
+    pub no_vm_gate: bool,
     pub qemu: Option<QemuSource>,
     pub cpus: Option<u32>,
     pub memory_bytes: Option<u64>,

@@ -46,6 +46,9 @@ pub fn command(q: &Question, resolved: &ResolvedQuestion, seed: u64) -> String {
     if q.no_way_back {
         words.push("--no-way-back".to_owned());
     }
+    if q.no_vm_gate {
+        words.push("--no-vm-gate".to_owned());
+    }
     let (metrics, words_after) = program::arguments(&q.settings);
     words.extend(metrics.into_iter().chain(words_after));
     words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ")

@@ -18,11 +18,15 @@ use crate::builder::{Test, is_long, processes_in, skipped};
 const KILLS: u32 = 50;
 
 /// Random moments; the same sequence every time, which the machine's own timing makes different ones of.
-struct Moments(u64);
+pub struct Moments(u64);
 
 impl Moments {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     /// From 0 to 1.
-    fn next(&mut self) -> f64 {
+    pub fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }

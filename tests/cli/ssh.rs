@@ -1,25 +1,22 @@
 //! `--on ssh:…`: trials and boots on another machine. Those with a machine run in `make test-hosts`: Debian 12 in QEMU (tests/ssh/make-target).
 
+mod faults;
+mod kills;
+mod machine;
+mod simulated;
+
 use std::fs;
-use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::builder::{Ran, Test};
+use machine::{ALL, Machine, configured, of_settings, study};
+use simulated::Simulated;
 
 /// Nothing listens there.
 const UNREACHABLE: &str = "Host db3\n  HostName 127.0.0.1\n  Port 1\n";
-
-fn configured(config: &str, more: &str) -> Test {
-    let test = Test::new().file("ssh_config", config);
-    let path = test.dir().join("ssh_config");
-    let hosts = format!("[db3]\nssh-config = {:?}\n{more}", path.display().to_string());
-    test.file("config/bigiron/hosts.toml", hosts)
-}
 
 #[test]
 fn what_is_wrong_with_a_host_is_refused_before_anything_else() {
@@ -33,11 +30,7 @@ fn what_is_wrong_with_a_host_is_refused_before_anything_else() {
         assert_eq!(ran.status, 2, "{}", ran.stderr);
         assert!(ran.stderr.contains(want), "{}", ran.stderr);
     }
-    for args in [
-        &["compare", "--on", "ssh:db3", "running", "running", "micro"][..],
-        &["host", "check", "ssh:db3"],
-        &["undo", "--on", "ssh:db3"],
-    ] {
+    for args in [&["compare", "--on", "ssh:db3", "running", "running", "micro"][..], &["host", "check", "ssh:db3"]] {
         let ran = test.run(args);
         assert_eq!(ran.status, 1, "{}", ran.stderr);
         assert!(ran.stderr.contains("`db3` cannot be reached: ") && ran.stderr.contains("refused"), "{}", ran.stderr);
@@ -47,105 +40,46 @@ fn what_is_wrong_with_a_host_is_refused_before_anything_else() {
     assert!(wrong.stderr.contains("hosts.toml:3: Unknown key `pwer`; did you mean `power`?"), "{}", wrong.stderr);
 }
 
-/// A machine that has just been started, and a test that calls it `db3`.
-struct Machine {
-    qemu: Child,
-    test: Test,
+#[test]
+fn a_simulated_machine_boots_for_each_trial_and_runs_its_own_kernel_after_an_interruption() {
+    let Some(machine) = Simulated::start() else { return };
+    let test = &machine.test;
+    let own = machine.command_line();
+    let arms = ["running", "running,boot.audit=0"];
+    let child = test.start(&study(&arms, &["--no-way-back"]));
+    let since = Instant::now();
+    while test.records("study").len() < 2 {
+        assert!(since.elapsed() < Duration::from_secs(600), "no pair is done");
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(130), "{said}");
+    assert!(said.contains("`db3` boots its own kernel") && said.contains("`db3` is as before: "), "{said}");
+    assert_eq!(machine.command_line(), own);
+    let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
+    assert!(records.matches("\"machine.booted by\":\"kexec\"").count() >= 2, "{records}");
+    let boots = machine.audit().iter().filter(|what| what.starts_with("boot ")).count();
+    assert!((2..=3).contains(&boots), "{:?}", machine.audit());
 }
 
-impl Machine {
-    fn start(more: &str) -> Self {
-        Self::start_with(more, &[])
+#[test]
+fn undo_waits_for_a_machine_that_does_not_answer_and_not_for_a_wrong_name() {
+    let test = configured(UNREACHABLE, "");
+    let mut child = test.start(&["undo", "--on", "ssh:db3"]);
+    let mut said = String::new();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    while !said.contains("waiting up to 900 s for it") {
+        said.push_str(&lines.next().expect("it ended without waiting").unwrap());
     }
-
-    /// With more options for QEMU.
-    fn start_with(more: &str, options: &[&str]) -> Self {
-        let made = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ssh/make-target")).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let folder = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let config = format!(
-            "Host db3\n  HostName 127.0.0.1\n  Port {port}\n  User root\n  IdentityFile {}\n  IdentitiesOnly yes\n  \
-             StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n",
-            folder.join("key").display()
-        );
-        let test = configured(&config, more).cache(folder.parent().unwrap().to_owned());
-        let console = test.dir().join("console");
-        let qemu = Command::new(folder.join("start"))
-            .arg(port.to_string())
-            .args(options)
-            .env("SERIAL", format!("file:{}", console.display()))
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let machine = Self { qemu, test };
-        machine.wait_until("it answers", || machine.shell("true").0);
-        machine
-    }
-
-    fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) {
-        let since = Instant::now();
-        while !done() {
-            assert!(since.elapsed() < Duration::from_secs(600), "not after ten minutes: {what}");
-            thread::sleep(Duration::from_millis(500));
-        }
-    }
-
-    /// Runs a script there: whether it succeeded, and its output.
-    fn shell(&self, script: &str) -> (bool, String) {
-        let mut ssh = Command::new("ssh");
-        ssh.arg("-F").arg(self.test.dir().join("ssh_config")).args(["-o", "ConnectTimeout=5", "-o", "BatchMode=yes"]);
-        let ran = ssh.args(["db3", script]).stdin(Stdio::null()).output().unwrap();
-        (ran.status.success(), String::from_utf8_lossy(&ran.stdout).into_owned())
-    }
-
-    #[track_caller]
-    fn says(&self, script: &str) -> String {
-        let (done, out) = self.shell(script);
-        assert!(done, "{script}: {out}");
-        out
-    }
-
-    fn allow(&self, file: &str) {
-        self.says(&format!("mkdir -p /etc/bigiron; echo '{file}' >/etc/bigiron/allow.toml"));
-    }
-
-    #[track_caller]
-    fn ends(&self, ran: &Ran, status: i32, want: &[&str]) {
-        assert_eq!(ran.status, status, "{}{}", ran.stdout, ran.stderr);
-        let all = format!("{}{}", ran.stdout, ran.stderr);
-        want.iter().for_each(|want| assert!(all.contains(want), "no `{want}` in:\n{all}"));
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
-    }
-}
-
-const ALL: &str = "allow = [\"trials\", \"settings\", \"kernels\", \"reboots\"]\nreboots-per-day = 20";
-
-/// A study of these arms with trials of seconds.
-fn study<'a>(arms: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
-    const SHORT: [&str; 9] = [
-        "micro",
-        "--quick",
-        "--why=0",
-        "--out=study",
-        "--idle-gap=0",
-        "--set",
-        "micro.only=signal",
-        "--set",
-        "micro.scale=0.01",
-    ];
-    [&["compare", "--on", "ssh:db3"], arms, &SHORT, more].concat()
-}
-
-/// A study of the running kernel.
-fn of_settings() -> Vec<&'static str> {
-    study(&["running", "running,sysctl.vm.swappiness=11"], &[])
+    assert!(said.contains("`db3` cannot be reached: "), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let wrong = configured("Host db3\n  HostName no-such-name.invalid\n", "");
+    let ran = wrong.run(&["undo", "--on", "ssh:db3"]);
+    assert_eq!(ran.status, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("Could not resolve hostname"), "{}", ran.stderr);
 }
 
 #[test]
@@ -184,7 +118,7 @@ fn a_setting_is_compared_on_another_machine_and_taken_back() {
 #[test]
 #[ignore = "boots a machine: make test-hosts"]
 fn kernels_are_booted_once_each_and_the_machine_is_as_before() {
-    let machine = Machine::start("boot-limit = 400\n");
+    let machine = Machine::start("boot-limit = 1800\n");
     let test = &machine.test;
     const KERNELS: [&str; 2] = ["debian:6.1", "debian:6.12"];
     machine.allow(ALL);
@@ -209,7 +143,7 @@ fn kernels_are_booted_once_each_and_the_machine_is_as_before() {
 #[test]
 #[ignore = "boots a machine: make test-hosts"]
 fn a_kernel_that_does_not_boot_has_failed_and_the_machine_is_as_before() {
-    let machine = Machine::start("boot-limit = 400\n");
+    let machine = Machine::start("boot-limit = 1800\n");
     let test = &machine.test;
     machine.allow(ALL);
     // It panics, since nothing fits into its memory, and reboots into the default after 30 s.
@@ -225,14 +159,7 @@ fn a_kernel_that_does_not_boot_has_failed_and_the_machine_is_as_before() {
 #[test]
 #[ignore = "boots a machine: make test-hosts"]
 fn a_machine_that_does_not_come_back_is_in_quarantine_and_its_power_command_runs_once() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let machine = Machine::start_with(
-        "boot-limit = 120\npower = \"bash power.sh\"\n",
-        &["-qmp", &format!("tcp:127.0.0.1:{port},server=on,wait=off")],
-    );
-    let reset = "{\"execute\":\"qmp_capabilities\"}{\"execute\":\"system_reset\"}";
-    let power = format!("exec 3<>/dev/tcp/127.0.0.1/{port}\necho '{reset}' >&3\nsleep 2\necho x >>power-log\n");
-    fs::write(machine.test.dir().join("power.sh"), power).unwrap();
+    let machine = Machine::with_power("boot-limit = 240\n");
     let test = &machine.test;
     machine.allow(ALL);
     // Its initramfs waits at a prompt for ever.
@@ -242,7 +169,7 @@ fn a_machine_that_does_not_come_back_is_in_quarantine_and_its_power_command_runs
         &ran,
         1,
         &[
-            "did not come back within 120 s",
+            "did not come back within 240 s",
             "is in quarantine; its power command was run once, and the machine answers again",
         ],
     );

@@ -6,6 +6,7 @@ mod arm;
 pub mod crash;
 mod evidence;
 mod files;
+pub mod gate;
 mod images;
 mod kernel;
 mod outcome;

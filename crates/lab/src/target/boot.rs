@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use bigiron_model::plan::{Arm, RUNNING};
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{self, TargetFolder};
 use super::messages::{BootMethod, BootRequest, BootState, TrialKey};
-use super::{grub, kernels, restore};
+use super::{grub, kernels, restore, systemd_boot};
 use crate::lever;
 use crate::lever::boot::BootedCommandLine;
 
@@ -23,6 +24,9 @@ pub const WORDS: &str = "panic=30 oops=panic softlockup_panic=1";
 pub const NONCE: &str = "bigiron.id";
 
 const BOOT: &str = "boot.json";
+
+/// How long a machine that was told to reboot may still be up: services have 90 s to end.
+const SHUTDOWN: Duration = Duration::from_secs(120);
 
 /// A boot that was asked for.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,15 +43,7 @@ struct BootNote {
 pub(super) fn possible(method: BootMethod) -> Result<(), String> {
     match method {
         BootMethod::Kexec => kexec_possible(),
-        BootMethod::Bootctl => {
-            if !Path::new("/sys/firmware/efi").exists() {
-                return Err("the firmware is not UEFI".to_owned());
-            }
-            if !Path::new("/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f").exists() {
-                return Err("systemd-boot is not the boot loader".to_owned());
-            }
-            Err("bigiron does not use it yet".to_owned())
-        }
+        BootMethod::Bootctl => systemd_boot::possible(),
         BootMethod::Grub => grub::possible(),
     }
 }
@@ -131,20 +127,50 @@ pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Resu
         &request.key.study,
         &format!("{} {release} by {} for trial {}: {line}", folder::REBOOT, request.method.name(), request.key.name()),
     )?;
-    let command = match request.method {
-        BootMethod::Kexec => {
-            load(&image, &initrd, &line)?;
-            "systemctl kexec"
-        }
-        BootMethod::Grub => {
-            grub::arm(&image, &initrd, &line)?;
-            "systemctl reboot"
-        }
-        BootMethod::Bootctl => bail!("bigiron does not boot by bootctl yet"),
+    let (armed, command) = match request.method {
+        BootMethod::Kexec => (load(&image, &initrd, &line), "systemctl kexec"),
+        BootMethod::Bootctl => (systemd_boot::arm(&image, &initrd, &line), "systemctl reboot"),
+        BootMethod::Grub => (grub::arm(&image, &initrd, &line), "systemctl reboot"),
     };
+    if let Err(e) = armed {
+        // Nothing was asked for, so nobody waits for it.
+        fs::remove_file(dir.join(BOOT))?;
+        return Err(e);
+    }
     // The file systems are whole even if the shutdown hangs and somebody cuts the power.
     rustix::fs::sync();
     later(command)
+}
+
+/// Notes that a dry boot by `method` has shown that its entry is booted once and not for ever.
+pub(super) fn prove(folder: &TargetFolder, method: BootMethod) -> anyhow::Result<()> {
+    match method {
+        // The loaded kernel is gone with the memory that it was in.
+        BootMethod::Kexec => Ok(()),
+        BootMethod::Bootctl => systemd_boot::prove(folder),
+        BootMethod::Grub => grub::prove(folder),
+    }
+}
+
+/// The methods that need no dry boot, or no further one.
+pub(super) fn proved(folder: Option<&TargetFolder>) -> Vec<BootMethod> {
+    let is_proved = |method: &BootMethod| match method {
+        BootMethod::Kexec => true,
+        BootMethod::Bootctl => possible(*method).is_ok() && folder.is_some_and(systemd_boot::is_proved),
+        BootMethod::Grub => folder.is_some_and(grub::is_proved),
+    };
+    BootMethod::ALL.into_iter().filter(is_proved).collect()
+}
+
+/// Checks after a boot that its boot loader has forgotten the entry.
+pub(super) fn check_cleared() -> anyhow::Result<()> {
+    if possible(BootMethod::Bootctl).is_ok() {
+        systemd_boot::check_cleared()?;
+    }
+    if possible(BootMethod::Grub).is_ok() {
+        grub::check_cleared()?;
+    }
+    Ok(())
 }
 
 /// Loads a kernel for kexec.
@@ -194,8 +220,41 @@ pub(super) fn verify(arm: &Arm, nonce: &str) -> Result<(), String> {
 
 /// How far the boot of a trial is.
 pub(super) fn state(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<BootState> {
-    let Some(note) = folder::read::<BootNote>(&folder.trial(key)?, BOOT)? else { return Ok(BootState::Unknown) };
-    Ok(judge(&note.nonce, &note.from, &super::boot_id(), &fs::read_to_string("/proc/cmdline")?))
+    let dir = folder.trial(key)?;
+    let Some(note) = folder::read::<BootNote>(&dir, BOOT)? else { return Ok(BootState::Unknown) };
+    Ok(match judge(&note.nonce, &note.from, &super::boot_id(), &fs::read_to_string("/proc/cmdline")?) {
+        BootState::Pending if is_recent(&dir) => BootState::GoingDown,
+        state => state,
+    })
+}
+
+/// Whether the boot of a trial was asked for moments ago.
+fn is_recent(dir: &Path) -> bool {
+    let asked = fs::metadata(dir.join(BOOT)).and_then(|meta| meta.modified()).ok();
+    asked.and_then(|at| at.elapsed().ok()).is_some_and(|ago| ago < SHUTDOWN)
+}
+
+/// The boots that were asked for, with the folders of their trials.
+fn notes(folder: &TargetFolder) -> impl Iterator<Item = (PathBuf, BootNote)> {
+    let studies = fs::read_dir(folder.path().join("trials")).into_iter().flatten().flatten();
+    let trials = studies.flat_map(|study| fs::read_dir(study.path()).into_iter().flatten().flatten());
+    trials.filter_map(|trial| Some((trial.path(), folder::read::<BootNote>(&trial.path(), BOOT).ok()??)))
+}
+
+/// Whether the machine may be about to go down for a boot that was asked for.
+pub(super) fn is_going_down(folder: &TargetFolder) -> bool {
+    notes(folder).any(|(dir, note)| is_recent(&dir) && note.from == super::boot_id())
+}
+
+/// Forgets the boot that is running, before the machine is rebooted: its kernel has not failed, and its trial boots again.
+pub(super) fn forget_running(folder: &TargetFolder) -> anyhow::Result<()> {
+    let cmdline = fs::read_to_string("/proc/cmdline")?;
+    for (dir, note) in notes(folder) {
+        if judge(&note.nonce, &note.from, &super::boot_id(), &cmdline) == BootState::Up {
+            fs::remove_file(dir.join(BOOT)).with_context(|| format!("Cannot forget the boot of {}", dir.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn judge(nonce: &str, from: &str, boot_id: &str, cmdline: &str) -> BootState {

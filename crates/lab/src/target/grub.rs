@@ -32,7 +32,10 @@ struct Proof {
 /// Why not.
 pub(super) fn possible() -> Result<(), String> {
     let folder = Path::new(FOLDER);
-    let menu = fs::read_to_string(folder.join("grub.cfg")).map_err(|e| format!("/boot/grub/grub.cfg: {e}"))?;
+    let menu = match fs::read_to_string(folder.join("grub.cfg")) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err("there is no /boot/grub/grub.cfg".to_owned()),
+        read => read.map_err(|e| format!("/boot/grub/grub.cfg cannot be read: {e}"))?,
+    };
     if !menu.contains("next_entry") || !menu.contains(CUSTOM) {
         return Err("/boot/grub/grub.cfg does not read `next_entry` and custom.cfg".to_owned());
     }

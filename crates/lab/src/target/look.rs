@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::folder::TargetFolder;
 use super::messages::{BootMethod, Listener, Look, MethodReport};
-use super::{allow, boot, grub, kernels, restore};
+use super::{allow, boot, kernels, restore};
 use crate::host::local;
 use crate::undo;
 
@@ -58,7 +58,7 @@ pub fn look() -> anyhow::Result<Look> {
         watchdogs: watchdogs(Path::new("/sys/class/watchdog")),
         left_over: undo::left_over().into_iter().map(|entry| format!("{} ({})", entry.what, entry.undo)).collect(),
         brought: target.as_ref().map_or_else(Vec::new, kernels::brought),
-        grub_proved: target.as_ref().is_some_and(grub::is_proved),
+        proved: if root { boot::proved(target.as_ref()) } else { Vec::new() },
         to_return: target.as_ref().and_then(restore::pending),
         release,
     };
@@ -260,7 +260,7 @@ pub mod testing {
             watchdogs: Vec::new(),
             left_over: Vec::new(),
             brought: Vec::new(),
-            grub_proved: false,
+            proved: Vec::new(),
             to_return: None,
         }
     }

@@ -61,7 +61,9 @@ pub enum TrialState {
 pub enum BootState {
     /// It was not asked for.
     Unknown,
-    /// The machine has not rebooted yet.
+    /// It was asked for moments ago, and the machine is still up.
+    GoingDown,
+    /// It was asked for, and the machine has not rebooted.
     Pending,
     /// The kernel of the trial's boot is running.
     Up,
@@ -191,8 +193,8 @@ pub struct Look {
     pub left_over: Vec<String>,
     /// Kernels that bigiron brought and has not removed.
     pub brought: Vec<String>,
-    /// Whether a dry boot has shown that GRUB clears `next_entry`.
-    pub grub_proved: bool,
+    /// The boot methods that need no dry boot.
+    pub proved: Vec<BootMethod>,
     /// The kernel that is to be booted in the end, if another one is running.
     pub to_return: Option<String>,
 }
@@ -219,6 +221,8 @@ pub type Snapshot = BTreeMap<String, String>;
 pub enum WayBack {
     /// The original kernel is running, or nothing was booted.
     There,
+    /// A boot was asked for moments ago, and the machine may still go down for it.
+    GoingDown,
     /// The machine reboots now, to this release.
     Rebooting(String),
 }

@@ -10,6 +10,7 @@ mod kernels;
 pub mod look;
 pub mod messages;
 mod restore;
+mod systemd_boot;
 mod trial;
 
 use std::fs;
@@ -31,7 +32,7 @@ use serde::de::DeserializeOwned;
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
 use folder::TargetFolder;
-use messages::{BootRequest, BootState, Job, LeverAnswer, LeverQuery, Status, TrialKey, TrialState};
+use messages::{BootMethod, BootRequest, BootState, Job, LeverAnswer, LeverQuery, Status, TrialKey, TrialState};
 
 /// The subcommand under which the orchestrator starts these verbs.
 pub const SUBCOMMAND: &str = "target";
@@ -87,10 +88,10 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
             allow::check(&look::look()?, request.demands, 1)?;
             boot::boot(&folder, &request)
         }
-        "grub-proof" => {
-            let key: TrialKey = hear()?;
+        "prove" => {
+            let (key, method): (TrialKey, BootMethod) = hear()?;
             ensure!(boot::state(&folder, &key)? == BootState::Up, "The kernel of the dry boot is not running");
-            grub::prove(&folder)
+            boot::prove(&folder, method)
         }
         "start" => say(&trial::start(&folder, &hear::<Job>()?)?),
         "wait" => trial::wait(&folder, &hear()?),

@@ -16,6 +16,7 @@ use super::grub;
 use super::kernels;
 use super::look::{self, hex};
 use super::messages::{CleanedUp, Snapshot, WayBack};
+use super::systemd_boot;
 
 const ORIGIN: &str = "origin.json";
 const SETTINGS: &str = "/proc/sys/";
@@ -23,6 +24,12 @@ const SETTINGS: &str = "/proc/sys/";
 /// Files below /etc and /boot that the running system itself rewrites.
 const VOLATILE_FILES: [&str; 5] =
     ["/etc/resolv.conf", "/etc/adjtime", "/etc/mtab", "/etc/ld.so.cache", "/etc/.updated"];
+
+/// A file on the boot partition that systemd-boot writes at each boot.
+const SEED: &str = "/loader/random-seed";
+
+/// Variables of UEFI that decide what is booted. The others tell how the last boot went.
+const VARIABLES: [&str; 4] = ["Boot", "LoaderEntryDefault-", "LoaderEntryLastBooted-", "LoaderEntryOneShot-"];
 
 /// Settings that the kernel itself changes, or draws or computes at boot.
 const COMPUTED_SETTINGS: [&str; 24] = [
@@ -119,8 +126,12 @@ pub(super) fn pending(folder: &TargetFolder) -> Option<String> {
 
 /// Reboots into the default entry if a kernel of a test boot is running.
 pub(super) fn reboot(folder: &TargetFolder, study: &str) -> anyhow::Result<WayBack> {
+    if boot::is_going_down(folder) {
+        return Ok(WayBack::GoingDown);
+    }
     let Some(release) = pending(folder) else { return Ok(WayBack::There) };
     folder.audit(study, &format!("reboot to {release}, the boot loader's default"))?;
+    boot::forget_running(folder)?;
     rustix::fs::sync();
     boot::later("systemctl reboot")?;
     Ok(WayBack::Rebooting(release))
@@ -136,6 +147,7 @@ pub(super) fn clean(folder: &TargetFolder, study: &str) -> anyhow::Result<Cleane
     let mut cleaned = CleanedUp { removed, ..CleanedUp::default() };
     let Some(origin) = origin(folder)? else { return Ok(cleaned) };
     grub::restore(origin.grub_environment.as_ref())?;
+    systemd_boot::restore()?;
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     if release == origin.release {
         reapply_settings(folder, study, &origin.snapshot)?;
@@ -194,7 +206,7 @@ pub(super) fn snapshot(root: &Path) -> anyhow::Result<Snapshot> {
         let boot_entries = folder.ends_with("efivars");
         for entry in fs::read_dir(root.join(folder)).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if !boot_entries || name.starts_with("Boot") || name.starts_with("LoaderEntryOneShot") {
+            if !boot_entries || VARIABLES.iter().any(|prefix| name.starts_with(prefix)) {
                 let hash = if boot_entries { hash(&entry.path()) } else { "folder".to_owned() };
                 found.insert(format!("/{folder}/{name}"), hash);
             }
@@ -214,7 +226,7 @@ fn hash(path: &Path) -> String {
 
 fn file(root: &Path, path: &Path, found: &mut Snapshot) {
     let name = shown(root, path);
-    if VOLATILE_FILES.contains(&name.as_str()) {
+    if VOLATILE_FILES.contains(&name.as_str()) || name.ends_with(SEED) {
         return;
     }
     if let Ok(link) = fs::read_link(path) {

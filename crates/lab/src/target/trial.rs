@@ -19,8 +19,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal};
 
 use super::folder::{self, TargetFolder};
-use super::messages::{BootMethod, BootState, FinishedOnTarget, Job, TrialEnd, TrialKey, TrialState};
-use super::{allow, boot, grub, look};
+use super::messages::{BootState, FinishedOnTarget, Job, TrialEnd, TrialKey, TrialState};
+use super::{allow, boot, look};
 use crate::host::local::LocalHost;
 use crate::host::{Host as _, HostError, Phase, Trial};
 
@@ -65,9 +65,7 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     if job.nonce.is_some() {
         let boot = boot::state(folder, &job.key)?;
         ensure!(boot == BootState::Up, "The kernel of this trial is not running");
-        if boot::possible(BootMethod::Grub).is_ok() {
-            grub::check_cleared()?;
-        }
+        boot::check_cleared()?;
     }
     allow::check(&look::look()?, job.demands, 0)?;
     let dir = folder.trial(&job.key)?;

@@ -17,6 +17,16 @@ impl Archive {
         Self::default()
     }
 
+    /// The folders that the agent needs, and the agent as the first process.
+    pub fn with_agent(agent: &[u8]) -> Self {
+        let mut archive = Self::new();
+        for dir in ["/dev", "/proc", "/sys", "/tmp", "/data", "/modules", "/images"] {
+            archive.directory(dir, 0o755);
+        }
+        archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
+        archive
+    }
+
     /// Adds a directory; its parent must be there already.
     pub fn directory(&mut self, path: &str, mode: u32) -> &mut Self {
         self.entry(path, DIRECTORY | mode, (0, 0), &[])

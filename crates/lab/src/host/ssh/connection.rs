@@ -6,11 +6,14 @@ use std::fs::{self, File};
 use std::io::{Read, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
+use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -21,6 +24,9 @@ use crate::target;
 
 /// The exit status of ssh for its own errors.
 const SSH_FAILED: i32 = 255;
+
+/// Interval at which a command that can be cancelled looks whether it is.
+const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// The remote folder, for a shell.
 const FOLDER: &str = "${XDG_STATE_HOME:-$HOME/.local/state}/bigiron";
@@ -37,7 +43,16 @@ pub enum TargetError {
     Failed { name: String, why: String },
 }
 
+/// What OpenSSH says when another attempt would end in the same way.
+const LASTING: [&str; 5] =
+    ["Could not resolve", "Permission denied", "Host key verification failed", "Bad configuration", "cannot start ssh"];
+
 impl TargetError {
+    /// Whether the target may answer later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, TargetError::Unreachable { why, .. } if !LASTING.iter().any(|words| why.contains(words)))
+    }
+
     /// As an error of a command: a refusal keeps its hint.
     pub fn explained(self) -> anyhow::Error {
         match self {
@@ -96,7 +111,7 @@ impl Connection {
         }
         ssh.arg("-S").arg(self.folder.path().join("socket"));
         for option in
-            ["BatchMode=yes", "ConnectTimeout=8", "ServerAliveInterval=5", "ServerAliveCountMax=4", "ForwardX11=no"]
+            ["BatchMode=yes", "ConnectTimeout=20", "ServerAliveInterval=5", "ServerAliveCountMax=4", "ForwardX11=no"]
         {
             ssh.args(["-o", option]);
         }
@@ -141,15 +156,41 @@ impl Connection {
     }
 
     /// Runs a script with this input; its output.
-    fn run(&self, script: &str, mut input: impl Read + Send) -> Result<Vec<u8>, TargetError> {
+    fn run(&self, script: &str, input: impl Read + Send) -> Result<Vec<u8>, TargetError> {
+        self.run_until(script, input, None)
+    }
+
+    /// The same; the connection is given up when `cancel` is set. What runs on the target may go on.
+    fn run_until(
+        &self,
+        script: &str,
+        mut input: impl Read + Send,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<Vec<u8>, TargetError> {
         let mut child = self.script(script).map_err(|e| self.unreachable(&format!("cannot start ssh: {e}")))?;
         let mut stdin = child.stdin.take().expect("it is a pipe");
+        let ssh = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+        let over = AtomicBool::new(false);
         let ended = thread::scope(|scope| {
             scope.spawn(move || {
                 // A command that has ended reads no more; its status says why.
                 let _ = std::io::copy(&mut input, &mut stdin);
             });
-            child.wait_with_output()
+            if let (Some(cancel), Ok(ssh)) = (cancel, ssh) {
+                let over = &over;
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        if cancel.load(Ordering::Relaxed) {
+                            let _ = rustix::process::pidfd_send_signal(&ssh, Signal::KILL);
+                            return;
+                        }
+                        thread::sleep(CANCEL_POLL);
+                    }
+                });
+            }
+            let ended = child.wait_with_output();
+            over.store(true, Ordering::Relaxed);
+            ended
         });
         let ended = ended.map_err(|e| self.unreachable(&e.to_string()))?;
         self.judge(ended.status.code(), &ended.stderr).map(|()| ended.stdout)
@@ -174,9 +215,11 @@ impl Connection {
         // Not current_exe(): its file may have been replaced in the meantime.
         let bytes = fs::read("/proc/self/exe").context("Cannot read this executable's own file")?;
         let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        // Under a name of its own: the command of a killed bigiron may still be writing.
         let put = |at: &str| {
+            let new = format!("{at}.new.$$");
             format!(
-                "cat >{at}.new && echo \"{hash}  \"{at}.new | sha256sum -c --status && chmod 700 {at}.new && mv {at}.new {at}"
+                "cat >{new} && echo \"{hash}  \"{new} | sha256sum -c --status && chmod 700 {new} && mv {new} {at} || {{ rm -f {new}; false; }}"
             )
         };
         match self.place {
@@ -186,8 +229,10 @@ impl Connection {
                 if self.run(&format!("[ -x {at} ] && echo yes || echo no"), std::io::empty())?.starts_with(b"yes") {
                     return Ok(());
                 }
-                let make =
-                    format!("umask 077; mkdir -p \"{FOLDER}/bin\" && rm -f \"{FOLDER}\"/bin/bigiron-* && {}", put(at));
+                let earlier = format!(
+                    "for old in \"{FOLDER}\"/bin/bigiron-*; do case $old in *.new.*) ;; *) rm -f \"$old\" ;; esac; done"
+                );
+                let make = format!("umask 077; mkdir -p \"{FOLDER}/bin\" && {earlier}; {}", put(at));
                 self.run(&make, &bytes[..]).context("Cannot copy the executable")?;
             }
             Place::Temporary => {
@@ -225,9 +270,15 @@ impl Connection {
         self.run(&self.command(verb, &[]), &message[..])
     }
 
-    /// Runs a verb with arguments and this input; its output.
-    pub fn stream(&self, verb: &str, args: &[String], input: impl Read + Send) -> Result<Vec<u8>, TargetError> {
-        self.run(&self.command(verb, args), input)
+    /// Runs a verb with arguments and this input, at most until `cancel` is set; its output.
+    pub fn stream(
+        &self,
+        verb: &str,
+        args: &[String],
+        input: impl Read + Send,
+        cancel: Option<&AtomicBool>,
+    ) -> Result<Vec<u8>, TargetError> {
+        self.run_until(&self.command(verb, args), input, cancel)
     }
 
     /// Starts a verb whose output is read while it runs.
@@ -301,6 +352,16 @@ mod tests {
         assert_eq!((refusal.message.as_str(), refusal.hint.as_deref()), ("No", Some("Do this:\nallow = []")));
         assert_eq!(judge("db3", 1, "kexec is missing\n").to_string(), "On `db3`: kexec is missing");
         assert_eq!(judge("db3", 127, "").to_string(), "On `db3`: a command ended with status 127");
+    }
+
+    #[test]
+    fn a_machine_that_reboots_may_answer_later_and_a_wrong_name_never_does() {
+        let of = |why: &str| TargetError::Unreachable { name: "db3".to_owned(), why: why.to_owned() }.may_pass();
+        assert!(of("ssh: connect to host db3 port 22: Connection refused"));
+        assert!(of("kex_exchange_identification: Connection closed by remote host"));
+        assert!(!of("ssh: Could not resolve hostname db3: Name or service not known"));
+        assert!(!of("root@db3: Permission denied (publickey)."));
+        assert!(!judge("db3", 1, "kexec is missing\n").may_pass());
     }
 
     #[test]

@@ -5,8 +5,10 @@
 
 pub mod config;
 pub mod connection;
+mod notes;
 mod payload;
 pub mod quarantine;
+mod room;
 mod trial;
 pub mod way_back;
 
@@ -23,6 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
+use super::vm::gate::Gate;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::lever;
 use crate::target::allow::{self, Demands};
@@ -49,12 +52,65 @@ impl Target {
     /// # Errors
     /// It cannot be reached, or does not run this executable.
     pub fn open(name: &str, place: Place) -> anyhow::Result<Self> {
+        Self::open_as(name, &config::read(name)?, place).map_err(TargetError::explained)
+    }
+
+    /// The same for a study: if an earlier command has told the machine to reboot, waits for it.
+    ///
+    /// # Errors
+    /// As [`Target::open`].
+    pub fn open_for_study(name: &str, note: &dyn Fn(&str)) -> anyhow::Result<Self> {
+        match notes::BOOTED.of(name) {
+            Some(_) => Self::open_patiently(name, Place::Kept, note),
+            None => Self::open(name, Place::Kept),
+        }
+    }
+
+    /// The same for a machine that may be rebooting: waits until it answers, at most as long as it may take to come back.
+    ///
+    /// # Errors
+    /// It does not answer in this time, or for a reason that time does not change.
+    pub fn open_patiently(name: &str, place: Place, note: &dyn Fn(&str)) -> anyhow::Result<Self> {
         let config = config::read(name)?;
-        let connection = Connection::open(name, config.clone(), place).map_err(TargetError::explained)?;
-        let mut look: Look = connection.ask("look", &()).map_err(TargetError::explained)?;
+        let since = Instant::now();
+        let mut is_noted = false;
+        loop {
+            match Self::open_as(name, &config, place) {
+                Err(e) if e.may_pass() && since.elapsed() < config.boot_limit => {
+                    if !std::mem::replace(&mut is_noted, true) {
+                        note(&format!("{e}; waiting up to {} s for it", config.boot_limit.as_secs()));
+                    }
+                    thread::sleep(RETRY);
+                }
+                opened => return opened.map_err(TargetError::explained),
+            }
+        }
+    }
+
+    fn open_as(name: &str, config: &HostConfig, place: Place) -> Result<Self, TargetError> {
+        let connection = Connection::open(name, config.clone(), place)?;
+        let mut look: Look = connection.ask("look", &())?;
         // As the user calls it.
         name.clone_into(&mut look.name);
-        Ok(Self { connection, config, look })
+        Ok(Self { connection, config: config.clone(), look })
+    }
+
+    /// Does something that may be repeated, again while the machine does not answer.
+    ///
+    /// # Errors
+    /// It has not answered for as long as it may take to come back; or what was done has failed.
+    pub fn patiently<T>(&self, mut act: impl FnMut(&Connection) -> Result<T, TargetError>) -> Result<T, TargetError> {
+        let since = Instant::now();
+        loop {
+            match act(&self.connection) {
+                Err(TargetError::Unreachable { .. }) if since.elapsed() < self.config.boot_limit => {
+                    thread::sleep(RETRY);
+                    // The next command says whether it worked.
+                    let _ = self.connection.connect();
+                }
+                done => return done,
+            }
+        }
     }
 }
 
@@ -64,13 +120,15 @@ pub struct SshHost<'a> {
     study: String,
     /// For each arm: its kernel's files, if it is not the running one.
     kernels: Vec<Option<Kernel>>,
+    /// Where kernels are tried first; `None` if the user wants none.
+    gate: Option<Gate>,
     demands: Demands,
     /// How kernels are booted; `None` if none is.
     method: Option<BootMethod>,
     /// Why no further trial is run.
     lost: Mutex<Option<String>>,
-    /// Whether this host has shown that GRUB boots an entry once.
-    grub_proved: AtomicBool,
+    /// Whether the boot method is known to boot an entry once and not for ever.
+    proved: AtomicBool,
     note: Box<dyn Fn(&str) + Sync + 'a>,
 }
 
@@ -86,13 +144,14 @@ fn study_name(plan: &Plan) -> String {
 }
 
 impl<'a> SshHost<'a> {
-    /// The host of `plan` with `left` trials to run; `kernels` are those of the arms.
+    /// The host of `plan` with `left` trials to run; `kernels` are those of the arms, and boot here only after `gate`.
     ///
     /// # Errors
     /// The target's administrator does not allow it, the machine is in use, or it cannot boot these kernels.
     pub fn new(
         plan: &Plan,
         kernels: Vec<Option<Kernel>>,
+        gate: Option<Gate>,
         left: u32,
         no_way_back: bool,
         target: &'a Target,
@@ -115,15 +174,19 @@ impl<'a> SshHost<'a> {
         if demands.boots {
             check_power(target, no_way_back)?;
             kernels.iter().flatten().try_for_each(|kernel| check_kernel(&target.look, &kernel.identity.release))?;
+            if left > 0 {
+                room::check(&target.look, &missing(target, &kernels)?)?;
+            }
         }
         Ok(Self {
             target,
             study: study_name(plan),
             kernels,
+            gate,
             demands,
             method,
             lost: Mutex::new(None),
-            grub_proved: AtomicBool::new(false),
+            proved: AtomicBool::new(method.is_none_or(|method| target.look.proved.contains(&method))),
             note,
         })
     }
@@ -199,6 +262,18 @@ fn check_power(target: &Target, no_way_back: bool) -> Result<(), Refusal> {
     Err(Refusal::new(format!("If a kernel does not boot, bigiron cannot turn `{name}` off and on again")).hint(format!(
         "Write its power command to `{path}`, such as\n[{name:?}]\npower = \"ipmitool -H … chassis power cycle\"\nor add `--no-way-back`"
     )))
+}
+
+/// The kernels that must be brought to the target, each once.
+fn missing<'k>(target: &Target, kernels: &'k [Option<Kernel>]) -> anyhow::Result<Vec<&'k Kernel>> {
+    let mut missing: Vec<&Kernel> = Vec::new();
+    for kernel in kernels.iter().flatten() {
+        let is_known = missing.iter().any(|other| other.identity.image_sha256 == kernel.identity.image_sha256);
+        if !is_known && !target.connection.ask::<bool>("has", &kernel.identity).map_err(TargetError::explained)? {
+            missing.push(kernel);
+        }
+    }
+    Ok(missing)
 }
 
 /// Refuses a kernel that was built without the drivers of the machine.

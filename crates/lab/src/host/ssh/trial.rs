@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 
 use super::connection::TargetError;
 use super::{
-    HostError, PATIENCE, Phase, RETRY, SshHost, Target, Trial, TrialResult, fatal, payload, unreachable, way_back,
-    words,
+    HostError, PATIENCE, Phase, RETRY, SshHost, Target, Trial, TrialResult, fatal, notes, payload, unreachable,
+    way_back, words,
 };
 use crate::target::messages::{
     BootMethod, BootRequest, BootState, FinishedOnTarget, Job, Status, TrialEnd, TrialKey, TrialState,
@@ -29,7 +29,7 @@ enum Booted {
     Other(Box<Status>),
     /// It does not answer.
     Lost(String),
-    /// It answers, and the request has not reached it.
+    /// It answers, and the request has not reached it, or has led to nothing.
     NotAsked,
 }
 
@@ -87,11 +87,14 @@ impl SshHost<'_> {
             let booted = match boot {
                 BootState::Up => Booted::Up,
                 // As it was found when a killed orchestrator's study was resumed.
-                BootState::Other => self.wait_for_boot(trial, key)?,
+                BootState::Other | BootState::GoingDown => self.wait_for_boot(trial, key, false)?,
                 BootState::Unknown | BootState::Pending => {
                     phase(Phase::Booting);
+                    if let Some(failed) = self.pass_gate(trial)? {
+                        return Ok(Some(failed));
+                    }
                     self.bring(trial)?;
-                    self.prove_grub(trial)?;
+                    self.prove(method, trial)?;
                     let request = BootRequest {
                         key: key.clone(),
                         demands: self.demands,
@@ -100,12 +103,8 @@ impl SshHost<'_> {
                         kernel: trial.arm.kernel.clone(),
                         words: words(trial.arm),
                     };
-                    match self.target.connection.tell("boot", &request) {
-                        // Unreachable: it may have been asked for.
-                        Ok(()) | Err(TargetError::Unreachable { .. }) => {}
-                        Err(other) => return Err(fatal(other)),
-                    }
-                    self.wait_for_boot(trial, key)?
+                    self.boot(&request)?;
+                    self.wait_for_boot(trial, key, true)?
                 }
             };
             match booted {
@@ -121,6 +120,32 @@ impl SshHost<'_> {
         Ok(None)
     }
 
+    /// Boots the trial's kernel in a VM here, unless that has been done or the user wants none: how it failed, if it did.
+    fn pass_gate(&self, trial: &Trial<'_>) -> Result<Option<TrialResult>, HostError> {
+        let (Some(gate), Some(kernel)) = (&self.gate, &self.kernels[trial.slot.arm]) else { return Ok(None) };
+        if gate.has_passed(kernel) {
+            return Ok(None);
+        }
+        let (name, release) = (self.target.connection.name(), &kernel.identity.release);
+        (self.note)(&format!("Booting {release} in a VM here first; `{name}` boots it if that works"));
+        let Some((failure, why)) = gate.try_out(kernel, trial.cancel)? else { return Ok(None) };
+        self.lose(&format!("{release} did not boot in a VM here, so it was not booted on `{name}`"));
+        let message = format!("{release} does not boot in a VM here, so it was not booted on `{name}`: {why}");
+        Ok(Some(self.failed(failure, message)))
+    }
+
+    /// Asks for a boot.
+    fn boot(&self, request: &BootRequest) -> Result<(), HostError> {
+        let connection = &self.target.connection;
+        let noted = notes::BOOTED.put(connection.name(), "told to reboot");
+        noted.map_err(|e| HostError::Fatal(format!("{e:#}")))?;
+        match connection.tell("boot", request) {
+            // Unreachable: it may have been asked for.
+            Ok(()) | Err(TargetError::Unreachable { .. }) => Ok(()),
+            Err(other) => Err(fatal(other)),
+        }
+    }
+
     /// Copies the trial's kernel to the target, unless it is there.
     fn bring(&self, trial: &Trial<'_>) -> Result<(), HostError> {
         let connection = &self.target.connection;
@@ -134,8 +159,11 @@ impl SshHost<'_> {
         let (reader, writer) = std::io::pipe().map_err(|e| HostError::Fatal(format!("Cannot create a pipe: {e}")))?;
         thread::scope(|scope| {
             let packing = scope.spawn(move || payload::write(kernel, writer));
-            let sent = connection.stream("kernel", &[self.study.clone(), identity], reader);
+            let sent = connection.stream("kernel", &[self.study.clone(), identity], reader, Some(trial.cancel));
             let packed = packing.join().expect("no panic is caught");
+            if trial.cancel.load(Ordering::Relaxed) {
+                return Err(HostError::Cancelled);
+            }
             sent.map_err(fatal)?;
             match packed {
                 // It was there after all: another connection was bringing it.
@@ -145,20 +173,18 @@ impl SshHost<'_> {
         })
     }
 
-    /// A dry boot of the machine's own kernel, which shows that GRUB boots an entry once and not for ever.
-    fn prove_grub(&self, trial: &Trial<'_>) -> Result<(), HostError> {
-        let (Some(BootMethod::Grub), Target { connection, look, .. }) = (self.method, self.target) else {
-            return Ok(());
-        };
-        if look.grub_proved || self.grub_proved.load(Ordering::Relaxed) {
+    /// A dry boot of the machine's own kernel, which shows that the boot loader boots an entry once and not for ever.
+    fn prove(&self, method: BootMethod, trial: &Trial<'_>) -> Result<(), HostError> {
+        let Target { connection, look, .. } = self.target;
+        if self.proved.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let name = connection.name();
+        let (name, how) = (connection.name(), method.name());
         let Some(own) = look.image.clone() else {
-            return Err(HostError::Fatal(format!("`{name}` has no image of its own kernel for a dry boot by GRUB")));
+            return Err(HostError::Fatal(format!("`{name}` has no image of its own kernel for a dry boot by {how}")));
         };
         (self.note)(&format!(
-            "Dry boot of `{name}` by GRUB into its own kernel, to check that GRUB clears `next_entry`"
+            "Dry boot of `{name}` by {how} into its own kernel, to check that it is not booted again"
         ));
         let key =
             TrialKey { study: format!("{}-dry", self.study), slot: 0, attempt: 0, purpose: trial.purpose, again: 0 };
@@ -166,35 +192,35 @@ impl SshHost<'_> {
             nonce: self.nonce(&key),
             key: key.clone(),
             demands: self.demands,
-            method: BootMethod::Grub,
+            method,
             kernel: own,
             words: String::new(),
         };
-        connection.tell("boot", &request).map_err(fatal)?;
-        match self.wait_for_boot(trial, &key)? {
+        self.boot(&request)?;
+        match self.wait_for_boot(trial, &key, true)? {
             Booted::Up => {}
             Booted::Other(status) => {
                 return Err(HostError::Fatal(format!(
-                    "`{name}` did not boot GRUB's next entry, but {}",
+                    "`{name}` did not boot the entry named by {how}, but {}",
                     status.release
                 )));
             }
             Booted::NotAsked => {
-                return Err(HostError::Fatal(format!("`{name}` did not receive the request for a dry boot by GRUB")));
+                return Err(HostError::Fatal(format!("`{name}` did not receive the request for a dry boot by {how}")));
             }
             Booted::Lost(why) => {
                 let what = format!("`{name}` did not come back from a dry boot of its own kernel ({why})");
                 return Err(HostError::Fatal(format!("{what}. {}", way_back::lost(self.target, &what))));
             }
         }
-        connection.tell("grub-proof", &key).map_err(fatal)?;
+        connection.tell("prove", &(&key, method)).map_err(fatal)?;
         connection.tell("forget", &key.study).map_err(fatal)?;
-        self.grub_proved.store(true, Ordering::Relaxed);
+        self.proved.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Waits until the machine has rebooted.
-    fn wait_for_boot(&self, trial: &Trial<'_>, key: &TrialKey) -> Result<Booted, HostError> {
+    /// Waits until the machine has rebooted; `asked`: for a boot that this process has asked for, so that it is not asked for again.
+    fn wait_for_boot(&self, trial: &Trial<'_>, key: &TrialKey, asked: bool) -> Result<Booted, HostError> {
         let (since, limit) = (Instant::now(), self.target.config.boot_limit);
         // Something else may be running only because the machine is still on its way down.
         let mut last;
@@ -209,7 +235,8 @@ impl SshHost<'_> {
                     BootState::Up => return Ok(Booted::Up),
                     BootState::Other => return Ok(Booted::Other(Box::new(status))),
                     BootState::Unknown => return Ok(Booted::NotAsked),
-                    BootState::Pending => {
+                    BootState::Pending if !asked => return Ok(Booted::NotAsked),
+                    BootState::Pending | BootState::GoingDown => {
                         last = "it still runs the previous kernel and has not begun to reboot".to_owned();
                     }
                 },
@@ -284,7 +311,7 @@ impl SshHost<'_> {
         for name in &done.artifacts {
             bigiron_model::folder_files::plain_name(name).map_err(HostError::Fatal)?;
             let args = [key.clone(), name.clone()];
-            let bytes = self.target.connection.stream("artifact", &args, std::io::empty()).map_err(fatal)?;
+            let bytes = self.target.connection.stream("artifact", &args, std::io::empty(), None).map_err(fatal)?;
             fs::write(trial.artifacts.join(name), bytes)
                 .map_err(|e| HostError::Fatal(format!("Cannot keep {name}: {e}")))?;
         }

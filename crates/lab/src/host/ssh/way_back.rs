@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{bail, ensure};
 
 use super::connection::TargetError;
-use super::{RETRY, Target, quarantine};
+use super::{RETRY, Target, notes, quarantine};
 use crate::target::messages::{CleanedUp, Look, WayBack};
 
 /// Most differences in a message.
@@ -35,8 +35,12 @@ pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> an
     let name = target.connection.name();
     let patience = target.config.boot_limit;
     // After an interruption, a boot may be under way.
-    reach(target)?;
-    let back: WayBack = target.connection.ask("return", &study).map_err(TargetError::explained)?;
+    let back = loop {
+        match target.patiently(|connection| connection.ask("return", &study)).map_err(TargetError::explained)? {
+            WayBack::GoingDown => thread::sleep(RETRY),
+            back => break back,
+        }
+    };
     if let WayBack::Rebooting(release) = back {
         note(&format!("`{name}` boots its own kernel, {release}"));
         let since = Instant::now();
@@ -59,7 +63,9 @@ pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> an
             }
         }
     }
-    let cleaned: CleanedUp = target.connection.ask("clean", &study).map_err(TargetError::explained)?;
+    let cleaned: CleanedUp =
+        target.patiently(|connection| connection.ask("clean", &study)).map_err(TargetError::explained)?;
+    notes::BOOTED.end(name)?;
     if !cleaned.removed.is_empty() {
         note(&format!("Removed from `{name}`: {}", cleaned.removed.join(", ")));
     }
@@ -74,21 +80,6 @@ pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> an
         None => {}
     }
     Ok(cleaned)
-}
-
-/// Waits until the target answers.
-fn reach(target: &Target) -> anyhow::Result<()> {
-    let since = Instant::now();
-    loop {
-        match target.connection.ask::<Look>("look", &()) {
-            Ok(_) => return Ok(()),
-            Err(TargetError::Unreachable { .. }) if since.elapsed() < target.config.boot_limit => {
-                thread::sleep(RETRY);
-                let _ = target.connection.connect();
-            }
-            Err(e) => return Err(e.explained()),
-        }
-    }
 }
 
 /// A machine that did not come back: quarantine, and the power command once. What was done.

@@ -77,11 +77,7 @@ pub(super) fn prepare(
     cache: &Path,
     agent: &[u8],
 ) -> anyhow::Result<PreparedArm> {
-    let mut archive = Archive::new();
-    for dir in ["/dev", "/proc", "/sys", "/tmp", "/data", "/modules", "/images"] {
-        archive.directory(dir, 0o755);
-    }
-    archive.character_device("/dev/console", 0o600, 5, 1).file("/init", 0o755, agent);
+    let mut archive = Archive::with_agent(agent);
     let images = ArmImages::of(workloads, plan, arm)?;
     let mut wanted = wanted_modules(workloads, plan, arm, kernel)?;
     if !images.is_empty() {
