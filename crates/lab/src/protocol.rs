@@ -81,6 +81,9 @@ pub struct GuestJob {
     /// Whether to find out the file system's features, after the last workload.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub features: bool,
+    /// Whether to note the environment, after the last workload.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub environment: bool,
     pub purpose: Purpose,
     /// Whether others use the machine, so that the trial's own processes must be counted separately.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -108,6 +111,7 @@ impl GuestJob {
             shape: MachineShape::default(),
             raw_disks: None,
             features: false,
+            environment: false,
             purpose: Purpose::Judge,
             shared: false,
             workloads: Vec::new(),

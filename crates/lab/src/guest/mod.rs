@@ -93,7 +93,7 @@ fn work(registry: Registry) -> anyhow::Result<()> {
     if let Some((failure, message)) = failure {
         channel::send(&GuestEvent::Failed { failure, message });
     }
-    if job.crash.is_none() {
+    if job.environment {
         // The windows are over, and the kernel's log has been reported.
         levers::mount_debugfs();
         channel::send(&GuestEvent::Environment { facts: environment::read(Path::new("/")) });
