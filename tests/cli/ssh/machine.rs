@@ -132,7 +132,10 @@ impl Machine {
     /// Lines of the audit log that contain this.
     #[track_caller]
     pub(super) fn audited(&self, words: &str) -> usize {
-        self.says(&format!("grep -c '{words}' ~/.local/state/bigiron/audit.jsonl || true")).trim().parse().unwrap()
+        self.says(&format!("cat ~/.local/state/bigiron/audit.jsonl 2>/dev/null | grep -c '{words}' || true"))
+            .trim()
+            .parse()
+            .unwrap()
     }
 
     pub(super) fn allow(&self, file: &str) {
