@@ -14,6 +14,7 @@ pub mod signals;
 mod sizing;
 mod slurm;
 pub mod study_folder;
+mod trials_by;
 pub mod worker;
 
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ use bigiron_lab::host::Host;
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
 use bigiron_model::date;
-use bigiron_model::host::{HostKind, Slurm};
+use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::Plan;
 use bigiron_model::printable::without_passwords;
@@ -50,6 +51,7 @@ use self::environment::Environment;
 use self::estimate::Work;
 use self::slurm::SlurmJob;
 use self::study_folder::StudyFolder;
+pub use self::trials_by::TrialsBy;
 use crate::session::{self, SessionEvent};
 use crate::study::question::Question;
 use crate::study::resolved::{self, Capabilities, ResolvedArm, ResolvedQuestion};
@@ -86,34 +88,6 @@ pub struct StudyRequest<'a> {
     /// The larger search that the study belongs to, if any.
     pub part: Option<SearchContext<'a>>,
     pub observer: &'a dyn Observer,
-}
-
-/// Who runs a study's trials.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum TrialsBy {
-    #[default]
-    This,
-    /// Workers that somebody starts: this process stops before the first trial.
-    Workers,
-    /// Workers that Slurm starts.
-    Slurm(Slurm),
-}
-
-impl TrialsBy {
-    /// What the options ask for.
-    ///
-    /// # Errors
-    /// Both, or Slurm where it is not.
-    pub fn asked(prepare: bool, slurm: Option<Slurm>) -> Result<Self, Refusal> {
-        match (prepare, slurm) {
-            (false, None) => Ok(Self::This),
-            (true, None) => Ok(Self::Workers),
-            (true, Some(_)) => Err(Refusal::new(
-                "`--prepare` is for workers that you start, `--on slurm` for workers that Slurm starts; omit one",
-            )),
-            (false, Some(slurm)) => slurm::check().map(|()| Self::Slurm(slurm)),
-        }
-    }
 }
 
 /// The context that a larger search gives its studies.

@@ -8,6 +8,7 @@ use bigiron_judge::State;
 
 use super::quantity::Quantity;
 use super::row::Row;
+use super::table::{Line, table, wrap};
 use super::{Report, scope};
 
 /// Heads of the table's columns.
@@ -124,4 +125,21 @@ pub fn progress(report: &Report<'_>) -> Vec<String> {
         format!("{name}: {done} of {planned} {} have results", plan.trials())
     };
     (0..).zip(&plan.machine.members).map(|(index, member)| of((index, &member.name))).collect()
+}
+
+/// The tables of all metrics as text; empty with one machine.
+pub fn text(report: &Report<'_>) -> String {
+    let mut lines = vec![Line::Cells(COLUMNS.map(|head| format!(" {head}").trim_end().to_owned()).to_vec())];
+    for (metric, parts) in tables(report) {
+        lines.push(Line::Heading(metric));
+        lines.extend(parts.iter().map(|part| {
+            let [name, rest @ ..] = part.cells();
+            Line::Cells([format!(" {name}")].into_iter().chain(rest).collect())
+        }));
+    }
+    if lines.len() == 1 {
+        return String::new();
+    }
+    let told: String = told(report).iter().map(|sentence| wrap(sentence, "", "  ")).collect();
+    format!("\nBy machine\n{}{told}", table(&[false, true, true, true, true], &lines))
 }

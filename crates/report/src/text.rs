@@ -37,7 +37,7 @@ pub fn text(report: &Report<'_>) -> String {
             comparison(&mut out, report, index, rows);
         }
         legend(&mut out, report);
-        machines(&mut out, report);
+        out.push_str(&by_machine::text(report));
     }
     let layers: Vec<String> = layers(report).into_iter().map(|l| l.text).collect();
     if !layers.is_empty() {
@@ -156,24 +156,6 @@ fn comparison(out: &mut String, report: &Report<'_>, index: usize, rows: &[Row<'
     out.push_str(&table(&[false, true, true, true, true, false], &lines));
     if let Some(detectable) = detectable(rows) {
         out.push_str(&wrap(&detectable, "", "  "));
-    }
-}
-
-/// The differences on each machine, if there are several.
-fn machines(out: &mut String, report: &Report<'_>) {
-    let mut lines =
-        vec![Line::Cells(by_machine::COLUMNS.map(|head| format!(" {head}").trim_end().to_owned()).to_vec())];
-    for (metric, parts) in by_machine::tables(report) {
-        lines.push(Line::Heading(metric));
-        lines.extend(parts.iter().map(|part| {
-            let [name, rest @ ..] = part.cells();
-            Line::Cells([format!(" {name}")].into_iter().chain(rest).collect())
-        }));
-    }
-    if lines.len() > 1 {
-        out.push_str("\nBy machine\n");
-        out.push_str(&table(&[false, true, true, true, true], &lines));
-        by_machine::told(report).iter().for_each(|sentence| out.push_str(&wrap(sentence, "", "  ")));
     }
 }
 
