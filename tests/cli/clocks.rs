@@ -37,11 +37,21 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ),
     ("crates/lab/src/host/ssh/quarantine.rs", 1, "the date of a quarantine, for people"),
     (
+        "crates/lab/src/target/boot.rs",
+        1,
+        "whether a boot was asked for moments ago: a wrong answer asks once more, or waits",
+    ),
+    (
         "crates/lab/src/target/folder.rs",
         2,
         "the log of a target: when a command was run, and how many reboots the last day has seen",
     ),
     ("crates/lab/src/target/look.rs", 1, "the hours in which a target's administrator allows work"),
+    (
+        "crates/lab/src/target/mod.rs",
+        2,
+        "whether a kernel's last words are newer than the trial that it ended, by the times of their files",
+    ),
     ("crates/model/src/fuzz/worker.rs", 1, "a seed for tests, each time another"),
     ("crates/model/src/date.rs", 1, "dates in records, which only say when something happened"),
     (
@@ -50,6 +60,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "the last use of an image: the oldest go, and are made anew if needed",
     ),
     ("crates/service/src/root.rs", 1, "when the archive was asked, as in apt.rs"),
+    ("crates/service/src/tree.rs", 1, "the times of a tree's files, written so that an archive of classes stays valid"),
     ("crates/web/src/web99/post_log.rs", 1, "the date in the record of a form, which is written and never read"),
     ("src/commands/bisect/ask.rs", 1, "the date of a bisection"),
     ("src/commands/nightly.rs", 1, "the date of a night"),

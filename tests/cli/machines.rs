@@ -91,17 +91,19 @@ case $word in *"target start"*)
 	;;
 esac
 export XDG_STATE_HOME="$here"
-[ "$(id -u)" = 0 ] && new=-m || new=-rm
+# Servers of other tests listen on the network around.
+[ "$(id -u)" = 0 ] && new=-mn || new=-rmn
 exec unshare $new sh -c 'mount --bind "$0" /etc && exec sh -c "$1"' "$MACHINES/etc" "$word"
 "#;
 
 /// A test whose `ssh` plays machines; `None` where it cannot.
 fn with_machines() -> Option<Test> {
     let as_root = rustix::process::getuid().is_root();
-    let tried =
-        Command::new("unshare").args([if as_root { "-m" } else { "-rm" }, "mount", "--bind", "/tmp", "/etc"]).status();
+    let tried = Command::new("unshare")
+        .args([if as_root { "-mn" } else { "-rmn" }, "mount", "--bind", "/tmp", "/etc"])
+        .status();
     if !tried.is_ok_and(|status| status.success()) {
-        skipped("no mount namespace can be made here");
+        skipped("no namespaces of mounts and network can be made here");
         return None;
     }
     let test = Test::new().file("bin/ssh", SSH).file("machines/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
