@@ -10,11 +10,12 @@ use crate::study::sizing;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Study")]
 pub struct Sizing {
-    /// As many pairs as the trials may take time for, such as 45m or 2h, by what trials of the same work took here before
+    /// Choose the largest number of pairs whose trials fit into this time, such as 45m or 2h, by what trials of the same work
+    /// took here before
     #[arg(long, value_name = "TIME", value_parser = sizing::budget)]
     pub budget: Option<Duration>,
-    /// As many pairs as make the intervals of the primary metrics this narrow (half their width, in percent), by what pairs of
-    /// the same work varied here before, or by the noise card
+    /// Choose the smallest number of pairs whose 95 % intervals of the primary metrics are expected within plus or minus this
+    /// many percent, by how far pairs of the same work varied here before, or by the noise card
     #[arg(long, value_name = "PERCENT", value_parser = sizing::precision, allow_negative_numbers = true)]
     pub precision: Option<f64>,
 }

@@ -12,7 +12,7 @@ fn study(design: &str) -> String {
 
 #[test]
 fn a_budget_chooses_as_many_pairs_as_fit() {
-    let test = Test::new().file("first.toml", study("pairs = 8")).file("s.toml", study("budget = \"3s\""));
+    let test = Test::new().file("first.toml", study("pairs = 8")).file("s.toml", study("budget = \"3190ms\""));
     test.run(&["run", "s.toml"])
         .refused("How long a trial of this work takes here is not known")
         .stderr_has("`--pairs N`");
@@ -35,6 +35,16 @@ fn a_budget_chooses_as_many_pairs_as_fit() {
     test.run(&["run", "s.toml", "--seed", "7", "--pairs", "14", "--out", "out"])
         .status(0)
         .stderr_has("nothing to boot");
+}
+
+#[test]
+fn a_budget_counts_that_machines_work_side_by_side() {
+    let on_three = |design| study(design).replace("[sim]", "[sim]\nmachines = 3");
+    let test = Test::new().file("first.toml", on_three("pairs = 12")).file("s.toml", on_three("budget = \"1500ms\""));
+    test.run(&["run", "first.toml", "--out", "first"]).status(0);
+    // Three times 12 trials of 100 ms; the next balanced number is three times 16.
+    test.run(&["run", "s.toml", "--out", "out"]).status(0).stderr_has(": 18 pairs, 36 trials in about ");
+    assert_eq!(test.records("out").len(), 36);
 }
 
 #[test]

@@ -141,22 +141,13 @@ fn irq_affinity(dir: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn machine_with(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        dir
-    }
+    use crate::testing;
 
     #[test]
     fn a_machines_facts_are_read() {
         let cpu = "sys/devices/system/cpu";
         let file = |path: &str| format!("{cpu}/{path}");
-        let dir = machine_with(&[
+        let dir = testing::machine(&[
             (
                 "proc/cpuinfo",
                 "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\nmodel name\t: Xeon\nstepping\t: 8\nmicrocode\t: 0x1\nflags\t: fpu\n",

@@ -302,6 +302,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::testing::machine;
 
     const QUIET: Disturbance = Disturbance {
         time: Duration::from_secs(1),
@@ -311,16 +312,6 @@ mod tests {
         swapped_in: 0,
         swapped_out: 0,
     };
-
-    fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        dir
-    }
 
     fn graded(files: &[(&str, &str)], noise: &Disturbance) -> Vec<MachineCheck> {
         let dir = machine(files);

@@ -3,7 +3,7 @@
 //! Invariant: power is simulated at exactly the effect, margin and size that the library prints, never at values found here.
 
 use bigiron_stats::power::Unsettled;
-use bigiron_stats::{Designs, Flips, Verdict, power, stein::Stein, verdict};
+use bigiron_stats::{Designs, Flip, Flips, Verdict, power, stein::Stein, verdict};
 
 use super::{
     Setting,
@@ -17,9 +17,18 @@ use super::{
 const POINTS: f64 = 0.02;
 
 #[derive(Default)]
-struct Power {
-    seen: Share,
-    same: Share,
+pub(super) struct Power {
+    pub seen: Share,
+    pub same: Share,
+}
+
+impl Power {
+    /// Counts whether a study shows `effect`, and whether it shows `same` for `margin`. By the duality of interval and p, which costs a tenth: "the
+    /// 95 % interval lies above −effect", "the 90 % interval is inside".
+    pub(super) fn count(&mut self, flip: &Flip, effect: f64, margin: f64) {
+        self.seen.count(2.0 * flip.p_greater(-effect) <= 0.05);
+        self.same.count(flip.p_greater(-margin) <= 0.05 && flip.p_less(margin) <= 0.05);
+    }
 }
 
 impl Tally for Power {
@@ -35,10 +44,7 @@ fn simulate(setting: &Setting, flips: Flips, pairs: usize, effect: f64, margin: 
     let replicates = if pairs > 16 { setting.replicates / 4 } else { setting.replicates };
     replicate(setting, replicates, &format!("power {pairs} {}", name(flips)), |rng, power: &mut Power| {
         let session = Noise::Normal.session(pairs, rng);
-        let flip = designs.flip(&session.ab, &session.ba);
-        // By the duality of interval and p, which costs a tenth: "the 95 % interval lies above −effect", "the 90 % interval is inside".
-        power.seen.count(2.0 * flip.p_greater(-effect) <= 0.05);
-        power.same.count(flip.p_greater(-margin) <= 0.05 && flip.p_less(margin) <= 0.05);
+        power.count(&designs.flip(&session.ab, &session.ba), effect, margin);
     })
 }
 

@@ -9,6 +9,7 @@ use bigiron_stats::{Block, Designs, Flips, heterogeneity, power, shape};
 use super::{
     Setting,
     check::{Checks, Share},
+    design::Power,
     noise::{Noise, Session, balanced, uniform},
     replicate::{Tally, replicate},
 };
@@ -173,19 +174,6 @@ pub(super) fn machines(setting: &Setting, checks: &mut Checks) {
     power_of(setting, sizes, checks);
 }
 
-#[derive(Default)]
-struct Power {
-    seen: Share,
-    same: Share,
-}
-
-impl Tally for Power {
-    fn merge(&mut self, other: Power) {
-        self.seen.merge(other.seen);
-        self.same.merge(other.same);
-    }
-}
-
 /// The power at the effect and the margin that the library prints.
 fn power_of(setting: &Setting, sizes: &[(usize, usize)], checks: &mut Checks) {
     println!(
@@ -198,9 +186,8 @@ fn power_of(setting: &Setting, sizes: &[(usize, usize)], checks: &mut Checks) {
         let (mde, margin) = (power::mde(flips, pairs, 1.0), power::margin_for_same(flips, pairs as u32, 1.0));
         let found =
             replicate(setting, setting.replicates, &format!("blocks {of} {pairs}"), |rng, found: &mut Power| {
-                let flip = designs.flip_blocks(&differences(&Machines::Alike.session(Noise::Normal, of, pairs, rng)));
-                found.seen.count(2.0 * flip.p_greater(-mde) <= 0.05);
-                found.same.count(flip.p_greater(-margin) <= 0.05 && flip.p_less(margin) <= 0.05);
+                let session = Machines::Alike.session(Noise::Normal, of, pairs, rng);
+                found.count(&designs.flip_blocks(&differences(&session)), mde, margin);
             });
         println!(
             "{of:>8} {pairs:>5} {mde:>7.2} {:>13} {margin:>13.2} {:>14}",

@@ -335,7 +335,7 @@ impl SshHost<'_> {
         match crash {
             Some(crash) => Ok(self.failed(
                 Failure::Panic,
-                format!("The machine rebooted during the trial; its kernel's the last lines of its log:\n{crash}"),
+                format!("The machine rebooted during the trial; the last lines of its kernel's log:\n{crash}"),
             )),
             // Its kernel reboots when it panics.
             None if self.method.is_some() => {
