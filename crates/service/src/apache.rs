@@ -57,6 +57,9 @@ pub(crate) const FILE: &str = "httpd.conf";
 const READY: &str = "resuming normal operations";
 pub(crate) const FATAL: [&str; 7] =
     ["could not bind", "exit signal", "Syntax error", ":emerg]", ":alert]", ":crit]", ":error]"];
+/// All workers are busy: new connections wait in the kernel until one is free.
+pub(crate) const HARMLESS: [&str; 1] = ["MaxRequestWorkers"];
+
 /// Threads of a process, Debian's value.
 pub const THREADS: u32 = 25;
 
@@ -195,6 +198,8 @@ pub(crate) fn says_ready(folder: &Path, pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::httpd::{Kind, init};
@@ -233,11 +238,22 @@ mod tests {
                 tls: None,
                 gateway: None,
             };
-            let server = Instance::start(apache, &programs, folder).unwrap();
+            let mut server = Instance::start(apache, &programs, folder).unwrap();
             let said = get(port, "/a.html");
             assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("\r\n\r\n<p>hello"), "{said}");
             assert!(said.contains("Content-Type: text/html\r\n"), "{said}");
             assert!(fs::read_to_string(folder.join("run/access.log")).unwrap().contains("GET /a.html HTTP/1.1"));
+            if mpm == Mpm::Prefork {
+                // All of its processes are busy, which it logs once a second as an error.
+                let held: Vec<_> = (0..workers).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+                let began = Instant::now();
+                while !fs::read_to_string(server.log()).unwrap().contains("reached MaxRequestWorkers") {
+                    assert!(began.elapsed() < Duration::from_secs(300), "it has logged nothing");
+                    sleep(Duration::from_millis(20));
+                }
+                assert!(server.complaint(RECIPE.title).is_none());
+                drop(held);
+            }
             if mpm == Mpm::Worker {
                 server.kill();
             } else {

@@ -176,4 +176,11 @@ impl Server for Httpd {
             Kind::Apache { .. } => &apache::FATAL,
         }
     }
+
+    fn harmless_words(&self) -> &'static [&'static str] {
+        match self.kind {
+            Kind::Nginx { .. } => &[],
+            Kind::Apache { .. } => &apache::HARMLESS,
+        }
+    }
 }

@@ -62,6 +62,10 @@ pub trait Server {
     }
     /// Words in log lines that explain why it ended; if none is found, the last lines are used.
     fn fatal_words(&self) -> &'static [&'static str];
+    /// Words of lines that report only how busy it is, although they have a fatal word.
+    fn harmless_words(&self) -> &'static [&'static str] {
+        &[]
+    }
 }
 
 /// A running server. Dropping it kills it.
@@ -181,7 +185,9 @@ impl<S: Server> Instance<S> {
     pub fn complaint(&mut self, title: &str) -> Option<ServerError> {
         let status = self.end();
         let log = self.log_from(0);
-        let fatal = |line: &&str| self.server.fatal_words().iter().any(|word| line.contains(word));
+        let has = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
+        let (fatal, harmless) = (self.server.fatal_words(), self.server.harmless_words());
+        let fatal = |line: &&str| has(line, fatal) && !has(line, harmless);
         let line = log.lines().rfind(fatal);
         if let Ok(Some(status)) = status {
             let why = line.map_or_else(String::new, |line| format!(": {}", line.trim()));
