@@ -54,14 +54,14 @@ test-long:
 	scripts/test long
 
 # Tests with other machines: over SSH two that boot, Debian 12 in QEMU with GRUB and with UEFI and systemd-boot, each of which the first run makes in
-# four minutes; 200 kills on a simulated one; and Slurm with four nodes on this machine. Not part of `make test`: under emulation each boot takes
+# four minutes; 200 kills on a simulated one; Slurm with four nodes on this machine; and the schemas of Kubernetes. Not part of `make test`: under emulation each boot takes
 # half a minute.
 test-hosts:
 	scripts/setup test
 	scripts/setup hosts
 	tests/ssh/make-target grub >/dev/null
 	tests/ssh/make-target systemd-boot >/dev/null
-	cargo test -p bigiron --test cli --locked -- --ignored --test-threads=1 ssh:: slurm::
+	cargo test -p bigiron --test cli --locked -- --ignored --test-threads=1 fleet:: slurm:: ssh::
 
 # The lints and tests of bigiron-datafusion. Not part of `make test`, because DataFusion takes too long to compile in CI.
 test-datafusion:

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::test;
-use crate::builder::Test;
+use crate::builder::{PATIENCE, Test};
 
 /// What each takes; the order is not that in which they can be set.
 const SET: &[&str] = &[
@@ -59,7 +59,7 @@ fn levers_of_a_guest_are_set_and_read_back() {
             let output = study.wait_with_output().unwrap();
             panic!("{}", String::from_utf8_lossy(&output.stderr));
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(600), "no records");
+        assert!(begun.elapsed() < PATIENCE, "no records");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     study.kill().unwrap();

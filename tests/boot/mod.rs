@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::builder::Test;
+use crate::builder::{PATIENCE, Test};
 
 /// The cache that all boot tests share.
 fn cache() -> PathBuf {
@@ -49,7 +49,7 @@ fn underway_until(test: &Test, args: &[&str], there: impl Fn() -> bool) -> Child
     let begun = Instant::now();
     while !there() {
         assert!(child.try_wait().unwrap().is_none(), "ended before it was stopped");
-        assert!(begun.elapsed() < Duration::from_secs(600), "no records");
+        assert!(begun.elapsed() < PATIENCE, "no records");
         std::thread::sleep(Duration::from_millis(50));
     }
     child

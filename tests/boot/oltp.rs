@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::test;
-use crate::builder::Test;
+use crate::builder::{PATIENCE, Test};
 
 /// Enough transactions of each kind, and no more: a guest under emulation does some hundred a second.
 const STUDY: &[&str] = &[
@@ -43,7 +43,7 @@ fn first_boot(test: &Test, settings: &[&str]) -> Value {
             let output = child.wait_with_output().unwrap();
             panic!("ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
         }
-        assert!(begun.elapsed() < Duration::from_secs(600), "no boot is done");
+        assert!(begun.elapsed() < PATIENCE, "no boot is done");
         std::thread::sleep(Duration::from_millis(100));
     };
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::test;
+use crate::builder::PATIENCE;
 
 /// With blocks that are larger than the guest's pages.
 #[test]
@@ -43,7 +44,7 @@ fn a_guest_that_fails_is_its_arms_outcome() {
             break (records, log);
         }
         assert!(child.try_wait().unwrap().is_none(), "ended before each arm had a record: {log}");
-        assert!(begun.elapsed() < Duration::from_secs(600), "an arm has no record: {log}");
+        assert!(begun.elapsed() < PATIENCE, "an arm has no record: {log}");
         std::thread::sleep(Duration::from_millis(50));
     };
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

@@ -1,6 +1,8 @@
 //! Studies whose trials workers run, as an engine for many machines starts them.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use crate::builder::Test;
@@ -123,4 +125,42 @@ fn kubernetes_gets_a_job_with_an_index_for_each_slot() {
     assert_eq!(container["command"][4], "$(JOB_COMPLETION_INDEX)");
     test.run(&["fleet", "kubernetes", "out", "--image", "x", "--claim", "a b"]).refused("`--claim` cannot be `a b`");
     test.run(&["fleet", "kubernetes", "out", "--image", "a b", "--claim", "x"]).refused("`--image` cannot be `a b`");
+}
+
+#[test]
+#[ignore = "needs the schemas of Kubernetes from PyPI: make test-hosts"]
+fn the_job_for_kubernetes_fits_the_published_schemas() {
+    let tools = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes");
+    let succeeds = |program: &Path, args: &[&str]| {
+        let output = Command::new(program).args(args).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    };
+    let validate = tools.join("bin/kubernetes-validate");
+    if !validate.exists() {
+        for (program, args) in [
+            (Path::new("python3"), &["-m", "venv", tools.to_str().unwrap()][..]),
+            (&tools.join("bin/pip"), &["-q", "install", "kubernetes-validate==1.37.0"]),
+        ] {
+            let (installed, said) = succeeds(program, args);
+            assert!(installed, "{said}");
+        }
+    }
+    let test = Test::new().file("s.toml", study(""));
+    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
+    let job = test.run(&["fleet", "kubernetes", "out", "--image", "bigiron:1", "--claim", "data"]).status(0).stdout;
+    let fits = |job: &str, version: &str| {
+        let file = test.dir().join("job.json");
+        fs::write(&file, job).unwrap();
+        succeeds(&validate, &["--strict", "-k", version, file.to_str().unwrap()])
+    };
+    // The page names the first as the oldest.
+    for version in ["1.29", "1.33", "1.37"] {
+        let (fits, said) = fits(&job, version);
+        assert!(fits, "{version}: {said}");
+    }
+    let wrong_type = ("\"backoffLimitPerIndex\": 3", "\"backoffLimitPerIndex\": \"3\"");
+    for (right, wrong) in [("\"completions\"", "\"completionz\""), wrong_type] {
+        let changed = job.replacen(right, wrong, 1);
+        assert!(changed != job && !fits(&changed, "1.33").0, "{wrong}");
+    }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::builder::PATIENCE;
 use machine::{ALL, Machine, configured, of_settings, study};
 use simulated::Simulated;
 
@@ -49,7 +50,7 @@ fn a_simulated_machine_boots_for_each_trial_and_runs_its_own_kernel_after_an_int
     let child = test.start(&study(&arms, &["--no-way-back"]));
     let since = Instant::now();
     while test.records("study").len() < 2 {
-        assert!(since.elapsed() < Duration::from_secs(600), "no pair is done");
+        assert!(since.elapsed() < PATIENCE, "no pair is done");
         thread::sleep(Duration::from_millis(20));
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

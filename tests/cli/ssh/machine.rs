@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::builder::{Ran, Test};
+use crate::builder::{PATIENCE, Ran, Test};
 
 pub(super) fn configured(config: &str, more: &str) -> Test {
     let test = Test::new().file("ssh_config", config);
@@ -109,7 +109,7 @@ impl Machine {
     pub(super) fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) {
         let since = Instant::now();
         while !done() {
-            assert!(since.elapsed() < Duration::from_secs(900), "not after 15 minutes: {what}");
+            assert!(since.elapsed() < PATIENCE, "too late: {what}");
             thread::sleep(Duration::from_millis(500));
         }
     }
