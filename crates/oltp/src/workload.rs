@@ -24,7 +24,7 @@ use bigiron_sql::pg::Url;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::library::Library;
 use bigiron_workload::{
-    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload,
+    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Site, Workload,
     WorkloadResult, keys,
 };
 
@@ -69,7 +69,7 @@ impl Workload for Oltp {
         keys::explain(options::KEYS, name).or_else(option).into_iter().collect()
     }
 
-    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, _: Site) -> Result<String, String> {
         match name {
             "job" => jobs::embed(value).map_err(|e| e.to_string()),
             // A trial works in its own folder, which is removed with it.
@@ -136,6 +136,14 @@ impl Configured for Job {
         let time = |length| if let RunLength::Time(time) = length { time } else { Duration::ZERO };
         let run = time(config.ramp) + time(config.length);
         if config.part.0 > 1 { run.max(LOADING) } else { run }
+    }
+
+    fn guest_silence(&self) -> Duration {
+        // A transaction of MariaDB takes up to 60 ms of CPU time where a machine emulates slowly.
+        const TRANSACTION: Duration = Duration::from_millis(200);
+        let config = self.config(Clock::Exact, 1);
+        let number = |length| if let RunLength::Operations(n) = length { n } else { 0 };
+        TRANSACTION.mul_f64((number(config.ramp) + number(config.length)) as f64)
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {

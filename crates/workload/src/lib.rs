@@ -224,7 +224,7 @@ pub trait Workload: Sync {
         keys::explain_option(self.options(), name).into_iter().collect()
     }
     /// An option's (checked) value as stored in a plan, which cannot refer to files of this machine: a file's text instead of its path.
-    fn embed(&self, _name: &str, value: &str) -> Result<String, String> {
+    fn embed(&self, _name: &str, value: &str, _site: Site) -> Result<String, String> {
         Ok(value.to_owned())
     }
     /// Its rows in the grid of `bigiron nightly`.
@@ -242,13 +242,22 @@ pub trait Workload: Sync {
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String>;
 }
 
+/// Where the trials of a study run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// On this machine or in its guests.
+    Here,
+    /// On another machine, whose files and programs are not known when the study is planned.
+    Elsewhere,
+}
+
 /// A workload with parsed options: what it needs, what it measures, and how a run begins.
 pub trait Configured {
     /// Refuses options with which no arm could run, although arms could have completed them.
     ///
     /// # Errors
     /// What is missing, and what would be right.
-    fn check_arm(&self) -> Result<(), String> {
+    fn check_arm(&self, _site: Site) -> Result<(), String> {
         Ok(())
     }
     fn needs(&self) -> Needs;
@@ -325,10 +334,11 @@ pub trait Running {
 pub fn configure<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
+    site: Site,
 ) -> Result<(Options, Box<dyn Configured>), String> {
     let mut options = complete(workload, settings)?;
     for (name, value) in &mut options {
-        *value = workload.embed(name, value)?;
+        *value = workload.embed(name, value, site)?;
     }
     let configured = workload.parse(&options)?;
     Ok((options, configured))

@@ -151,12 +151,12 @@ fn a_kernel_without_sshd_has_failed_and_the_power_command_brings_the_machine_bac
 
 /// The second arm comes up, and cannot be reached.
 fn unreachable(arm: &str) {
-    let machine = Machine::with_power("boot-limit = 240\n");
+    let machine = Machine::with_power("boot-limit = 480\n");
     let test = &machine.test;
     machine.allow(ALL);
     let before = machine.says(STATE);
     let ran = test.run(&study(&["running", arm], &["--seed=1"]));
-    let all = ["did not come back within 240 s", "its power command was run once, and the machine answers again"];
+    let all = ["did not come back within 480 s", "its power command was run once, and the machine answers again"];
     machine.ends(&ran, 1, &all);
     let records = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap();
     assert_eq!(records.matches("\"failure\":\"hang\"").count(), 1, "{records}");

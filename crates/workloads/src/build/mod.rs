@@ -27,7 +27,8 @@ use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Workload, WorkloadResult, WrongData,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Site, Workload, WorkloadResult,
+    WrongData,
 };
 
 /// The primary metric's name.
@@ -115,8 +116,8 @@ impl Workload for Build {
         OPTIONS
     }
 
-    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
-        if name == "tree" { spec::absolute(value) } else { Ok(value.to_owned()) }
+    fn embed(&self, name: &str, value: &str, site: Site) -> Result<String, String> {
+        if name == "tree" { spec::absolute(value, site) } else { Ok(value.to_owned()) }
     }
 
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
@@ -125,8 +126,8 @@ impl Workload for Build {
 }
 
 impl Configured for Spec {
-    fn check_arm(&self) -> Result<(), String> {
-        self.runnable()
+    fn check_arm(&self, site: Site) -> Result<(), String> {
+        if site == Site::Here { self.runnable() } else { Ok(()) }
     }
 
     fn needs(&self) -> Needs {

@@ -28,7 +28,7 @@ use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_sys::launch::Program;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Workload,
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Site, Workload,
     WorkloadResult,
 };
 
@@ -112,8 +112,8 @@ impl Workload for Command {
         })
     }
 
-    fn embed(&self, name: &str, value: &str) -> Result<String, String> {
-        if name == "dir" { spec::absolute(value) } else { Ok(value.to_owned()) }
+    fn embed(&self, name: &str, value: &str, site: Site) -> Result<String, String> {
+        if name == "dir" { spec::absolute(value, site) } else { Ok(value.to_owned()) }
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
@@ -127,8 +127,8 @@ impl Workload for Command {
 }
 
 impl Configured for Spec {
-    fn check_arm(&self) -> Result<(), String> {
-        self.runnable()
+    fn check_arm(&self, site: Site) -> Result<(), String> {
+        self.runnable(site)
     }
 
     fn needs(&self) -> Needs {
@@ -170,21 +170,26 @@ impl Configured for Spec {
             root::enter::make(image, &cx.dir)?;
         }
         let root = cx.images.contains_key(root::ROOT).then(|| cx.dir.join("root"));
-        Ok(Box::new(PreparedCommand { spec: self, root, outputs: Outputs::make(&cx.dir)? }))
+        let mut spec = self.clone();
+        if spec.dir.as_os_str().is_empty() {
+            spec.dir.clone_from(&cx.dir);
+        }
+        Ok(Box::new(PreparedCommand { spec, root, outputs: Outputs::make(&cx.dir)? }))
     }
 }
 
 /// A command that can be run.
-struct PreparedCommand<'a> {
-    spec: &'a Spec,
+struct PreparedCommand {
+    spec: Spec,
     /// The folder that is its `/`, in a guest.
     root: Option<PathBuf>,
     outputs: Outputs,
 }
 
-impl Running for PreparedCommand<'_> {
+impl Running for PreparedCommand {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let Self { spec, root, outputs } = self;
+        let spec = &*spec;
         let prepare = matches!(spec.prepare, ProgramSource::Line(_) | ProgramSource::Words(_));
         let programs = [&spec.what].into_iter().chain(prepare.then_some(&spec.prepare));
         let orders = ProgramSet {

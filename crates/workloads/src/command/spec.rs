@@ -10,7 +10,7 @@ use bigiron_image::find_tool;
 use bigiron_model::size;
 use bigiron_model::workload::Options;
 use bigiron_service::program::root::{enter, kits};
-use bigiron_workload::units;
+use bigiron_workload::{Site, units};
 
 /// More runs than any trial needs.
 const RUNS_LIMIT: u32 = 10_000;
@@ -133,14 +133,17 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Whether it could run on this machine: there is a program, and a working directory.
-    pub fn runnable(&self) -> Result<(), String> {
+    /// Whether it could run: there is a program, and a working directory. On another machine these are found by the first trial.
+    pub fn runnable(&self, site: Site) -> Result<(), String> {
         let words = self.what.words();
         let Some(program) = words.first() else {
             return Err("the workload `command` has no program; write it after `--`, such as `-- make -C src`, or give each arm its \
                         own with `command.run=LINE`"
                 .to_owned());
         };
+        if site == Site::Elsewhere {
+            return Ok(());
+        }
         if !self.dir.is_dir() {
             return Err(format!("there is no folder `{}` to run the command in", self.dir.display()));
         }
@@ -187,9 +190,18 @@ impl Spec {
     }
 }
 
-/// The option `dir` in a plan: an absolute path.
-pub fn absolute(dir: &str) -> Result<String, String> {
+/// The option `dir` in a plan: an absolute path; nothing for the trial's own folder on another machine.
+pub fn absolute(dir: &str, site: Site) -> Result<String, String> {
     let path = Path::new(dir);
+    if site == Site::Elsewhere {
+        return match dir {
+            "." | "" => Ok(String::new()),
+            _ if path.is_absolute() => Ok(dir.to_owned()),
+            _ => Err(format!(
+                "`command.dir={dir}` must be an absolute path, because the command runs on another machine"
+            )),
+        };
+    }
     let path = std::fs::canonicalize(path).map_err(|e| match path.is_dir() {
         true => format!("`command.dir={dir}`: {e}"),
         false => format!("`command.dir`: there is no folder `{dir}` to run the command in"),

@@ -31,7 +31,8 @@ use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_sys::load::rng::SplitMix64;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Workload, WorkloadResult, WrongData,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Site, Workload, WorkloadResult,
+    WrongData,
 };
 
 /// The primary metric's name.
@@ -80,8 +81,8 @@ impl Workload for Scripts {
 }
 
 impl Configured for Spec {
-    fn check_arm(&self) -> Result<(), String> {
-        self.runnable()
+    fn check_arm(&self, site: Site) -> Result<(), String> {
+        if site == Site::Here { self.runnable() } else { Ok(()) }
     }
 
     fn needs(&self) -> Needs {
