@@ -412,7 +412,7 @@ fn a_trial_may_be_silent_for_as_long_as_its_options_say() {
         };
         resolve(&q, &KVM).unwrap().hang_limit
     };
-    assert_eq!(limit(&["debian:6.1", "debian:6.12,oltp.length=30m"], HostKind::Vm, "oltp"), 2 * 120);
+    assert_eq!(limit(&["debian:6.1", "debian:6.12,oltp.length=30m"], HostKind::Vm, "oltp"), 2 * (120 + 500));
     assert_eq!(limit(&["running", "running"], HostKind::Local, "micro"), 2 * 120);
     assert_eq!(limit(&["running", "running,oltp.length=30m"], HostKind::Local, "oltp"), 2 * (120 + 10 + 1800));
     assert_eq!(limit(&["running,dbsim.run.time=20m", "running"], HostKind::Local, "dbsim"), 2 * (120 + 1200));
