@@ -54,8 +54,8 @@ test-long:
 	scripts/test long
 
 # Tests with other machines: over SSH two that boot, Debian 12 in QEMU with GRUB and with UEFI and systemd-boot, each of which the first run makes in
-# four minutes; 200 kills on a simulated one; Slurm with four nodes on this machine; and the schemas of Kubernetes. Not part of `make test`: under emulation each boot takes
-# half a minute.
+# four minutes; 200 kills on a simulated one; Slurm with four nodes on this machine; and the schemas of Kubernetes. Not part of `make test`: under
+# emulation each boot takes half a minute.
 test-hosts:
 	scripts/setup test
 	scripts/setup hosts

@@ -95,7 +95,7 @@ fn manifest(folder: &Folder, args: &Kubernetes) -> anyhow::Result<String> {
                         { "name": "NODE_NAME", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } },
                         { "name": "BIGIRON_CACHE", "value": "/data/cache" },
                     ],
-                    "resources": { "requests": { "cpu": plan.machine.cpus.to_string(), "memory": memory.to_string() } },
+                    "resources": { "requests": { "cpu": plan.clock.host_cpus(plan.machine.cpus).to_string(), "memory": memory.to_string() } },
                     "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
                 }],
                 "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": args.claim } }],

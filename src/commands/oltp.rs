@@ -17,7 +17,7 @@ use bigiron_oltp::trial_database::Procedures;
 use bigiron_oltp::{Oltp, Scale, check, jobs, ledger, ramp, trial_database};
 use bigiron_report::quantity::Quantity;
 use bigiron_sql::pg::{Connection, Url};
-use bigiron_workload::{Site, Workload as _};
+use bigiron_workload::{RunsOn, Workload as _};
 
 pub(super) fn run(action: OltpAction) -> anyhow::Result<u8> {
     match action {
@@ -37,7 +37,7 @@ fn options(args: &OltpRun) -> Result<Options, Refusal> {
     let right = "OPTION=VALUE, such as `warehouses=4`";
     let mut options = super::jobs::options(&Oltp, &args.job, &args.set, right, &lengths)?;
     if let Some(acks) = options.get_mut("acks") {
-        *acks = Oltp.embed("acks", acks, Site::Here).map_err(Refusal::new)?;
+        *acks = Oltp.embed("acks", acks, RunsOn::Here).map_err(Refusal::new)?;
     }
     Ok(options)
 }

@@ -8,7 +8,7 @@ use crate::{pages, registry};
 use bigiron_image as image;
 use bigiron_model::{margins, storage};
 use bigiron_workload as workload;
-use bigiron_workload::Site;
+use bigiron_workload::RunsOn;
 
 pub(super) fn workloads() -> Vec<CompletionCandidate> {
     registry::all().iter().map(|w| candidate(w.name(), w.summary())).collect()
@@ -66,7 +66,7 @@ pub(super) fn row_metric(typed: &str) -> Vec<CompletionCandidate> {
 /// The metrics of a workload with its default options.
 fn metrics(workload: &str) -> Vec<CompletionCandidate> {
     let Some(found) = registry::find(workload) else { return Vec::new() };
-    let Ok((_, configured)) = workload::configure(found, [], Site::Here) else { return Vec::new() };
+    let Ok((_, configured)) = workload::configure(found, [], RunsOn::Here) else { return Vec::new() };
     configured.metrics().iter().map(|metric| candidate(&metric.name, "")).collect()
 }
 

@@ -34,9 +34,8 @@ pub(super) fn jobs(resolved: &ResolvedQuestion, asked: Option<usize>, here: &Env
     let (memory, host) = (resolved.machine.memory_bytes, here.memory_bytes());
     let Some(jobs) = asked else {
         let fit = (host as f64 * MEMORY_SHARE / memory as f64) as usize;
-        // On the exact clock, QEMU executes all CPUs of a guest in turns, on one thread.
-        let threads = if resolved.clock.is_exact() { 1 } else { resolved.machine.cpus };
-        return Ok(fit.min((here.cpus() / threads) as usize).max(1));
+        let each = resolved.clock.host_cpus(resolved.machine.cpus);
+        return Ok(fit.min((here.cpus() / each) as usize).max(1));
     };
     if jobs == 0 {
         return Err(Refusal::new("`--jobs` must be 1 or more").into());

@@ -120,7 +120,8 @@ impl SlurmJob<'_> {
             command.args(["--parsable", "--requeue", "--job-name"]);
             command.arg(format!("bigiron-{}", &self.folder.plan().question_sha256[..8]));
             command.arg(format!("--array={}", ranges(&slots)));
-            command.arg(format!("--cpus-per-task={}", self.folder.plan().machine.cpus));
+            let plan = self.folder.plan();
+            command.arg(format!("--cpus-per-task={}", plan.clock.host_cpus(plan.machine.cpus)));
             command.arg(format!(
                 "--output={}",
                 logs.canonicalize().unwrap_or(logs.to_owned()).join("%A_%a.log").display()

@@ -13,7 +13,7 @@ use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_model::suggest;
 use bigiron_workload as workload;
-use bigiron_workload::{Site, Workload};
+use bigiron_workload::{RunsOn, Workload};
 
 /// How much time a night may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,8 +66,8 @@ pub fn possible(rows: Vec<Row>, base: &Question) -> (Vec<Row>, Vec<LeftOut>) {
     let lacks = |row: &Row| {
         let workload = registry::find(&row.workload)?;
         let settings = lever::overlay(&row.settings, &base.settings);
-        let (_, configured) = workload::configure(workload, options_of(&settings, &row.workload), Site::Here).ok()?;
-        configured.check_arm(Site::Here).err()
+        let (_, configured) = workload::configure(workload, options_of(&settings, &row.workload), RunsOn::Here).ok()?;
+        configured.check_arm(RunsOn::Here).err()
     };
     let mut left_out = Vec::new();
     let run = rows.into_iter().filter(|row| match lacks(row) {
@@ -168,7 +168,7 @@ mod tests {
             for row in &rows {
                 let workload = registry::find(&row.workload).unwrap();
                 let options = options_of(&row.settings, &row.workload);
-                workload::configure(workload, options, Site::Here)
+                workload::configure(workload, options, RunsOn::Here)
                     .map(drop)
                     .unwrap_or_else(|e| panic!("{}: {e}", row.name));
                 setting::check("fs.type", &row.filesystem).unwrap();

@@ -15,7 +15,7 @@ use bigiron_model::plan::{Arm, Design, Machine, Plan, PlannedWorkload, SCHEMA, S
 use bigiron_model::purpose::Purpose;
 use bigiron_model::rule::Rule;
 use bigiron_workload as workload;
-use bigiron_workload::Site;
+use bigiron_workload::RunsOn;
 
 use super::cache;
 
@@ -49,7 +49,7 @@ fn boot(machines: &Machines, qemu: Qemu) -> Result<TrialResult, HostError> {
     let kernel = store.resolve(&KernelSpec::parse(machines.kernel).unwrap(), &|note| eprintln!("{note}")).unwrap();
     let micro = registry::find("micro").unwrap();
     let (options, configured) =
-        workload::configure(micro, [("only", machines.only), ("scale", "0.2")], Site::Here).unwrap();
+        workload::configure(micro, [("only", machines.only), ("scale", "0.2")], RunsOn::Here).unwrap();
     let plan = Plan {
         schema: SCHEMA,
         bigiron: "test".to_owned(),

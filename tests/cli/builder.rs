@@ -16,7 +16,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-/// How long tests wait for what must come, on a machine with much other work too: only a defect takes longer.
+/// How long tests wait for a boot or a trial that must come, on a slow machine with much other work too. Not for an end that is itself tested: what has
+/// to end might end by itself by then.
 pub const PATIENCE: Duration = Duration::from_secs(2400);
 
 /// A run to be made, and then what came of it.

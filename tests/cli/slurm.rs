@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::builder::{PATIENCE, Test};
+use crate::builder::Test;
 
 const NODES: usize = 4;
 
@@ -114,7 +114,7 @@ fn start(command: &mut Command) -> Child {
 fn wait(what: &str, ready: impl Fn() -> bool) {
     let begun = Instant::now();
     while !ready() {
-        assert!(begun.elapsed() < PATIENCE, "{what} not ready");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} not ready");
         thread::sleep(Duration::from_millis(100));
     }
 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::builder::PATIENCE;
 use machine::{ALL, Machine, configured, of_settings, study};
 use simulated::Simulated;
 
@@ -50,7 +49,7 @@ fn a_simulated_machine_boots_for_each_trial_and_runs_its_own_kernel_after_an_int
     let child = test.start(&study(&arms, &["--no-way-back"]));
     let since = Instant::now();
     while test.records("study").len() < 2 {
-        assert!(since.elapsed() < PATIENCE, "no pair is done");
+        assert!(since.elapsed() < Duration::from_secs(600), "no pair is done");
         thread::sleep(Duration::from_millis(20));
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -63,6 +62,29 @@ fn a_simulated_machine_boots_for_each_trial_and_runs_its_own_kernel_after_an_int
     assert!(records.matches("\"machine.booted by\":\"kexec\"").count() >= 2, "{records}");
     let boots = machine.audit().iter().filter(|what| what.starts_with("boot ")).count();
     assert!((2..=3).contains(&boots), "{:?}", machine.audit());
+}
+
+#[test]
+fn a_command_runs_in_a_folder_of_the_other_machine() {
+    let Some(machine) = Simulated::start() else { return };
+    let test = &machine.test;
+    let command = |more: &[&str]| {
+        let question = ["compare", "--on", "ssh:db3", "running", "running", "--quick", "--idle-gap", "0", "--why", "0"];
+        let script = format!("pwd >>{}", test.dir().join("folders").display());
+        test.run(&[&question[..], more, &["--", "sh", "-c", &script]].concat())
+    };
+    command(&["--set", "command.dir=bench"]).refused("`command.dir=bench` must be an absolute path");
+    command(&["--out", "own"]).status(0);
+    command(&["--set", "command.dir=/proc", "--out", "named"]).status(0);
+    let folders = fs::read_to_string(test.dir().join("folders")).unwrap();
+    let (own, named) = folders.lines().partition::<Vec<_>, _>(|folder| *folder != "/proc");
+    assert_eq!((own.len(), named.len()), (8, 8), "{folders}");
+    let state = machine.state().canonicalize().unwrap();
+    assert!(own.iter().all(|folder| folder.starts_with(state.to_str().unwrap())), "{folders}");
+    // What is not there is known when it runs.
+    let arms =
+        ["compare", "--on", "ssh:db3", "running", "running", "--quick", "--out", "none", "--", "no-such-program"];
+    test.run(&arms).status(1).stderr_has("there is no program `no-such-program` in PATH");
 }
 
 #[test]

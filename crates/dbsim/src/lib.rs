@@ -84,7 +84,7 @@ use bigiron_sys::network;
 use bigiron_model::workload::{Options, Window};
 use bigiron_workload::library::Library;
 use bigiron_workload::{
-    Configured, Context, Explanation, Needs, OptionDef, RawNeeds, Running, Site, Workload, WorkloadResult,
+    Configured, Context, Explanation, Needs, OptionDef, RawNeeds, Running, RunsOn, Workload, WorkloadResult,
 };
 
 use cache::Cache;
@@ -130,7 +130,7 @@ impl Workload for Dbsim {
         job::explain_key(name)
     }
 
-    fn embed(&self, name: &str, value: &str, _: Site) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, _: RunsOn) -> Result<String, String> {
         if name == "job" { job::embed(value).map_err(|e| e.to_string()) } else { Ok(value.to_owned()) }
     }
 

@@ -56,6 +56,12 @@ impl Clock {
         self.charges_moves() || self == Clock::Exact1
     }
 
+    /// The number of the host's CPUs that a guest with `cpus` CPUs uses at the same time. On the exact clock, QEMU executes all CPUs of a guest in
+    /// turns, on one thread.
+    pub fn host_cpus(self, cpus: u32) -> u32 {
+        if self.is_exact() { 1 } else { cpus }
+    }
+
     /// Whether a repeated move of memory takes as long as its bytes.
     pub fn charges_moves(self) -> bool {
         matches!(self, Clock::Exact | Clock::ExactParallel)
@@ -96,6 +102,11 @@ impl std::fmt::Display for Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_on_the_exact_clock_uses_one_cpu_of_its_host() {
+        assert_eq!([Clock::Exact, Clock::ExactParallel, Clock::Wall].map(|clock| clock.host_cpus(4)), [1, 1, 4]);
+    }
 
     #[test]
     fn old_plans_keep_the_first_version_of_the_exact_clock() {

@@ -24,7 +24,7 @@ use bigiron_sql::pg::Url;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::library::Library;
 use bigiron_workload::{
-    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Site, Workload,
+    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn, Workload,
     WorkloadResult, keys,
 };
 
@@ -69,7 +69,7 @@ impl Workload for Oltp {
         keys::explain(options::KEYS, name).or_else(option).into_iter().collect()
     }
 
-    fn embed(&self, name: &str, value: &str, _: Site) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, _: RunsOn) -> Result<String, String> {
         match name {
             "job" => jobs::embed(value).map_err(|e| e.to_string()),
             // A trial works in its own folder, which is removed with it.

@@ -1,6 +1,6 @@
 use super::*;
 use bigiron_workload as workload;
-use bigiron_workload::{Site, testing};
+use bigiron_workload::{RunsOn, testing};
 use std::path::Path;
 
 fn with_context<T>(settings: &[(&str, &str)], dir: &Path, act: impl FnOnce(&Job, &Context<'_>) -> T) -> T {
@@ -110,7 +110,7 @@ fn an_option_that_is_none_is_refused() {
 #[test]
 fn storage_is_for_the_warehouses_unless_the_server_is_elsewhere() {
     let bytes = |settings: &[(&str, &str)]| {
-        workload::configure(&Oltp, settings.iter().copied(), Site::Here).unwrap().1.needs().storage_bytes.unwrap()
+        workload::configure(&Oltp, settings.iter().copied(), RunsOn::Here).unwrap().1.needs().storage_bytes.unwrap()
     };
     assert!(bytes(&[("warehouses", "10")]) > 10 * bytes(&[("url", "postgresql://u@h/d")]));
     assert!(bytes(&[("warehouses", "10")]) > bytes(&[]));
@@ -119,7 +119,7 @@ fn storage_is_for_the_warehouses_unless_the_server_is_elsewhere() {
 #[test]
 fn a_run_of_more_transactions_may_be_silent_for_longer_in_a_guest() {
     let silence = |settings: &[(&str, &str)]| {
-        workload::configure(&Oltp, settings.iter().copied(), Site::Here).unwrap().1.guest_silence()
+        workload::configure(&Oltp, settings.iter().copied(), RunsOn::Here).unwrap().1.guest_silence()
     };
     assert_eq!(silence(&[]), Duration::from_secs(500));
     assert_eq!(silence(&[("ramp", "10s"), ("length", "10000")]), Duration::from_secs(2000));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 
-use crate::{Configured, Context, ImageContext, Images, Needs, RawNeeds, Running, Site};
+use crate::{Configured, Context, ImageContext, Images, Needs, RawNeeds, Running, RunsOn};
 
 /// The options as read for the wall clock, and for the other clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ impl<T> ByClock<T> {
 
 /// Needs and metrics are those of the wall clock, where there is most to do; the clock is known when the workload is prepared.
 impl<T: Configured> Configured for ByClock<T> {
-    fn check_arm(&self, site: Site) -> Result<(), String> {
-        self.wall.check_arm(site)
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        self.wall.check_arm(on)
     }
 
     fn needs(&self) -> Needs {

@@ -224,7 +224,7 @@ pub trait Workload: Sync {
         keys::explain_option(self.options(), name).into_iter().collect()
     }
     /// An option's (checked) value as stored in a plan, which cannot refer to files of this machine: a file's text instead of its path.
-    fn embed(&self, _name: &str, value: &str, _site: Site) -> Result<String, String> {
+    fn embed(&self, _name: &str, value: &str, _on: RunsOn) -> Result<String, String> {
         Ok(value.to_owned())
     }
     /// Its rows in the grid of `bigiron nightly`.
@@ -244,11 +244,22 @@ pub trait Workload: Sync {
 
 /// Where the trials of a study run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum RunsOn {
     /// On this machine or in its guests.
     Here,
     /// On another machine, whose files and programs are not known when the study is planned.
     Elsewhere,
+}
+
+/// The `option` that names a file of another machine, as in a plan.
+///
+/// # Errors
+/// The path is relative, and there is no folder from which it would begin.
+pub fn path_elsewhere(option: &str, path: &str) -> Result<String, String> {
+    match Path::new(path).is_absolute() {
+        true => Ok(path.to_owned()),
+        false => Err(format!("`{option}={path}` must be an absolute path, because it is on another machine")),
+    }
 }
 
 /// A workload with parsed options: what it needs, what it measures, and how a run begins.
@@ -257,7 +268,7 @@ pub trait Configured {
     ///
     /// # Errors
     /// What is missing, and what would be right.
-    fn check_arm(&self, _site: Site) -> Result<(), String> {
+    fn check_arm(&self, _on: RunsOn) -> Result<(), String> {
         Ok(())
     }
     fn needs(&self) -> Needs;
@@ -334,11 +345,11 @@ pub trait Running {
 pub fn configure<'a>(
     workload: &dyn Workload,
     settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-    site: Site,
+    on: RunsOn,
 ) -> Result<(Options, Box<dyn Configured>), String> {
     let mut options = complete(workload, settings)?;
     for (name, value) in &mut options {
-        *value = workload.embed(name, value, site)?;
+        *value = workload.embed(name, value, on)?;
     }
     let configured = workload.parse(&options)?;
     Ok((options, configured))

@@ -16,7 +16,7 @@ use bigiron_model::setting::{Setting, options_of};
 use bigiron_model::suggest;
 use bigiron_model::workload::Options;
 use bigiron_workload as workload;
-use bigiron_workload::{Configured, Needs, RawNeeds, Site, Workload};
+use bigiron_workload::{Configured, Needs, RawNeeds, RunsOn, Workload};
 
 use super::{QUICK, ResolvedArm};
 use crate::registry;
@@ -121,14 +121,14 @@ fn planned(
     arms: &mut [ResolvedArm],
 ) -> Result<PlannedWorkload, Refusal> {
     let name = workload.name();
-    let site = if q.host == Some(HostKind::Ssh) { Site::Elsewhere } else { Site::Here };
+    let on = if q.host == Some(HostKind::Ssh) { RunsOn::Elsewhere } else { RunsOn::Here };
     let (options, common) =
-        workload::configure(workload, options_of(&q.settings, name), site).map_err(|e| q.places.refuse("set", e))?;
+        workload::configure(workload, options_of(&q.settings, name), on).map_err(|e| q.places.refuse("set", e))?;
     let (metrics, common) = (common.metrics(), Rc::from(common));
     for (i, arm) in arms.iter_mut().enumerate() {
-        let own = embed(workload, arm, site).and_then(|()| of_arm(workload, &options, &common, arm, site));
+        let own = embed(workload, arm, on).and_then(|()| of_arm(workload, &options, &common, arm, on));
         let own = own.map_err(|e| q.places.refuse(&format!("arms.{i}"), e))?;
-        own.check_arm(site)
+        own.check_arm(on)
             .map_err(|e| q.places.refuse(&format!("arms.{i}"), format!("Arm `{}` cannot be run: {e}", arm.name)))?;
         if let Some(odd) = difference(&metrics, &own.metrics()) {
             let message = format!(
@@ -143,10 +143,10 @@ fn planned(
 }
 
 /// Replaces the names of files in an arm's options by the files' texts: a plan holds everything that it needs.
-fn embed(workload: &dyn Workload, arm: &mut ResolvedArm, site: Site) -> Result<(), String> {
+fn embed(workload: &dyn Workload, arm: &mut ResolvedArm, on: RunsOn) -> Result<(), String> {
     for (lever, value) in &mut arm.settings {
         if let Some(name) = lever.strip_prefix(workload.name()).and_then(|rest| rest.strip_prefix('.')) {
-            *value = workload.embed(name, value, site)?;
+            *value = workload.embed(name, value, on)?;
         }
     }
     Ok(())
@@ -158,14 +158,14 @@ fn of_arm(
     options: &Options,
     common: &Rc<dyn Configured>,
     arm: &ResolvedArm,
-    site: Site,
+    on: RunsOn,
 ) -> Result<Rc<dyn Configured>, String> {
     let mut own = options_of(&arm.settings, workload.name()).peekable();
     if own.peek().is_none() {
         return Ok(Rc::clone(common));
     }
     let options = options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    workload::configure(workload, options.chain(own), site).map(|(_, configured)| Rc::from(configured))
+    workload::configure(workload, options.chain(own), on).map(|(_, configured)| Rc::from(configured))
 }
 
 /// A metric that only one of two lists has.

@@ -115,8 +115,11 @@ fn boots_by(method: &str, setup: &Setup<'_>) {
     machine.says("mv /sbin/kexec /sbin/kexec.not");
     let before = machine.says(STATE);
     machine.ends(&test.run(&["host", "check", "ssh:db3"]), 0, &[&format!("boot method      {method}, for all arms")]);
-    let child = test.start(&study(&BOOTS, &["--no-way-back"]));
-    machine.wait_until("a pair is done", || test.records("study").len() >= 2);
+    let mut child = test.start(&study(&BOOTS, &["--no-way-back"]));
+    machine.wait_until("a pair is done", || {
+        assert!(child.try_wait().unwrap().is_none(), "the study has ended");
+        test.records("study").len() >= 2
+    });
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -185,8 +188,11 @@ fn during_a_trial(script: &str) {
     let machine = Machine::start("");
     let test = &machine.test;
     machine.allow(ALL);
-    let child = test.start(&LONG);
-    machine.wait_until("a trial runs", || machine.shell("pgrep -f 'target [r]un'").0);
+    let mut child = test.start(&LONG);
+    machine.wait_until("a trial runs", || {
+        assert!(child.try_wait().unwrap().is_none(), "the study has ended");
+        machine.shell("pgrep -f 'target [r]un'").0
+    });
     machine.says(&format!("systemd-run --quiet --collect /bin/sh -c '{script}'"));
     let ended = child.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));

@@ -27,7 +27,7 @@ use bigiron_service::program::succeeded;
 use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Site, Workload, WorkloadResult,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, RunsOn, Workload, WorkloadResult,
     WrongData,
 };
 
@@ -116,8 +116,8 @@ impl Workload for Build {
         OPTIONS
     }
 
-    fn embed(&self, name: &str, value: &str, site: Site) -> Result<String, String> {
-        if name == "tree" { spec::absolute(value, site) } else { Ok(value.to_owned()) }
+    fn embed(&self, name: &str, value: &str, on: RunsOn) -> Result<String, String> {
+        if name == "tree" { spec::absolute(value, on) } else { Ok(value.to_owned()) }
     }
 
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
@@ -126,8 +126,8 @@ impl Workload for Build {
 }
 
 impl Configured for Spec {
-    fn check_arm(&self, site: Site) -> Result<(), String> {
-        if site == Site::Here { self.runnable() } else { Ok(()) }
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        if on == RunsOn::Here { self.runnable() } else { Ok(()) }
     }
 
     fn needs(&self) -> Needs {

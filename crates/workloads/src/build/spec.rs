@@ -9,7 +9,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::size;
 use bigiron_model::workload::Options;
 use bigiron_service::program::work_folder;
-use bigiron_workload::{Site, units};
+use bigiron_workload::{RunsOn, units};
 
 /// The value that leaves a choice to the clock or the machine.
 pub const AUTO: &str = "auto";
@@ -194,12 +194,12 @@ fn has_makefile(tree: &Path) -> Result<(), String> {
 }
 
 /// The option `tree` in a plan: an absolute path, or the word `generated`.
-pub fn absolute(tree: &str, site: Site) -> Result<String, String> {
-    if tree == GENERATED || (site == Site::Elsewhere && Path::new(tree).is_absolute()) {
+pub fn absolute(tree: &str, on: RunsOn) -> Result<String, String> {
+    if tree == GENERATED {
         return Ok(tree.to_owned());
     }
-    if site == Site::Elsewhere {
-        return Err(format!("`build.tree={tree}` must be an absolute path, because the tree is on another machine"));
+    if on == RunsOn::Elsewhere {
+        return bigiron_workload::path_elsewhere("build.tree", tree);
     }
     has_makefile(Path::new(tree))?;
     let path = std::fs::canonicalize(tree).map_err(|e| format!("`build.tree={tree}`: {e}"))?;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use bigiron_workload::{Site, testing};
+use bigiron_workload::{RunsOn, testing};
 
 /// The page of the workload.
 const PAGE: &str = include_str!("../../../../docs/workloads/build.md");
@@ -103,16 +103,18 @@ fn a_larger_tree_begins_with_a_smaller_one_and_no_program_runs_for_long() {
 fn a_tree_that_cannot_be_built_is_refused_before_anything_boots() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().display().to_string();
-    let arm = |tree: &str| Build.parse(&options(&[("tree", tree)]).unwrap()).unwrap().check_arm(Site::Here);
+    let arm = |tree: &str| Build.parse(&options(&[("tree", tree)]).unwrap()).unwrap().check_arm(RunsOn::Here);
     assert_eq!(arm(&tree), Err(format!("`build.tree` must be a folder with a Makefile, and `{tree}` has none")));
     assert!(arm("/nonexistent").unwrap_err().contains("there is no folder `/nonexistent`"));
-    assert!(Build.embed("tree", &tree, Site::Here).is_err());
+    assert!(Build.embed("tree", &tree, RunsOn::Here).is_err());
     fs::write(dir.path().join("makefile"), "all:\n").unwrap();
     assert_eq!(
-        Build.embed("tree", &format!("{tree}/."), Site::Here),
+        Build.embed("tree", &format!("{tree}/."), RunsOn::Here),
         Ok(fs::canonicalize(&tree).unwrap().display().to_string())
     );
-    assert_eq!(Build.embed("tree", GENERATED, Site::Here), Ok(GENERATED.to_owned()));
+    assert_eq!(Build.embed("tree", "/nonexistent", RunsOn::Elsewhere), Ok("/nonexistent".to_owned()));
+    assert!(Build.embed("tree", "src", RunsOn::Elsewhere).unwrap_err().contains("must be an absolute path"));
+    assert_eq!(Build.embed("tree", GENERATED, RunsOn::Here), Ok(GENERATED.to_owned()));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use bigiron_service::program::root::ProgramNeeds;
 use bigiron_service::program::succeeded;
 use bigiron_sys::launch::Program;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Site, Workload,
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, RunsOn, Workload,
     WorkloadResult,
 };
 
@@ -112,8 +112,8 @@ impl Workload for Command {
         })
     }
 
-    fn embed(&self, name: &str, value: &str, site: Site) -> Result<String, String> {
-        if name == "dir" { spec::absolute(value, site) } else { Ok(value.to_owned()) }
+    fn embed(&self, name: &str, value: &str, on: RunsOn) -> Result<String, String> {
+        if name == "dir" { spec::absolute(value, on) } else { Ok(value.to_owned()) }
     }
 
     fn nightly(&self) -> &'static [NightlyRow] {
@@ -127,8 +127,8 @@ impl Workload for Command {
 }
 
 impl Configured for Spec {
-    fn check_arm(&self, site: Site) -> Result<(), String> {
-        self.runnable(site)
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        self.runnable(on)
     }
 
     fn needs(&self) -> Needs {

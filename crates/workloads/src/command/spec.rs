@@ -10,7 +10,7 @@ use bigiron_image::find_tool;
 use bigiron_model::size;
 use bigiron_model::workload::Options;
 use bigiron_service::program::root::{enter, kits};
-use bigiron_workload::{Site, units};
+use bigiron_workload::{RunsOn, path_elsewhere, units};
 
 /// More runs than any trial needs.
 const RUNS_LIMIT: u32 = 10_000;
@@ -134,14 +134,14 @@ impl Spec {
     }
 
     /// Whether it could run: there is a program, and a working directory. On another machine these are found by the first trial.
-    pub fn runnable(&self, site: Site) -> Result<(), String> {
+    pub fn runnable(&self, on: RunsOn) -> Result<(), String> {
         let words = self.what.words();
         let Some(program) = words.first() else {
             return Err("the workload `command` has no program; write it after `--`, such as `-- make -C src`, or give each arm its \
                         own with `command.run=LINE`"
                 .to_owned());
         };
-        if site == Site::Elsewhere {
+        if on == RunsOn::Elsewhere {
             return Ok(());
         }
         if !self.dir.is_dir() {
@@ -191,16 +191,11 @@ impl Spec {
 }
 
 /// The option `dir` in a plan: an absolute path; nothing for the trial's own folder on another machine.
-pub fn absolute(dir: &str, site: Site) -> Result<String, String> {
+pub fn absolute(dir: &str, on: RunsOn) -> Result<String, String> {
     let path = Path::new(dir);
-    if site == Site::Elsewhere {
-        return match dir {
-            "." | "" => Ok(String::new()),
-            _ if path.is_absolute() => Ok(dir.to_owned()),
-            _ => Err(format!(
-                "`command.dir={dir}` must be an absolute path, because the command runs on another machine"
-            )),
-        };
+    if on == RunsOn::Elsewhere {
+        // The default.
+        return if matches!(dir, "." | "") { Ok(String::new()) } else { path_elsewhere("command.dir", dir) };
     }
     let path = std::fs::canonicalize(path).map_err(|e| match path.is_dir() {
         true => format!("`command.dir={dir}`: {e}"),
@@ -212,6 +207,15 @@ pub fn absolute(dir: &str, site: Site) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_of_another_machine_are_not_looked_for_here() {
+        assert_eq!(absolute(".", RunsOn::Elsewhere), Ok(String::new()));
+        assert_eq!(absolute("", RunsOn::Elsewhere), Ok(String::new()), "as in a plan");
+        assert_eq!(absolute("/srv/not here", RunsOn::Elsewhere), Ok("/srv/not here".to_owned()));
+        assert!(absolute("bench", RunsOn::Elsewhere).unwrap_err().contains("must be an absolute path"));
+        assert!(absolute("/srv/not here", RunsOn::Here).is_err());
+    }
 
     #[test]
     fn a_program_is_words_or_a_line() {

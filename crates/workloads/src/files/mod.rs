@@ -27,7 +27,7 @@ use bigiron_model::workload::Options;
 use bigiron_service::guest_tree;
 use bigiron_service::samba::RECIPE;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Site, Workload, limits,
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn, Workload, limits,
 };
 
 /// What the server needs besides the files' own space: its pages, and those of the protocol.
@@ -57,7 +57,7 @@ impl Workload for FileService {
         OPTIONS
     }
 
-    fn embed(&self, name: &str, value: &str, _: Site) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, _: RunsOn) -> Result<String, String> {
         if name == LOADFILE.name { loadfile::embed(value) } else { Ok(value.to_owned()) }
     }
 

@@ -27,7 +27,7 @@ use bigiron_model::workload::Options;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::length::Length;
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, Site, Workload, WorkloadResult,
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, RunsOn, Workload, WorkloadResult,
 };
 
 /// The workload `fs-clients`.
@@ -62,7 +62,7 @@ impl Workload for FsClients {
         OPTIONS
     }
 
-    fn embed(&self, name: &str, value: &str, _: Site) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, _: RunsOn) -> Result<String, String> {
         if name == LOADFILE.name { super::loadfile::embed(value) } else { Ok(value.to_owned()) }
     }
 

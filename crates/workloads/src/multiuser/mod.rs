@@ -28,7 +28,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_workload::library::Library;
-use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Running, Site, Workload, WorkloadResult};
+use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Running, RunsOn, Workload, WorkloadResult};
 
 /// The workload `multiuser`.
 pub struct Multiuser;
@@ -63,7 +63,7 @@ impl Workload for Multiuser {
         bigiron_workload::keys::explain(keys::KEYS, name).into_iter().collect()
     }
 
-    fn embed(&self, name: &str, value: &str, _: Site) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, _: RunsOn) -> Result<String, String> {
         match name {
             "mix" => mixes::embed(value).map_err(|e| e.to_string()),
             "config" => mixes::embed_config(value).map_err(|e| e.to_string()),

@@ -17,7 +17,7 @@ use bigiron_model::workload::Options;
 use bigiron_sys::network::Wiring;
 use bigiron_workload::network::{NETWORK, modules, over_devices};
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, OptionDef, Progress, Running, Site, Workload, WorkloadResult,
+    ByClock, Configured, Context, Needs, OptionDef, Progress, Running, RunsOn, Workload, WorkloadResult,
 };
 
 /// The workload `net-clients`.
@@ -40,7 +40,7 @@ impl Workload for NetClients {
         OPTIONS
     }
 
-    fn embed(&self, name: &str, value: &str, _: Site) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, _: RunsOn) -> Result<String, String> {
         if name == LOADFILE.name { super::loadfile::embed(value) } else { Ok(value.to_owned()) }
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use bigiron_sys::network::{self, Network};
 use bigiron_workload as workload;
-use bigiron_workload::{Site, testing};
+use bigiron_workload::{RunsOn, testing};
 
 fn run(settings: &[(&str, &str)]) -> Result<(Replay, WorkloadResult)> {
     let base = [("clients", "2"), ("requests", "300"), ("warmup", "1"), ("length", "2")];
@@ -40,7 +40,7 @@ fn options_that_cannot_be_are_refused() {
 
 #[test]
 fn devices_are_needed_where_they_are_asked_for() {
-    let needs = |network| workload::configure(&NetClients, [("network", network)], Site::Here).unwrap().1.needs();
+    let needs = |network| workload::configure(&NetClients, [("network", network)], RunsOn::Here).unwrap().1.needs();
     assert_eq!(needs("loopback").modules, Vec::<&str>::new());
     assert_eq!((needs("veth").modules, needs("veth").storage_bytes), (vec![network::MODULE], None));
 }

@@ -31,7 +31,7 @@ use bigiron_service::program::work_folder;
 use bigiron_service::program::work_folder::WorkFolder;
 use bigiron_sys::load::rng::SplitMix64;
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, Site, Workload, WorkloadResult,
+    Configured, Context, ImageContext, Images, Needs, OptionDef, Progress, Running, RunsOn, Workload, WorkloadResult,
     WrongData,
 };
 
@@ -81,8 +81,8 @@ impl Workload for Scripts {
 }
 
 impl Configured for Spec {
-    fn check_arm(&self, site: Site) -> Result<(), String> {
-        if site == Site::Here { self.runnable() } else { Ok(()) }
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        if on == RunsOn::Here { self.runnable() } else { Ok(()) }
     }
 
     fn needs(&self) -> Needs {
