@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::fence;
 
 use bigiron_sys::latch;
 use bigiron_sys::latch::Contended;
@@ -17,92 +18,12 @@ use bigiron_sys::shared_memory::SharedMemory;
 
 use super::audit::{Audit, Auditor};
 
-macro_rules! events {
-    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
-        /// The events that a process may wait for.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum WaitEvent { $($(#[$meta])* $name,)* }
+mod event;
 
-        impl WaitEvent {
-            /// All events, in the order in which lists show them.
-            pub const ALL: &[WaitEvent] = &[$(WaitEvent::$name,)*];
-
-            /// The event's name, as it is printed.
-            pub fn name(self) -> &'static str {
-                match self { $(WaitEvent::$name => $text,)* }
-            }
-        }
-    };
-}
-
-events! {
-    /// A commit waits for its redo to be on disk.
-    LogFileSync = "log file sync",
-    /// Redo waits for room in the log buffer.
-    LogBufferSpace = "log buffer space",
-    /// Redo (or the log writer) waits for the checkpoint that frees the next journal.
-    LogSwitchCheckpoint = "log switch (checkpoint incomplete)",
-    /// Redo (or the log writer) waits for the archiver to copy the next journal.
-    LogSwitchArchiving = "log switch (archiving needed)",
-    /// Redo waits for a log switch in progress.
-    LogSwitch = "log switch completion",
-    /// A block needs a buffer that is neither pinned nor dirty.
-    FreeBuffer = "free buffer",
-    /// A buffer that another process is changing or filling from disk.
-    BufferBusy = "buffer busy",
-    /// A latch that another process holds.
-    Latch = "latch",
-    /// A block from a data file.
-    DataFileRead = "data file read",
-    /// Large reads past the cache: scan, backup.
-    DataFileScan = "data file scan",
-    /// Blocks to data files.
-    DataFileWrite = "data file write",
-    /// `fdatasync` of the data files.
-    DataFileSync = "data file sync",
-    /// Redo to a journal, until it is durable.
-    LogFileParallelWrite = "log file parallel write",
-    /// A full journal, for archiving.
-    LogFileRead = "log file read",
-    /// The copy of a journal.
-    ArchiveWrite = "archive write",
-    /// Sorted runs to a temporary file.
-    TempFileWrite = "temp file write",
-    /// Sorted runs from a temporary file.
-    TempFileRead = "temp file read",
-    /// The copy of a data file.
-    BackupWrite = "backup write",
-    /// Plain requests of an I/O class.
-    Request = "request",
-    /// A block waits for its redo to be on disk.
-    WriteAhead = "write-ahead log",
-    /// The reply of a server process.
-    Server = "server",
-    /// The next request of a client.
-    Client = "client",
-    /// Think time between or inside transactions.
-    Think = "think time",
-    /// The intended start of the next piece of work.
-    Pace = "pace",
-    /// Nothing to do.
-    Idle = "idle",
-}
+pub use event::WaitEvent;
 
 /// Number of events.
 const EVENTS: usize = WaitEvent::ALL.len();
-
-impl WaitEvent {
-    /// Whether the process waits because it has no work, rather than for something it needs.
-    pub fn idle(self) -> bool {
-        matches!(self, WaitEvent::Client | WaitEvent::Think | WaitEvent::Pace | WaitEvent::Idle)
-    }
-
-    /// The name as part of a metric's or a fact's: lower case and hyphens.
-    pub fn slug(self) -> String {
-        let words = self.name().split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
-        words.collect::<Vec<_>>().join("-")
-    }
-}
 
 /// Number and nanoseconds of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,8 +58,22 @@ impl WaitTallies {
     }
 
     /// What was counted since `before`.
+    ///
+    /// A wait that was in progress at `before` may have got another event since ([`WaitGuard::becomes`]). Its time until then then counts
+    /// for neither event, so that the sum is never longer than the time between the two readings.
     pub fn since(&self, before: &Self) -> Self {
-        self.with(before, |a, b| a - b)
+        let mut since = self.with(before, u64::saturating_sub);
+        let mut renamed: u64 = self.0.iter().zip(&before.0).map(|(now, then)| then.ns.saturating_sub(now.ns)).sum();
+        while renamed > 0 {
+            let longest = since.0.iter_mut().max_by_key(|t| t.ns).expect("There are events");
+            let taken = longest.ns.min(renamed);
+            if taken == 0 {
+                break;
+            }
+            longest.ns -= taken;
+            renamed -= taken;
+        }
+        since
     }
 
     /// The sum of both.
@@ -161,12 +96,15 @@ shared_struct! {
     }
 }
 
-/// Counts of a worker: one for each event, then those of [`Audit`], then the wait in progress (its event + 1, and its start), on
-/// cache lines of its own.
-/// began), on cache lines that it shares with nobody.
+/// Counts of a worker, on cache lines of its own: one for each event, then those of [`Audit`], then the wait in progress (its event + 1, and
+/// from when on its time is not counted yet), then the row's version, which is odd while the worker changes the row.
 const AUDIT: usize = EVENTS;
 const UNDER_WAY: usize = AUDIT + 3;
-const ROW: usize = (UNDER_WAY + 1).next_multiple_of(4);
+const VERSION: usize = UNDER_WAY + 1;
+const ROW: usize = (VERSION + 1).next_multiple_of(4);
+/// For how long a row is read again until it has not changed meanwhile, in nanoseconds. Only a worker that was killed or stopped while it
+/// changed its row takes as long: one without a CPU gets one sooner.
+const READ_LIMIT: u64 = 1_000_000_000;
 
 /// The waits of all workers, in shared memory: each row is written only by its worker.
 #[derive(Clone)]
@@ -191,8 +129,7 @@ impl WaitTable {
         assert!(worker < self.workers, "worker {worker} of {}", self.workers);
         observe_latches();
         HERE.with(|here| {
-            here.inner.set(0);
-            here.depth.set(0);
+            here.current.set(None);
             here.auditor.take();
             here.to.replace(Some((self.clone(), worker)));
         });
@@ -202,21 +139,21 @@ impl WaitTable {
     /// never longer than the time between them.
     pub fn read(&self, worker: usize) -> WaitTallies {
         let row = self.row(worker);
-        let under_way = || (row[UNDER_WAY].count.load(SeqCst), row[UNDER_WAY].ns.load(SeqCst));
-        let mut tries = 0;
+        let start = now_ns();
         loop {
-            let before = under_way();
-            let of = |i: usize| WaitTally { count: row[i].count.load(SeqCst), ns: row[i].ns.load(SeqCst) };
+            let version = row[VERSION].count.load(Acquire);
+            let of = |i: usize| WaitTally { count: row[i].count.load(Relaxed), ns: row[i].ns.load(Relaxed) };
             let mut tallies = WaitTallies(std::array::from_fn(of));
+            let under_way = of(UNDER_WAY);
             let now = now_ns();
-            tries += 1;
-            // It has continued meanwhile: the values read are inconsistent. A worker that continues all the time has only short
-            // waits.
-            if under_way() != before && tries < 8 {
+            fence(SeqCst);
+            let changed = version % 2 == 1 || row[VERSION].count.load(Relaxed) != version;
+            if changed && now.saturating_sub(start) < READ_LIMIT {
+                std::thread::yield_now();
                 continue;
             }
-            if let (Some(event), start) = (before.0.checked_sub(1), before.1) {
-                tallies.0[event as usize].ns += now.saturating_sub(start);
+            if let Some(event) = under_way.count.checked_sub(1) {
+                tallies.0[event as usize].ns += now.saturating_sub(under_way.ns);
             }
             return tallies;
         }
@@ -250,57 +187,100 @@ fn grow(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed) + by, Release);
 }
 
+/// A wait in progress, as its thread knows it.
+#[derive(Clone, Copy)]
+struct Wait {
+    event: WaitEvent,
+    /// Its time is counted until then (nanoseconds of the monotonic clock).
+    until: u64,
+    /// Nanoseconds counted so far, without the waits inside it.
+    counted: u64,
+}
+
 /// The waiting state of this thread.
 #[derive(Default)]
 struct ThreadState {
     /// Where its waits are counted.
     to: RefCell<Option<(WaitTable, usize)>>,
-    /// Nanoseconds of finished waits inside the one in progress.
-    inner: Cell<u64>,
-    /// Depth of nested waits in progress.
-    depth: Cell<u32>,
+    /// The innermost wait in progress.
+    current: Cell<Option<Wait>>,
     /// Nanoseconds of all finished waits; nested ones are not counted twice.
     waited: Cell<u64>,
     auditor: RefCell<Option<Auditor>>,
+}
+
+impl ThreadState {
+    /// Counts the current wait until now, then changes the row; the thread then waits for what `change` returns. Returns now.
+    fn turn(&self, change: impl FnOnce(Option<Wait>, u64, Option<&[Count]>) -> Option<Wait>) -> u64 {
+        let to = self.to.borrow();
+        let row = to.as_ref().map(|(table, worker)| table.row(*worker));
+        if let Some(row) = row {
+            grow(&row[VERSION].count, 1);
+        }
+        // The fences order the clocks too: a reader that does not see the odd version yet has read an earlier time than this.
+        fence(SeqCst);
+        let now = now_ns();
+        let mut current = self.current.get();
+        if let Some(wait) = &mut current {
+            let more = now.saturating_sub(wait.until);
+            (wait.until, wait.counted) = (now, wait.counted + more);
+            if let Some(row) = row {
+                grow(&row[wait.event as usize].ns, more);
+            }
+        }
+        let next = change(current, now, row);
+        self.current.set(next);
+        if let Some(row) = row {
+            row[UNDER_WAY].count.store(next.map_or(0, |wait| wait.event as u64 + 1), Relaxed);
+            row[UNDER_WAY].ns.store(now, Relaxed);
+            grow(&row[VERSION].count, 1);
+        }
+        now
+    }
 }
 
 thread_local! {
     static HERE: ThreadState = ThreadState::default();
 }
 
-/// A wait in progress; it ends when this is dropped.
+/// A wait in progress; it ends when this is dropped. Waits end in the reverse order of their beginnings.
 pub struct WaitGuard {
-    event: WaitEvent,
     /// Nanoseconds of the monotonic clock.
     start: u64,
-    /// Time waited inside the enclosing wait.
-    outer: u64,
+    /// The wait that this one is inside of.
+    outer: Option<Wait>,
     /// CPU time and run delay before the wait, if the transaction is closely examined and this is its outermost wait.
     before: Option<(u64, u64)>,
 }
 
 impl WaitGuard {
-    /// Sets the event, if it becomes known during the wait.
+    /// Sets the event, if it becomes known during the wait: the whole wait then counts as this.
     pub fn becomes(&mut self, event: WaitEvent) {
-        self.event = event;
+        HERE.with(|here| {
+            here.turn(|current, _, row| {
+                let wait = current?;
+                if let Some(row) = row {
+                    let old = &row[wait.event as usize].ns;
+                    old.store(old.load(Relaxed) - wait.counted, Relaxed);
+                    grow(&row[event as usize].ns, wait.counted);
+                }
+                Some(Wait { event, ..wait })
+            })
+        });
     }
 }
 
 /// Begins to wait.
 pub fn enter(event: WaitEvent) -> WaitGuard {
     HERE.with(|here| {
-        let outer = here.inner.replace(0);
-        let depth = here.depth.replace(here.depth.get() + 1);
-        let before = if depth == 0 { here.auditor.borrow().as_ref().and_then(Auditor::read) } else { None };
-        let start = now_ns();
-        if depth == 0
-            && let Some((table, worker)) = &*here.to.borrow()
-        {
-            let under_way = &table.row(*worker)[UNDER_WAY];
-            under_way.ns.store(start, Release);
-            under_way.count.store(event as u64 + 1, Release);
-        }
-        WaitGuard { event, start, outer, before }
+        let outermost = here.current.get().is_none();
+        let before = if outermost { here.auditor.borrow().as_ref().and_then(Auditor::read) } else { None };
+        let mut outer = None;
+        let start = here.turn(|current, now, _| {
+            outer = current;
+            Some(Wait { event, until: now, counted: 0 })
+        });
+        WaitGuard { start, outer, before }
     })
 }
 
@@ -333,20 +313,15 @@ fn observe_latches() {
 
 impl Drop for WaitGuard {
     fn drop(&mut self) {
-        let elapsed = now_ns().saturating_sub(self.start);
         HERE.with(|here| {
-            here.depth.set(here.depth.get() - 1);
-            if let Some((table, worker)) = &*here.to.borrow() {
-                let row = table.row(*worker);
-                if here.depth.get() == 0 {
-                    row[UNDER_WAY].count.store(0, Release);
+            let now = here.turn(|current, now, row| {
+                if let (Some(wait), Some(row)) = (current, row) {
+                    grow(&row[wait.event as usize].count, 1);
                 }
-                let count = &row[self.event as usize];
-                grow(&count.count, 1);
-                grow(&count.ns, elapsed.saturating_sub(here.inner.get()));
-            }
-            here.inner.set(self.outer + elapsed);
-            if here.depth.get() == 0 {
+                self.outer.map(|outer| Wait { until: now, ..outer })
+            });
+            let elapsed = now.saturating_sub(self.start);
+            if self.outer.is_none() {
                 here.waited.set(here.waited.get() + elapsed);
             }
             if let (Some(before), Some(auditor)) = (self.before, here.auditor.borrow_mut().as_mut()) {
@@ -360,15 +335,6 @@ impl Drop for WaitGuard {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
-
-    #[test]
-    fn names_are_unlike_each_other_and_slugs_plain() {
-        let mut slugs: Vec<_> = WaitEvent::ALL.iter().map(|e| e.slug()).collect();
-        assert_eq!(WaitEvent::LogSwitchCheckpoint.slug(), "log-switch-checkpoint-incomplete");
-        slugs.sort();
-        slugs.dedup();
-        assert_eq!(slugs.len(), EVENTS);
-    }
 
     #[test]
     fn a_wait_under_way_counts_until_now() {
@@ -407,5 +373,66 @@ mod tests {
         assert!(tallies.of(WaitEvent::LogBufferSpace).ns >= 3_000_000 && tallies.of(WaitEvent::Latch).ns >= 5_000_000);
         assert!(tallies.ns() <= elapsed, "{} of {elapsed}", tallies.ns());
         assert_eq!(super::waited() - waited, tallies.ns());
+    }
+
+    #[test]
+    fn what_is_read_during_nested_and_renamed_waits_never_decreases() {
+        let table = WaitTable::new(1).unwrap();
+        table.attach(0);
+        let pause = || std::thread::sleep(Duration::from_millis(2));
+        let start = Instant::now();
+        let (before, inside);
+        {
+            let mut outer = enter(WaitEvent::LogBufferSpace);
+            pause();
+            {
+                let _inner = enter(WaitEvent::Latch);
+                pause();
+                before = table.read(0);
+                assert!(
+                    u128::from(before.ns()) <= start.elapsed().as_nanos(),
+                    "the outer wait does not go on meanwhile"
+                );
+            }
+            pause();
+            outer.becomes(WaitEvent::LogSwitch);
+            inside = table.read(0);
+            pause();
+        }
+        let after = table.read(0);
+        // The 2 ms before the first reading are in `before` as another event; they are not in what followed.
+        for (later, earlier) in [(&inside, &before), (&after, &inside), (&after, &before)] {
+            let since = later.since(earlier);
+            assert_eq!(since.ns(), later.ns() - earlier.ns());
+            assert_eq!(since.of(WaitEvent::LogBufferSpace).ns, 0);
+        }
+        assert_eq!(after.of(WaitEvent::LogBufferSpace), WaitTally::default());
+        assert!(after.of(WaitEvent::LogSwitch).ns >= 6_000_000 && after.of(WaitEvent::LogSwitch).count == 1);
+    }
+
+    #[test]
+    fn readings_beside_the_worker_never_decrease() {
+        let table = WaitTable::new(1).unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (worker, stop) = (table.clone(), &done);
+            scope.spawn(move || {
+                worker.attach(0);
+                while !stop.load(Acquire) {
+                    let _outer = enter(WaitEvent::FreeBuffer);
+                    during(WaitEvent::Latch, || ());
+                }
+            });
+            let (mut last, end, mut less) = (table.read(0), Instant::now() + Duration::from_millis(200), None);
+            while Instant::now() < end && less.is_none() {
+                let now = table.read(0);
+                let pairs = WaitEvent::ALL.iter().map(|event| (event, last.of(*event), now.of(*event)));
+                less = pairs.into_iter().find(|(_, before, after)| before.ns > after.ns || before.count > after.count);
+                last = now;
+            }
+            done.store(true, Release);
+            assert_eq!(less, None);
+        });
+        assert!(table.read(0).of(WaitEvent::Latch).count > 0);
     }
 }
