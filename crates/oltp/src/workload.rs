@@ -25,7 +25,7 @@ use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::library::Library;
 use bigiron_workload::{
     Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn, Workload,
-    WorkloadResult, keys,
+    WorkloadResult, keys, path_elsewhere,
 };
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
@@ -69,16 +69,18 @@ impl Workload for Oltp {
         keys::explain(options::KEYS, name).or_else(option).into_iter().collect()
     }
 
-    fn embed(&self, name: &str, value: &str, _: RunsOn) -> Result<String, String> {
+    fn embed(&self, name: &str, value: &str, on: RunsOn) -> Result<String, String> {
         match name {
             "job" => jobs::embed(value).map_err(|e| e.to_string()),
             // A trial works in its own folder, which is removed with it.
-            "acks" => Ok(match value.parse() {
-                Ok(AckTarget::File(path)) if ![AS_JOB, "none"].contains(&value) => {
-                    std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string()
+            "acks" => match (value.parse(), on) {
+                (Ok(AckTarget::File(_)), _) if [AS_JOB, "none"].contains(&value) => Ok(value.to_owned()),
+                (Ok(AckTarget::File(_)), RunsOn::Elsewhere) => path_elsewhere("oltp.acks", value),
+                (Ok(AckTarget::File(path)), RunsOn::Here) => {
+                    Ok(std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string())
                 }
-                _ => value.to_owned(),
-            }),
+                _ => Ok(value.to_owned()),
+            },
             _ => Ok(value.to_owned()),
         }
     }

@@ -124,3 +124,14 @@ fn a_run_of_more_transactions_may_be_silent_for_longer_in_a_guest() {
     assert_eq!(silence(&[]), Duration::from_secs(500));
     assert_eq!(silence(&[("ramp", "10s"), ("length", "10000")]), Duration::from_secs(2000));
 }
+
+#[test]
+fn acknowledgements_on_another_machine_are_in_a_folder_of_that_machine() {
+    let embed = |value, on| Oltp.embed("acks", value, on);
+    assert_eq!(embed("/srv/acks", RunsOn::Elsewhere), Ok("/srv/acks".to_owned()));
+    assert!(embed("acks.log", RunsOn::Elsewhere).unwrap_err().contains("must be an absolute path"));
+    assert!(embed("acks.log", RunsOn::Here).unwrap().starts_with('/'));
+    for value in ["none", "tcp:collector:9000", AS_JOB] {
+        assert_eq!(embed(value, RunsOn::Elsewhere), Ok(value.to_owned()));
+    }
+}

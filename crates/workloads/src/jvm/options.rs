@@ -156,9 +156,10 @@ impl Settings {
             Collector::Z => "Z",
         };
         let mut arguments = options(self.heap(cpus), collector, self.background);
+        // Transparent huge pages are a kind of large pages: `-UseLargePages` would switch them off again.
         arguments.extend([
             flag(self.thp, "UseTransparentHugePages"),
-            flag(self.large_pages, "UseLargePages"),
+            flag(self.thp || self.large_pages, "UseLargePages"),
             format!("-Xlog:gc,gc+init,gc+phases,safepoint:file={log}:none:filecount=0"),
         ]);
         arguments.extend(self.compiler_threads.map(|n| format!("-XX:CICompilerCount={n}")));

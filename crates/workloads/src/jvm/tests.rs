@@ -135,6 +135,16 @@ fn huge_pages_that_are_not_there_fail_the_trial() {
 }
 
 #[test]
+fn the_jvm_asks_for_transparent_huge_pages() {
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    if enabled.is_empty() || enabled.contains("[never]") {
+        return testing::skipped("a heap on transparent huge pages", "this machine gives none");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    run(&[("thp", "on")], dir.path()).unwrap();
+}
+
+#[test]
 fn options_are_refused_with_what_would_be_right() {
     for (more, want) in [
         (&[("warehouses", "0")][..], "`jvm.warehouses` cannot be `0`; it can be 1 to 128, or `auto`"),
