@@ -44,6 +44,29 @@ fn a_test_that_passes_alone_is_named_and_fails_the_run() {
 }
 
 #[test]
+fn what_failed_tests_said_is_at_the_end() {
+    let failed = |line: &str| {
+        format!(
+            "thread 'a::b' (7) panicked at {line}:\nleft: 1\nstack backtrace:\ntest a::b ... FAILED\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored\n"
+        )
+    };
+    let (_, said) = script(&[], &failed("src/a.rs:1:1"), &failed("src/a.rs:2:2"));
+    let end = said.split_once("What they said beside others:\n").expect("a title").1;
+    let (beside, alone) = end.split_once("What they said alone:\n").expect("another title");
+    assert!(beside.starts_with("thread 'a::b' (7) panicked at src/a.rs:1:1:\nleft: 1\n"), "{said}");
+    assert!(alone.starts_with("thread 'a::b' (7) panicked at src/a.rs:2:2:\nleft: 1\n"), "{said}");
+    // Too many failures are not repeated.
+    let many: String = ('a'..='f').map(|name| format!("test {name} ... FAILED\n")).collect();
+    let (_, said) =
+        script(&[], &format!("{}{many}test result: FAILED. 0 passed; 6 failed; 0 ignored\n", failed("b.rs:3:3")), "");
+    assert!(
+        said.split_once("What the failed tests said:\n").is_some_and(|(_, end)| end.contains("b.rs:3:3")),
+        "{said}"
+    );
+}
+
+#[test]
 fn tests_run_beside_busy_loops_if_asked_to_and_what_was_skipped_is_repeated() {
     let (status, said) = script(&["beside-load"], "SKIPPED d: no root\ntest d ... ok\n", "");
     assert_eq!(status, Some(1), "{said}");
