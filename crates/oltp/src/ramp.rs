@@ -22,7 +22,9 @@ use super::trial::{self, StateBefore, TrialContext};
 use super::trial_database::TrialDatabase;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
-use bigiron_sql::pg::PgError;
+use bigiron_sql::database::Database;
+use bigiron_sql::maria::MariaError;
+use bigiron_sql::pg::{PgError, SqlState};
 use bigiron_workload::limits;
 use bigiron_workload::{Progress, WorkloadResult, WrongData};
 
@@ -50,7 +52,6 @@ struct Steps {
 ///
 /// # Errors
 /// If not even the first step is held; if the data are wrong afterwards, or cannot be checked.
-/// If not even the first step is held; if the data are not right afterwards, or cannot be checked.
 pub fn run(job: &Job, trial_database: &mut TrialDatabase, cx: &TrialContext<'_>) -> Result<WorkloadResult> {
     trial::told(cx, of_steps(job, trial_database, cx))
 }
@@ -96,6 +97,7 @@ fn steps(
     mut acks: AckLedger,
 ) -> Result<Steps> {
     let mut steps = Steps::default();
+    let mut watch = WatchSession::open(target)?;
     let sessions = sessions(target);
     let before = Footprint::of_machine();
     for (step, &users) in (0..).zip(&job.users) {
@@ -110,12 +112,12 @@ fn steps(
         let after = marks.latest.max(FIRST_DATE) + i64::from(step) * STEP_DATES;
         let (called, of) = (format!("{users} users"), job.users.len() as u32);
         let progress = Progress { step: &called, done: step, of };
-        let (driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut acks) {
+        let (mut driven, seen) = match trial::drive(&config, target, (cx, progress), after, &mut acks) {
             Ok(found) => found,
             // More connections than the server accepts, or than this machine has processes or memory for: the breaking point.
             Err(e) => {
                 // A lost session means that the server is going down, although it may still respond for a moment.
-                let lives = !is_cut_off(&e) && is_up(target);
+                let lives = !is_cut_off(&e) && watch.lives();
                 if !is_of_connections(&e) || (lives && steps.held.is_none()) {
                     return Err(e);
                 }
@@ -126,14 +128,17 @@ fn steps(
             }
         };
         steps.committed += trial::committed(&driven);
+        // A server can end all sessions of one step and recover before the next one connects.
+        if driven.lost.is_none() && !watch.lives() {
+            driven.lost = Some("it has ended a session that was idle".to_owned());
+        }
         if let Some(why) = &driven.lost {
             let by_whom = by_whom(killed, Footprint::of_machine().killed);
             steps.facts.insert(name, format!("not held: the server was lost: {by_whom}{why}"));
             steps.loss = Some(lost(why.clone(), driven.in_doubt.len(), acks));
             return Ok(steps);
         }
-        let beyond = facts::beyond_limits(job, &driven);
-        let verdict = verdict(&driven, &beyond);
+        let verdict = verdict(job, &driven);
         steps.facts.extend(of_step(&name, &verdict, job, &config, &driven, &seen, &before));
         if verdict != HELD {
             return Ok(steps);
@@ -145,16 +150,29 @@ fn steps(
 
 /// Whether the driver could not get its connections, for whatever reason of the server.
 fn is_of_connections(e: &Error) -> bool {
-    e.downcast_ref::<PgError>().is_some()
+    e.is::<PgError>() || e.is::<MariaError>()
 }
 
-/// Whether an established connection was lost.
+/// Whether an established connection was lost, or the server says that it is going down or has crashed.
 fn is_cut_off(e: &Error) -> bool {
-    matches!(e.downcast_ref(), Some(PgError::Closed(_)))
+    let of_postgres = |e: &PgError| matches!(e, PgError::Closed(_)) || e.sqlstate().is_some_and(SqlState::is_shutdown);
+    e.downcast_ref().is_some_and(of_postgres) || matches!(e.downcast_ref(), Some(MariaError::Closed(_)))
 }
 
-fn is_up(target: &DriveTarget<'_>) -> bool {
-    trial::database(target).is_ok()
+/// A session without work from before the first step to the end of the ramp: it is lost exactly if the server was, even if the
+/// server accepts connections again.
+struct WatchSession(Option<Box<dyn Database>>);
+
+impl WatchSession {
+    fn open(target: &DriveTarget<'_>) -> Result<Self> {
+        // An embedded engine is lost with this process.
+        let is_embedded = matches!(target, DriveTarget::Sqlite { .. });
+        Ok(Self(if is_embedded { None } else { Some(trial::database(target)?) }))
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.as_mut().is_none_or(|session| session.rows("SELECT 1").is_ok())
+    }
 }
 
 /// Names the OOM killer if the kernel has killed processes since.
@@ -233,15 +251,21 @@ const SESSION: &str = "session";
 
 const HELD: &str = "held";
 
-fn verdict(driven: &DriveResult, beyond: &[TransactionKind]) -> String {
-    match beyond {
+fn verdict(job: &Job, driven: &DriveResult) -> String {
+    let names = |kinds: &[TransactionKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" and ");
+    // A kind that waits for the whole window has no response time that could be beyond its limit.
+    let absent: Vec<_> = kinds(job).filter(|kind| driven.tally.latency[kind.index()].count() == 0).collect();
+    match &facts::beyond_limits(job, driven)[..] {
         _ if driven.transactions() == 0 => "not held, no transaction ended".to_owned(),
-        [] => HELD.to_owned(),
-        some => {
-            let names: Vec<_> = some.iter().map(|k| k.name()).collect();
-            format!("not held, {} too slow", names.join(" and "))
-        }
+        [] if absent.is_empty() => HELD.to_owned(),
+        [] => format!("not held, no {} ended in the window (`oltp.length`)", names(&absent)),
+        some => format!("not held, {} too slow", names(some)),
     }
+}
+
+/// The kinds of transactions in the job's mix.
+fn kinds(job: &Job) -> impl Iterator<Item = TransactionKind> + '_ {
+    TransactionKind::ALL.into_iter().filter(|kind| job.mix[kind.index()] > 0)
 }
 
 /// The facts of a step: a line, figures, and details.
@@ -255,11 +279,10 @@ fn of_step(
     before: &Footprint,
 ) -> Facts {
     let mut facts = Facts::new();
-    let kinds = || TransactionKind::ALL.into_iter().filter(|k| job.mix[k.index()] > 0);
     let p90 = |kind: TransactionKind| driven.tally.latency[kind.index()].quantile(0.9);
     let mut line = format!("{verdict}; {:.0} tx/min", driven.new_orders_per_minute());
     let share = |kind: TransactionKind, ns: u64| ns as f64 * 100.0 / job.limits[kind.index()].as_nanos() as f64;
-    let worst = kinds().filter_map(|kind| Some((kind, share(kind, p90(kind)?)))).max_by(|x, y| x.1.total_cmp(&y.1));
+    let worst = kinds(job).filter_map(|kind| Some((kind, share(kind, p90(kind)?)))).max_by(|x, y| x.1.total_cmp(&y.1));
     if let Some((kind, percent)) = worst {
         line += &format!("; worst p90 {} {percent:.1} % of its limit", kind.name());
     }
@@ -272,7 +295,7 @@ fn of_step(
     }
     facts.insert(name.to_owned(), line);
     let mut detail: Vec<String> =
-        kinds().filter_map(|kind| Some(format!("{} p90 {} ns", kind.name(), p90(kind)?))).collect();
+        kinds(job).filter_map(|kind| Some(format!("{} p90 {} ns", kind.name(), p90(kind)?))).collect();
     for resource in ["cpu", "io", "memory"] {
         detail.extend(pressure(resource).map(|percent| format!("pressure {resource} {percent:.1} %")));
     }

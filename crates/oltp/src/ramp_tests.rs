@@ -23,7 +23,8 @@ fn job(users: &str, more: &[(&str, &str)]) -> Job {
         ("keying", "0.001"),
         ("think", "0.001"),
         ("ramp", "10"),
-        ("length", "200"),
+        // Enough for several of each kind: a step without one is not held.
+        ("length", "500"),
         ("limits", "600/600/600/600/600"),
     ];
     fixture::job(&[&settings[..], more].concat())
@@ -100,6 +101,42 @@ fn a_server_that_is_killed_ends_the_ramp_with_the_step_before_and_its_data_are_c
     assert!(said.contains("all acknowledged transactions are there") && said.contains("condition holds"), "{said}");
     trial::verify(&trial_database.target(), &cx).unwrap();
     trial_database.close().unwrap();
+}
+
+#[test]
+fn a_server_that_crashed_between_two_connections_ends_the_ramp_although_it_is_back() {
+    let is_back = |target: &DriveTarget<'_>| trial::database(target).is_ok();
+    for waits in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job("4,6,8,10", &[]);
+        let mut trial_database = trial_database(&job, dir.path());
+        let postmaster = trial_database.postmaster().unwrap() as i32;
+        let place = match trial_database.target() {
+            DriveTarget::Postgres(place) => place.clone(),
+            other => panic!("{other:?}"),
+        };
+        // Before the second step connects: a helper of the server dies, and with it all sessions.
+        let killed = AtomicBool::new(false);
+        let progress = |p: Progress<'_>| {
+            if p.done == 1 && !killed.swap(true, Ordering::AcqRel) {
+                let child = crate::counters::children(postmaster)[0];
+                kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+                while waits
+                    && (crate::counters::children(postmaster).contains(&child)
+                        || !is_back(&DriveTarget::Postgres(&place)))
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+            }
+        };
+        let outcome = run(&job, &mut trial_database, &context(dir.path(), &progress)).unwrap();
+        assert_eq!(outcome.values[USERS_HELD], 4.0);
+        assert!(outcome.facts["users.0000006"].starts_with("not held: "), "{:?}", outcome.facts);
+        assert!(!outcome.facts.contains_key("users.0000008"));
+        let said = &outcome.facts["lost-server"];
+        assert!(said.contains("all acknowledged transactions are there"), "{said}");
+        trial_database.close().unwrap();
+    }
 }
 
 #[test]
