@@ -77,6 +77,7 @@ fn clients_threads_and_raw_disks_do_their_work_in_a_guest_and_take_the_same_time
     });
     assert_eq!(one["metrics"], again["metrics"]);
     assert_eq!(one["counters"], again["counters"]);
+    assert_eq!(fact(&one, "dss.answers-checked"), "3");
     let windows = one["counters"]["windows"].as_array().expect("the kernel counts");
     for workload in workloads {
         let mut of = windows.iter().filter(|w| w["workload"] == workload);

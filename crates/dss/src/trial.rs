@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -15,6 +16,7 @@ use crate::query::Sql;
 use crate::settings::{DssEngine, RunKind, Settings};
 use crate::statements;
 use crate::stream::{self, Clock, Done, Timing};
+use crate::table::Table;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
@@ -32,20 +34,22 @@ const HOUR: f64 = 3.6e12;
 pub struct Trial<'a> {
     settings: &'a Settings,
     database: TrialDatabase,
-    /// The expected answers; `None` without a plan.
-    answers: Option<Answers>,
+    /// The expected answers.
+    answers: Answers,
+    /// Answers and numbers of rows that were compared with them.
+    checked: AtomicU64,
 }
 
 impl<'a> Trial<'a> {
     /// Opens the database.
     ///
     /// # Errors
-    /// As [`TrialDatabase::open`].
+    /// As [`TrialDatabase::open`]; if the context has no expected answers.
     pub fn prepare(cx: &Context<'_>, settings: &'a Settings) -> Result<Self> {
-        let answers =
-            cx.foundation.get(ANSWERS).map(|text| Answers::parse(text).context("The plan's answers are unreadable"));
+        let answers = cx.foundation.get(ANSWERS).context("The trial has no expected answers")?;
+        let answers = Answers::parse(answers).context("The plan's answers are unreadable")?;
         let database = TrialDatabase::open(cx, settings)?;
-        Ok(Self { settings, database, answers: answers.transpose()? })
+        Ok(Self { settings, database, answers, checked: AtomicU64::new(0) })
     }
 
     fn power(&self, cx: &Context<'_>, outcome: &mut WorkloadResult) -> Result<()> {
@@ -220,19 +224,23 @@ impl<'a> Trial<'a> {
 
     /// Compares a row count of the largest table with the expected one.
     fn check_rows(&self, who: &str, found: u64) -> Result<()> {
-        match self.answers.as_ref().map(|answers| answers.lineitem) {
-            Some(right) if right != found => {
-                Err(WrongData(format!("Table lineitem has {right} rows, but {who} saw {found}")).into())
-            }
-            _ => Ok(()),
+        self.count(1);
+        let right = self.answers.lineitem;
+        if right != found {
+            return Err(WrongData(format!("Table lineitem has {right} rows, but {who} saw {found}")).into());
         }
+        Ok(())
+    }
+
+    fn count(&self, checked: u64) {
+        self.checked.fetch_add(checked, Ordering::Relaxed);
     }
 
     fn check(&self, stream: u32, all: &[Done]) -> Result<()> {
-        let Some(answers) = &self.answers else { return Ok(()) };
-        all.iter()
-            .filter_map(|done| done.answer.as_ref())
-            .try_for_each(|(query, answer)| answers.check(stream, *query, answer))
+        all.iter().filter_map(|done| done.answer.as_ref()).try_for_each(|(query, answer)| {
+            self.count(1);
+            self.answers.check(stream, *query, answer)
+        })
     }
 
     fn facts(&self, cx: &Context<'_>) -> Result<BTreeMap<String, String>> {
@@ -242,6 +250,7 @@ impl<'a> Trial<'a> {
         put("scale", settings.scale.to_string());
         put("file-system", file_system(&cx.dir));
         put("engine", self.database.version()?);
+        put("answers-checked", self.checked.load(Ordering::Relaxed).to_string());
         if settings.engine.dialect() != Sql::Sqlite {
             put("memory", settings.memory_in_words());
         }
@@ -284,6 +293,14 @@ impl Running for Trial<'_> {
             let mut client = self.database.connect()?;
             let answer = client.query("SELECT count(*) FROM lineitem")?;
             self.check_rows("the check after the refresh functions", first_number(Some(&answer))?)?;
+            let answer = client.query("SELECT count(*) FROM orders")?;
+            let (right, found) = (self.settings.scale.rows(Table::Orders), first_number(Some(&answer))?);
+            if right != found {
+                return Err(WrongData(format!(
+                    "Table orders had {right} rows, but has {found} after the refresh functions"
+                ))
+                .into());
+            }
         }
         Ok(self.database.close()?)
     }

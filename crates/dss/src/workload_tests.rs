@@ -54,6 +54,7 @@ fn every_run_gives_its_metrics_and_its_answers_are_checked() {
             power.values.iter().filter(|(name, _)| name.len() == 3).map(|(_, ns)| ns.ln()).sum::<f64>() / 24.0;
         assert!((power.values["queries-per-hour"] * mean.exp() / 3.6e12 - 1.0).abs() < 1e-6);
         assert_eq!(power.windows.len(), 24);
+        assert_eq!(power.facts["answers-checked"], "22");
     }
     let options = [SQLITE, SMALL, ("run", "throughput"), ("streams", "3"), ("queries", "1,4")];
     let several = run(&options, |_| {}).unwrap();
@@ -82,6 +83,9 @@ fn a_wrong_answer_is_wrong_data() {
     };
     let wrong = run(&[SQLITE, SMALL, ("run", "scan")], lines).unwrap_err();
     assert!(wrong.is::<WrongData>(), "{wrong:#}");
+    let none = |foundation: &mut BTreeMap<String, String>| _ = foundation.remove(ANSWERS);
+    let unchecked = run(&[SQLITE, SMALL, ("run", "scan")], none).unwrap_err();
+    assert!(unchecked.to_string().contains("no expected answers"), "{unchecked:#}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::artifacts;
-use super::foundation;
+use super::foundation::{self, Foundation};
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use super::{samples, waits};
 use crate::guest::block::Mounts;
@@ -67,6 +67,8 @@ pub struct LocalHost {
     machine: GuestIdentity,
     /// For each arm of the plan: whether its workloads have clients behind network devices.
     has_network: Vec<bool>,
+    /// For each arm whose trials run here, what its workloads start from: a plan for other machines does not name it.
+    foundations: BTreeMap<usize, Foundation>,
     /// Held while the study runs, if any of its arms changes this machine.
     ledger: Option<Mutex<Ledger>>,
     watch: Watch,
@@ -128,14 +130,14 @@ impl LocalHost {
     }
 
     fn of_arms(registry: Registry, plan: &Plan, is_used: impl Fn(usize) -> bool) -> anyhow::Result<Self> {
-        let mut has_network = Vec::new();
+        let (mut has_network, mut foundations) = (Vec::new(), BTreeMap::new());
         for (i, arm) in plan.arms.iter().enumerate() {
             if !is_used(i) {
                 has_network.push(false);
                 continue;
             }
             let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
-            foundation::find(&workloads, plan, arm)?;
+            foundations.insert(i, foundation::find(&workloads, plan, arm)?);
             let has = workloads.iter().any(|workload| workload.needs().has_network());
             // Created and dropped, so that errors appear before anything runs.
             lever::net::link(has, VethPair::make)?;
@@ -145,6 +147,7 @@ impl LocalHost {
         let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
         Ok(Self {
             has_network,
+            foundations,
             machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes),
             ledger,
             watch: Watch::default(),
@@ -181,7 +184,7 @@ impl LocalHost {
                 storage: None,
                 trees: Vec::new(),
                 loaded: None,
-                foundation: foundation::of(&trial.arm.foundation, &planned.name),
+                foundation: foundation::of(&self.foundations[&trial.slot.arm], &planned.name),
             });
             let dir = dir.join(&planned.name);
             fs::create_dir_all(&dir).with_context(|| format!("Cannot create {}", dir.display()))?;
@@ -371,7 +374,7 @@ impl LocalHost {
             guest: received.guest,
             metrics,
             environment,
-            facts: received.facts.into_iter().chain(noise).chain(trial.arm.foundation.clone()).collect(),
+            facts: received.facts.into_iter().chain(noise).chain(self.foundations[&trial.slot.arm].clone()).collect(),
             counters: received.counters,
             changes,
             complaints: received.complaints,

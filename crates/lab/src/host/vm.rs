@@ -13,13 +13,13 @@ mod outcome;
 mod stop_detector;
 mod storage;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use super::foundation;
 use super::received_events::ReceivedEvents;
 use super::{Host, HostError, Phase, Trial, TrialEvidence, TrialResult};
 use crate::guest::COMPLAINTS;
@@ -307,7 +307,7 @@ impl VmHost {
                 storage,
                 trees: arm.images.trees(&planned.name),
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
-                foundation: BTreeMap::new(),
+                foundation: foundation::of(&trial.arm.foundation, &planned.name),
             });
         }
         let settings = &trial.arm.settings;

@@ -4,7 +4,6 @@
 //! Invariant: acknowledgements of a cycle had reached the host before the guest continued, and the disk holds what the guest had
 //! flushed, plus a random part of the rest.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +14,7 @@ use bigiron_stats::order::{ChaCha12Rng, Rng as _, rng};
 
 use super::files::Files;
 use super::{DiskContent, POLL, StopDetector, VmHost, full, hear, outcome};
+use crate::host::foundation;
 use crate::host::received_events::ReceivedEvents;
 use crate::host::{HostError, Phase};
 use crate::lever::{self, vm::MachineShape};
@@ -246,7 +246,7 @@ impl<'a> CrashMachine<'a> {
                 storage: Some(storage),
                 trees: arm.images.trees(&planned.name),
                 loaded: arm.images.data(&planned.name).map(|loaded| loaded.name.to_owned()),
-                foundation: BTreeMap::new(),
+                foundation: foundation::of(&plan.arms[0].foundation, &planned.name),
             }],
             ..GuestJob::new(plan.clock, seed)
         })
