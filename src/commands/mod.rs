@@ -84,7 +84,6 @@ pub fn main(cli: Cli) -> ExitCode {
     };
     match done {
         Ok(code) => ExitCode::from(code),
-        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let status = explain(&error);
             ExitCode::from(signals::received().map_or(status, signals::status))

@@ -1,4 +1,6 @@
-//! Writing to the two streams. A reader that closes its end is not an error.
+//! Writing to the two streams.
+//!
+//! Invariant: a reader that closes its end is not an error and changes no exit status: the verdict's status stands.
 
 use std::env;
 use std::fmt;
@@ -61,7 +63,10 @@ fn write(text: &str) -> anyhow::Result<()> {
         }
         out.flush()
     };
-    write().context("Cannot write to standard output")
+    match write() {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("Cannot write to standard output"),
+    }
 }
 
 /// The columns of the terminal that standard output is shown on: 80 if it does not say, or if `--color always` stands for one.
@@ -178,11 +183,6 @@ impl Observer for Terminal {
         let progress = Progress::stderr(detail);
         Box::new(move |event| progress.show(&event))
     }
-}
-
-/// Whether the reader of standard output has closed it.
-pub(super) fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|e| e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == ErrorKind::BrokenPipe))
 }
 
 /// A table of words and numbers below a header, words aligned left and numbers right; empty if it has no rows.

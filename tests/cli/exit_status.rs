@@ -94,13 +94,16 @@ fn a_signal_is_128_and_its_number() {
 }
 
 #[test]
-fn a_reader_that_closes_the_pipe_is_success() {
+fn a_reader_that_closes_the_pipe_changes_no_status() {
     let test = test(SLOWER);
     run(&test, &[]);
-    let line = format!(
-        "cd {}; {} report out | head -n 1; exit ${{PIPESTATUS:-0}}",
-        test.dir().display(),
-        crate::builder::executable().display()
-    );
-    assert!(Command::new("sh").args(["-c", &line]).output().unwrap().status.success());
+    for (options, status) in [("", 0), ("--format json", 0), ("--format json --fail-on worse", 3)] {
+        // No reader is left when the report is written.
+        let line = format!(
+            "sleep 0.1 | {{ exec 3>&1; {{ sleep 0.3; {} report out {options}; echo $? >&3; }} | true; }}",
+            crate::builder::executable().display()
+        );
+        let ended = Command::new("sh").args(["-c", &line]).current_dir(test.dir()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), status.to_string(), "{options}: {ended:?}");
+    }
 }
