@@ -38,6 +38,8 @@ pub struct Standings<'a> {
     pub set_aside: Vec<SetAside>,
     /// Trials that the host spoilt, in the order of slots and attempts.
     pub void: Vec<&'a Record>,
+    /// Results that do not count because they were voided with their pair, in the same order. What their kernels logged is evidence nevertheless.
+    pub superseded: Vec<&'a Record>,
     /// How often a pair became void: distinct (pair, attempt) with a void trial.
     pub void_pairs: u32,
     /// The second run of each failed slot that was run again.
@@ -105,8 +107,14 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
     // On the wall clock a void trial also voids its partner's result; that is the design and needs no remark.
     let voided =
         |r: &Record| plan.clock == Clock::Wall && void.iter().any(|v| v.pair == r.pair && v.attempt >= r.attempt);
-    for (record, counted) in fitting.iter().zip(counted) {
-        if !counted && !matches!(record.outcome, Outcome::Void { .. }) && !voided(record) && !is_repeat(record) {
+    let mut superseded = Vec::new();
+    for (&record, counted) in fitting.iter().zip(counted) {
+        if counted || matches!(record.outcome, Outcome::Void { .. }) || is_repeat(record) {
+            continue;
+        }
+        if voided(record) {
+            superseded.push(record);
+        } else {
             set_aside.push(SetAside {
                 slot: record.slot,
                 attempt: record.attempt,
@@ -115,7 +123,7 @@ pub fn standings<'a>(plan: &Plan, records: &'a [Record]) -> Standings<'a> {
         }
     }
     set_aside.sort();
-    Standings { slots, set_aside, void, void_pairs: tally.void_pairs, repeats }
+    Standings { slots, set_aside, void, superseded, void_pairs: tally.void_pairs, repeats }
 }
 
 /// Why a record cannot belong to this plan.

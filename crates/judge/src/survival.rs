@@ -1,6 +1,7 @@
 //! How each arm's boots ended, and which of these outcomes count against the arm.
 //!
-//! Invariant: every result of a guest is counted exactly once, as completed or under its failure.
+//! Invariant: every result of a guest is counted exactly once: as completed, under its failure or as superseded. No complaint of its kernel is left
+//! out, but one that only an unconfirmed failure logged does not decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +23,8 @@ pub struct Survival {
     /// Boots with a result: completed + failed.
     pub boots: u32,
     pub completed: u32,
+    /// Boots beside these, whose results were replaced because the host spoilt their pair. Their kernel logs count.
+    pub superseded: u32,
     /// Trials that the host spoilt, whether rerun yet or not.
     pub void: u32,
     /// The distinct causes, in the order of slots.
@@ -76,7 +79,10 @@ impl FailedTrial {
 pub struct Complaints {
     /// As in [`bigiron_model::record::Complaint::class`].
     pub class: String,
+    /// Of [`Survival::logs`].
     pub boots: u32,
+    /// Those of `boots` in which only an unconfirmed failure logged it.
+    pub unconfirmed: u32,
     /// The first distinct lines, at most [`Complaints::KEPT`].
     pub lines: Vec<String>,
 }
@@ -85,9 +91,14 @@ impl Complaints {
     /// Distinct lines kept per class: enough to recognise the defect; the artefacts hold the rest.
     pub const KEPT: usize = 3;
 
-    /// Whether a class that is new in an arm decides against it. Every class except `warning` does, even an unknown one.
+    /// Whether a class that is new in an arm decides against it. Every class except `warning` does, even an unknown one, if it is confirmed.
     pub fn decides(&self) -> bool {
-        self.class != UNDECIDING
+        self.class != UNDECIDING && !self.is_unconfirmed()
+    }
+
+    /// Whether only unconfirmed failures logged it: nothing shows that the guest caused it.
+    pub fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed == self.boots
     }
 }
 
@@ -107,9 +118,21 @@ impl Survival {
         self.failed() - self.unconfirmed()
     }
 
-    /// The classes of complaint that this arm has and `baseline` does not.
+    /// Boots whose kernel log counts.
+    pub fn logs(&self) -> u32 {
+        self.boots + self.superseded
+    }
+
+    /// Whether any run of this arm logged a complaint of `class`, confirmed or not.
+    pub fn has_logged(&self, class: &str) -> bool {
+        self.complaints.iter().any(|c| c.class == class)
+    }
+
+    /// The classes of complaint that this arm has and `baseline` does not. A class that only unconfirmed failures of the baseline logged is new:
+    /// otherwise one fault of the host there would excuse every boot of this arm.
     pub fn new_complaints<'a>(&'a self, baseline: &Survival) -> impl Iterator<Item = &'a Complaints> {
-        let known: BTreeSet<String> = baseline.complaints.iter().map(|c| c.class.clone()).collect();
+        let confirmed = baseline.complaints.iter().filter(|c| !c.is_unconfirmed());
+        let known: BTreeSet<String> = confirmed.map(|c| c.class.clone()).collect();
         self.complaints.iter().filter(move |c| !known.contains(&c.class))
     }
 }
@@ -125,6 +148,7 @@ fn of_arm(plan: &Plan, standings: &Standings<'_>, arm: usize) -> Survival {
         planned: 0,
         boots: 0,
         completed: 0,
+        superseded: 0,
         void: 0,
         void_causes: Vec::new(),
         missing: 0,
@@ -138,14 +162,20 @@ fn of_arm(plan: &Plan, standings: &Standings<'_>, arm: usize) -> Survival {
             SlotStanding::Completed(record) => {
                 survival.completed += 1;
                 survival.boots += 1;
-                complain(&mut survival.complaints, record);
+                complain(&mut survival.complaints, record, None);
             }
             SlotStanding::Failed(record) => {
+                let repeat = standings.repeats.get(&record.slot).copied();
                 survival.boots += 1;
-                fail(&mut survival.failures, record, standings.repeats.get(&record.slot).copied());
-                complain(&mut survival.complaints, record);
+                fail(&mut survival.failures, record, repeat);
+                complain(&mut survival.complaints, record, repeat);
             }
         }
+    }
+    // What a kernel logs, like its failure, is true without a partner.
+    for record in standings.superseded.iter().filter(|r| r.arm == survival.arm) {
+        survival.superseded += 1;
+        complain(&mut survival.complaints, record, None);
     }
     for record in standings.void.iter().filter(|r| r.arm == survival.arm) {
         survival.void += 1;
@@ -168,7 +198,7 @@ fn fail(failures: &mut Vec<Failures>, record: &Record, repeat: Option<&Record>) 
         message: message.clone(),
         artifacts: record.artifacts.clone(),
         repeat: repeat.map(|again| Repeat {
-            identical: again.outcome == record.outcome && again.complaints == record.complaints,
+            identical: is_identical(record, again),
             outcome: match &again.outcome {
                 Outcome::Completed => "completed".to_owned(),
                 Outcome::Failed { failure, message } => format!("{}: {message}", failure.verb()),
@@ -183,18 +213,33 @@ fn fail(failures: &mut Vec<Failures>, record: &Record, repeat: Option<&Record>) 
     }
 }
 
-fn complain(complaints: &mut Vec<Complaints>, record: &Record) {
+/// Whether the second run of a slot failed like the `first`: in the same way, with the same message and the same complaints.
+fn is_identical(first: &Record, again: &Record) -> bool {
+    again.outcome == first.outcome && again.complaints == first.complaints
+}
+
+/// Whether a slot whose failure is unconfirmed confirms a complaint of `class`. A second run that completed is a boot like any other, so its log
+/// counts. If it failed in another way, only what both runs logged is confirmed.
+fn is_confirmed(class: &str, first: &Record, again: &Record) -> bool {
+    let has_logged = |run: &Record| run.complaints.iter().any(|c| c.class == class);
+    has_logged(again) && (matches!(again.outcome, Outcome::Completed) || has_logged(first))
+}
+
+/// Counts the complaints of a boot, and those of its `repeat` if that ended in another way.
+fn complain(complaints: &mut Vec<Complaints>, record: &Record, repeat: Option<&Record>) {
+    let differing = repeat.filter(|again| !is_identical(record, again));
     let mut lines: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for complaint in &record.complaints {
+    for complaint in [Some(record), differing].into_iter().flatten().flat_map(|run| &run.complaints) {
         lines.entry(&complaint.class).or_default().push(&complaint.line);
     }
     for (class, lines) in lines {
         let index = complaints.iter().position(|c| c.class == class).unwrap_or_else(|| {
-            complaints.push(Complaints { class: class.to_owned(), boots: 0, lines: Vec::new() });
+            complaints.push(Complaints { class: class.to_owned(), boots: 0, unconfirmed: 0, lines: Vec::new() });
             complaints.len() - 1
         });
         let entry = &mut complaints[index];
         entry.boots += 1;
+        entry.unconfirmed += u32::from(differing.is_some_and(|again| !is_confirmed(class, record, again)));
         for line in lines {
             if entry.lines.len() < Complaints::KEPT && !entry.lines.iter().any(|l| l == line) {
                 entry.lines.push(line.to_owned());

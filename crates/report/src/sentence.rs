@@ -183,13 +183,18 @@ fn survival(plan: &Plan, judgement: &Judgement) -> Vec<Sentence> {
     }
     for arm in arms {
         for complaint in arm.new_complaints(baseline) {
-            let but = if complaint.decides() { "" } else { " (a warning alone decides nothing)" };
+            let but = match complaint {
+                of if of.decides() => "",
+                of if of.is_unconfirmed() => " (unconfirmed, so it decides nothing)",
+                _ => " (a warning alone decides nothing)",
+            };
+            let known = if baseline.has_logged(&complaint.class) { "unconfirmed failures only" } else { "none" };
             let text = format!(
-                "{} logged kernel complaints of class `{}` in {} of {} {}, {} in none{but}: {}",
+                "{} logged kernel complaints of class `{}` in {} of {} {}, {} in {known}{but}: {}",
                 arm.arm,
                 complaint.class,
                 complaint.boots,
-                arm.boots,
+                arm.logs(),
                 plan.trials(),
                 baseline.arm,
                 complaint.lines.first().map_or("", String::as_str)
@@ -387,8 +392,12 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
             format!("{arm} {}{too}", failures(plan, b).unwrap_or_default())
         }
         Reason::Complained { classes } => {
+            let not = match classes.iter().any(|class| a.has_logged(class)) {
+                true => "did so in unconfirmed failures only",
+                false => "did not",
+            };
             let classes: Vec<String> = classes.iter().map(|c| format!("`{c}`")).collect();
-            format!("the kernel of {arm} complained ({}) where that of {baseline} did not", join(&classes))
+            format!("the kernel of {arm} complained ({}) where that of {baseline} {not}", join(&classes))
         }
         Reason::TooManyVoid => {
             let (void, pairs) = (judgement.void_pairs, comparison.pairs);

@@ -342,7 +342,7 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
                 survival.arm,
                 complaint.class,
                 complaint.boots,
-                survival.boots,
+                survival.logs(),
                 report.plan.trials()
             ));
         }

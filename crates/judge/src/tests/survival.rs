@@ -144,3 +144,109 @@ fn where_no_boot_of_either_arm_completes_neither_is_worse() {
         assert_eq!(decided(&first_rule(&plan), &one), (Verdict::Worse, Reason::Failed));
     }
 }
+
+const OOPS: &str = "BUG: unable to handle page fault for address: ffffc90000a00000";
+
+/// Makes the first run of `slot` die and adds a second one, which completes.
+fn die_once(records: &mut Vec<Record>, slot: usize) {
+    let again = Record { attempt: 1, ..records[slot].clone() };
+    fail(&mut records[slot], Failure::Panic, "Kernel panic - not syncing: Fatal exception");
+    records.push(again);
+}
+
+fn complained() -> (Verdict, Reason) {
+    (Verdict::Worse, Reason::Complained { classes: vec!["oops".to_owned()] })
+}
+
+#[test]
+fn a_complaint_of_an_unconfirmed_failure_is_shown_and_decides_only_if_it_is_confirmed() {
+    // Whether the first run logged it, whether the second did, whether the second completed, and whether the complaint decides.
+    for (first, second, completes, decides) in [
+        (true, false, true, false),
+        (true, false, false, false),
+        (true, true, true, true),
+        (true, true, false, true),
+        // A second run that completed is a boot like any other.
+        (false, true, true, true),
+        (false, true, false, false),
+    ] {
+        let plan = plan(&TWO, 12, vec![micro()]);
+        let mut records = records(&plan, 0.002, |_, _, _| 1.0);
+        die_once(&mut records, 1);
+        let again = records.len() - 1;
+        if !completes {
+            fail(&mut records[again], Failure::Hang, "No progress for 60 CPU seconds");
+        }
+        for (run, _) in [(1, first), (again, second)].into_iter().filter(|(_, logs)| *logs) {
+            complain(&mut records[run], "oops", OOPS);
+        }
+        let j = judge(&plan, &records);
+        let case = (first, second, completes);
+        assert_eq!(decided(&plan, &records) == complained(), decides, "{case:?}");
+        assert!(decides || suite(&j) == Verdict::Same, "{case:?}: {}", suite(&j));
+        let (a, b) = (&j.survival[0], &j.survival[1]);
+        let new: Vec<_> = b.new_complaints(a).map(|c| (c.boots, c.is_unconfirmed(), c.decides())).collect();
+        assert_eq!(new, [(1, !decides, decides)], "{case:?}");
+        assert_eq!((b.unconfirmed(), b.logs(), b.complaints[0].lines.len()), (1, 12, 1), "{case:?}");
+    }
+}
+
+#[test]
+fn a_complaint_of_a_failure_that_repeated_decides() {
+    let plan = plan(&TWO, 12, vec![micro()]);
+    let mut records = records(&plan, 0.002, |_, _, _| 1.0);
+    complain(&mut records[1], "oops", OOPS);
+    fail(&mut records[1], Failure::Panic, "Kernel panic - not syncing: Fatal exception");
+    records.push(Record { attempt: 1, ..records[1].clone() });
+    let j = judge(&plan, &records);
+    let b = &j.survival[1];
+    assert_eq!((suite(&j), b.confirmed()), (Verdict::Worse, 1));
+    assert_eq!((b.complaints[0].boots, b.complaints[0].unconfirmed, b.complaints[0].decides()), (1, 0, true));
+}
+
+#[test]
+fn what_only_an_unconfirmed_failure_of_the_baseline_logged_excuses_no_arm() {
+    let plan = plan(&TWO, 12, vec![micro()]);
+    let mut records = records(&plan, 0.002, |_, _, _| 1.0);
+    for record in records.iter_mut().filter(|r| r.arm == TWO[1]) {
+        complain(record, "oops", OOPS);
+    }
+    assert_eq!((plan.slots[0].arm, plan.slots[3].arm), (0, 0));
+    die_once(&mut records, 0);
+    let again = records.len() - 1;
+    complain(&mut records[0], "oops", OOPS);
+    assert_eq!(decided(&plan, &records), complained());
+    assert!(judge(&plan, &records).survival[0].has_logged("oops"), "it is shown nevertheless");
+    // A run that counts makes the class known: the second one if it completed, or another boot.
+    for slot in [again, 3] {
+        let mut known = records.clone();
+        complain(&mut known[slot], "oops", OOPS);
+        assert_eq!(suite(&judge(&plan, &known)), Verdict::Same, "{slot}");
+    }
+}
+
+#[test]
+fn a_complaint_counts_although_the_host_spoilt_the_partner() {
+    let (mut plan, mut records) = study(1.0, 0.0);
+    plan.clock = Clock::Wall;
+    let rerun = [0, 1].map(|slot: usize| Record { attempt: 1, ..records[slot].clone() });
+    void(&mut records[0]);
+    complain(&mut records[1], "oops", OOPS);
+    let counts = |j: &Judgement| {
+        let b = &j.survival[1];
+        (j.done, b.boots, b.superseded, b.logs(), b.complaints[0].boots, j.set_aside.len())
+    };
+    assert_eq!(counts(&judge(&plan, &records)), (14, 7, 1, 8, 1, 0), "the pair is still to be run again");
+    records.extend(rerun);
+    assert_eq!(counts(&judge(&plan, &records)), (16, 8, 1, 9, 1, 0));
+    assert_eq!(decided(&plan, &records), complained());
+    // The other way round, the baseline is known to complain, so that what the arm logs is not new.
+    let (_, mut records) = study(1.0, 0.0);
+    let rerun = [0, 1].map(|slot: usize| Record { attempt: 1, ..records[slot].clone() });
+    complain(&mut records[0], "oops", OOPS);
+    void(&mut records[1]);
+    assert_eq!(plan.slots[2].arm, 1);
+    complain(&mut records[2], "oops", OOPS);
+    records.extend(rerun);
+    assert_eq!(suite(&judge(&plan, &records)), Verdict::Same);
+}

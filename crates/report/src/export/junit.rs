@@ -1,7 +1,8 @@
 //! The report as JUnit XML: a test suite for each arm, a test for its survival, for each primary metric and for the suite.
 //!
 //! The elements and attributes are those that Jenkins, GitLab and GitHub actions read: `testsuites`, `testsuite`, `testcase`, `failure`, `error`,
-//! `skipped`, `system-out`. A worse metric is a failure, an inconclusive one is skipped, and what could not be judged is an error.
+//! `skipped`, `system-out`. A worse metric is a failure, an inconclusive one is skipped, and what could not be judged is an error. A test whose
+//! survival sentences decide nothing passes, with these sentences as its output.
 
 use std::fmt::Write as _;
 
@@ -10,11 +11,14 @@ use bigiron_stats::Verdict;
 use super::{is_worse, sentence_of};
 use crate::Report;
 use crate::sentence::About;
-use bigiron_judge::State;
+use bigiron_judge::suite::Reason;
+use bigiron_judge::{Comparison, State};
 
 /// A test's outcome: the element inside `testcase`, and its message.
 enum Outcome {
     Passed,
+    /// Passed, with output.
+    Noted(String),
     Failed(String),
     Error(String),
     Skipped(String),
@@ -67,6 +71,10 @@ fn case(out: &mut String, test: &Test) {
             let _ = writeln!(out, "{head}/>");
             return;
         }
+        Outcome::Noted(text) => {
+            let _ = writeln!(out, "{head}><system-out>{}</system-out></testcase>", escaped(text));
+            return;
+        }
         Outcome::Failed(message) => ("failure", message),
         Outcome::Error(message) => ("error", message),
         Outcome::Skipped(message) => ("skipped", message),
@@ -90,11 +98,15 @@ fn tests(report: &Report<'_>, index: usize) -> Vec<Test> {
         .filter(|s| s.about == About::Survival && s.arm.as_deref() == Some(arm))
         .map(|s| s.full())
         .collect();
-    let survived = if lost.is_empty() { Outcome::Passed } else { Outcome::Failed(lost.join(". ")) };
-    all.push(test("survival", "every trial completed", survived));
-    let Some((comparison, rows)) = report.judgement.comparisons.get(index).zip(report.rows.get(index)) else {
-        return all;
+    let compared = report.judgement.comparisons.get(index);
+    let decides = compared.is_some_and(|comparison| survival_decides(report, comparison));
+    let survived = match lost.join(". ") {
+        _ if lost.is_empty() => Outcome::Passed,
+        said if decides => Outcome::Failed(said),
+        said => Outcome::Noted(said),
     };
+    all.push(test("survival", "every trial completed", survived));
+    let Some((comparison, rows)) = compared.zip(report.rows.get(index)) else { return all };
     for row in rows.iter().filter(|row| row.line.metric.primary) {
         let said = sentence_of(report, arm, row).unwrap_or_default();
         all.push(test(&row.line.workload, &row.line.metric.name, of_verdict(row.line.verdict, said)));
@@ -104,6 +116,14 @@ fn tests(report: &Report<'_>, index: usize) -> Vec<Test> {
         all.push(test("suite", "verdict", of_verdict(suite.verdict, said.map(|s| s.full()).unwrap_or_default())));
     }
     all
+}
+
+/// Whether the arm's survival counts against it. A warning and a failure that did not repeat do not: the gate passes them, so its test must pass too.
+fn survival_decides(report: &Report<'_>, comparison: &Comparison) -> bool {
+    let reason = comparison.suite.as_ref().map(|suite| &suite.reason);
+    // Unconfirmed failures decide if they are too many for chance, or if no boot of either arm completed.
+    let decided = matches!(reason, Some(Reason::Failed | Reason::Complained { .. } | Reason::NeitherSurvived));
+    decided || report.judgement.survival[comparison.arm].confirmed() > 0
 }
 
 fn of_verdict(verdict: Verdict, said: String) -> Outcome {

@@ -1,9 +1,11 @@
 //! Every format says what the report says, in a form that its readers accept.
 
 use bigiron_judge::Judgement;
+use bigiron_judge::fixture::{complain, fail, records, void};
 use bigiron_judge::judge;
+use bigiron_model::clock::Clock;
 use bigiron_model::plan::Plan;
-use bigiron_model::record::Record;
+use bigiron_model::record::{Failure, Record};
 use bigiron_stats::Verdict;
 
 use crate::export::jsonl::{jsonl, lines_schema};
@@ -58,6 +60,87 @@ fn a_test_fails_where_the_report_says_worse() {
     let text = with(&plan, &records, |report, _| junit(report));
     assert!(text.contains("a|&lt;b c=&quot;d&quot;&gt;"), "{text}");
     assert!(!text.contains("<b c") && !text.contains("]]>"), "{text}");
+}
+
+/// The test of survival in the JUnit report of a study of equal arms that `change` changed, the whole report, and the study's verdict.
+fn survived(change: impl FnOnce(&mut Plan, &mut Vec<Record>)) -> (String, String, Verdict) {
+    let (mut plan, _) = study(1.0);
+    let mut records = records(&plan, 0.0005, |_, _, _| 1.0);
+    change(&mut plan, &mut records);
+    with(&plan, &records, |report, judgement| {
+        let text = junit(report);
+        let case = text.lines().find(|line| line.contains("name=\"every trial completed\"")).unwrap().to_owned();
+        (case, text, judgement.verdict.unwrap())
+    })
+}
+
+/// Makes B's first boots fail, as many as `failed` says, and complete when they are run again.
+fn fail_once(plan: &Plan, records: &mut Vec<Record>, failed: usize) {
+    for slot in plan.slots.iter().filter(|slot| slot.arm == 1).take(failed) {
+        let record = &mut records[slot.slot as usize];
+        let again = Record { attempt: 1, ..record.clone() };
+        fail(record, Failure::Panic, "Fatal exception");
+        records.push(again);
+    }
+}
+
+const OOPS: &str = "BUG: unable to handle page fault";
+
+#[test]
+fn what_decides_nothing_is_the_output_of_a_test_that_passes() {
+    let passes = |change: &dyn Fn(&mut Plan, &mut Vec<Record>), said: &str| {
+        let (case, text, verdict) = survived(change);
+        assert!(case.contains("\"><system-out>") && case.contains(said), "{case}");
+        assert!(!text.contains("<failure ") && !text.contains("<skipped ") && verdict == Verdict::Same, "{text}");
+        assert!(text.contains("<testsuites name=\"bigiron\" tests=\"4\" failures=\"0\""), "{text}");
+    };
+    passes(&|_, r| complain(&mut r[1], "warning", "WARNING: mm/slub.c:1"), "(a warning alone decides nothing)");
+    passes(&|p, r| fail_once(p, r, 1), "panicked in 1 of 10 boots (it did not repeat: unconfirmed)<");
+    passes(
+        &|p, r| {
+            fail_once(p, r, 1);
+            complain(&mut r[1], "oops", OOPS);
+        },
+        "`oops` in 1 of 10 boots, debian:6.1 in none (unconfirmed, so it decides nothing): BUG: ",
+    );
+    assert!(survived(|_, _| ()).0.ends_with("/>"));
+}
+
+#[test]
+fn survival_that_decides_is_a_failure() {
+    let fails = |change: &dyn Fn(&mut Plan, &mut Vec<Record>), expected: Verdict, said: &str| {
+        let (case, text, verdict) = survived(change);
+        assert!(case.contains("><failure message=\"") && case.contains(said), "{case}");
+        assert_eq!(verdict, expected, "{text}");
+        text
+    };
+    let died = |r: &mut Record| fail(r, Failure::Panic, "Fatal exception");
+    fails(&|_, r| died(&mut r[1]), Verdict::Worse, "panicked in 1 of 10 boots");
+    fails(&|_, r| r[..2].iter_mut().for_each(died), Verdict::Inconclusive, "panicked in 1 of 10 boots");
+    fails(&|_, r| r.iter_mut().for_each(died), Verdict::Inconclusive, "panicked in 10 of 10 boots");
+    fails(&|_, r| complain(&mut r[1], "oops", OOPS), Verdict::Worse, "`oops` in 1 of 10 boots, debian:6.1 in none: ");
+    // None of them repeats, but they are too many for chance.
+    fails(&|p, r| fail_once(p, r, 6), Verdict::Worse, "panicked in 6 of 10 boots (6 of these did not repeat");
+    // What an unconfirmed failure of the baseline logged does not excuse B.
+    let excused: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|_, r| {
+        let again = Record { attempt: 1, ..r[0].clone() };
+        died(&mut r[0]);
+        r.push(again);
+        [0, 1].iter().for_each(|slot| complain(&mut r[*slot], "oops", OOPS));
+    };
+    let text = fails(excused, Verdict::Worse, "`oops` in 1 of 10 boots, debian:6.1 in unconfirmed failures only: ");
+    let suite = "complained (`oops`) where that of debian:6.1 did so in unconfirmed failures only: worse\"";
+    assert!(text.contains(suite), "{text}");
+    // The host spoilt A's boot; B's log counts, although its result does not.
+    let partner: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|p, r| {
+        p.clock = Clock::Wall;
+        let again = [0, 1].map(|slot: usize| Record { attempt: 1, ..r[slot].clone() });
+        void(&mut r[0]);
+        complain(&mut r[1], "oops", OOPS);
+        r.extend(again);
+    };
+    let text = fails(partner, Verdict::Worse, "`oops` in 1 of 11 boots, debian:6.1 in none: ");
+    assert!(text.contains("debian:6.12 logged `oops` in 1 of 11 boots: "), "{text}");
 }
 
 #[test]
