@@ -20,6 +20,8 @@ use crate::bisect::report::{BisectOutcome, BisectReport, FolderExtras, json, tex
 use crate::bisect::{Bisection, Search, SearchKind, StudyResult};
 use crate::cli::{Bisect, BisectAction, BisectCommon, BisectFormat, FailOn};
 use crate::commands::output::Terminal;
+use crate::conduct::environment::Environment;
+use crate::conduct::inputs;
 use crate::conduct::signals;
 use crate::conduct::study_folder::RESULTS;
 use crate::conduct::{self, SearchContext, StudyRequest, TrialsBy};
@@ -234,9 +236,29 @@ fn is_finished(dir: &Path, bisection: &Bisection, stop: &AtomicBool) -> anyhow::
     Ok(outcome(dir, bisection, &studies(dir, bisection, stop)?)? != BisectOutcome::Unfinished)
 }
 
-/// The bisection's folder, and the bisection of this question that it already holds: the folder given, or the first default
-/// folder whose bisection is unfinished.
-fn place(out: Option<&Path>, name: &str, question: &str) -> anyhow::Result<(PathBuf, Option<Bisection>)> {
+/// The bisection's folder, and the bisection of this question that it already holds.
+///
+/// # Errors
+/// Another build of bigiron or QEMU began that bisection, or its kernels have changed, whether it is to be resumed or has its answer.
+fn place(
+    out: Option<&Path>,
+    name: &str,
+    question: &str,
+    asked: &ask::BisectQuestion,
+    environment: &Environment<'_>,
+) -> anyhow::Result<(PathBuf, Option<Bisection>)> {
+    let (dir, found) = find(out, name, question)?;
+    if let Some(found) = &found {
+        asked.here.check("bisection", &dir, Some(&found.provenance()))?;
+        // Kernels that it builds, or fetches as they are needed, have no identity here: their names are exact.
+        let kernels = found.candidates.iter().filter_map(|candidate| candidate.identity.as_ref());
+        inputs::check_kernels("bisection", &dir, &asked.resolved, kernels, environment)?;
+    }
+    Ok((dir, found))
+}
+
+/// The folder given, or the first default folder whose bisection is unfinished; and the bisection of this question in it.
+fn find(out: Option<&Path>, name: &str, question: &str) -> anyhow::Result<(PathBuf, Option<Bisection>)> {
     if let Some(dir) = out {
         return match Bisection::open(dir)? {
             Some(found) if found.question_sha256 == question => Ok((dir.to_owned(), Some(found))),

@@ -2,6 +2,7 @@
 
 use crate::commands::output::Terminal;
 use crate::conduct::hosts;
+use crate::conduct::inputs;
 use crate::conduct::signals;
 use crate::conduct::study_folder::RESULTS;
 use crate::study::setting;
@@ -30,17 +31,18 @@ use crate::study::arguments;
 use crate::study::question::Question;
 use crate::study::resolved::{self, ResolvedQuestion, SCREENING_PAIRS};
 use bigiron_archive::store::Store;
+use bigiron_judge::State;
 use bigiron_judge::history;
 use bigiron_judge::history::{History, HistoryEntry};
 use bigiron_lab::host::sim::Script;
 use bigiron_model::clock::Clock;
 use bigiron_model::date;
 use bigiron_model::printable::without_passwords;
-use bigiron_model::provenance::Provenance;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::rule::Rule;
 use bigiron_model::shell::quote;
 use bigiron_model::size;
+use bigiron_model::store::SlotTally;
 
 /// A night in progress.
 struct NightRun<'a> {
@@ -50,8 +52,6 @@ struct NightRun<'a> {
     base: Question,
     script: Option<Script>,
     cancel: Arc<AtomicBool>,
-    /// The programs that run trials on this machine.
-    here: Provenance,
 }
 
 pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
@@ -83,7 +83,12 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
     let (dir, found) = place(args, &resolved[0], &question_sha256)?;
     let here = environment.provenance(resolved[0].machine.host)?;
     let night = match found {
-        Some(night) => night,
+        Some(night) => {
+            // A finished night is compared too: it answers only for the kernels and programs that it measured.
+            here.check("night", &dir, Some(&night.provenance()))?;
+            inputs::check_kernels("night", &dir, &resolved[0], night.arms.iter().map(|a| &a.kernel), &environment)?;
+            night
+        }
         None => {
             // Kernels are fetched, and bad ones refused, before the folder is created.
             let (identities, _) = hosts::kernels(&resolved[0], &environment)?;
@@ -91,9 +96,9 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
             let night = Night {
                 schema: Night::schema(),
                 bigiron: env!("CARGO_PKG_VERSION").to_owned(),
-                executable: here.executable.clone(),
-                qemu: here.qemu.clone(),
-                qemu_build: here.qemu_build.clone(),
+                executable: here.executable,
+                qemu: here.qemu,
+                qemu_build: here.qemu_build,
                 question_sha256,
                 begun: date::now(),
                 budget,
@@ -109,7 +114,7 @@ pub(super) fn run(args: &Nightly) -> anyhow::Result<u8> {
         }
     };
     let cancel = signals::cancelled_by_signals()?;
-    let work = NightRun { args, dir, night, base, script, cancel, here };
+    let work = NightRun { args, dir, night, base, script, cancel };
     work.all()?;
     remember(&work, &history)?;
     let report = report(&work.dir, &work.night, &work.cancel)?;
@@ -288,7 +293,6 @@ impl NightRun<'_> {
             output::note(&format!("`{}` already holds this night; nothing to boot", self.dir.display()));
             return Ok(());
         }
-        self.here.check("night", &self.dir, Some(&self.night.provenance()))?;
         let (mut failed, of) = (Vec::new(), self.night.groups.len());
         for (index, group) in self.night.groups.iter().enumerate() {
             let names: Vec<&str> = group.rows.iter().map(|r| r.name.as_str()).collect();
@@ -350,7 +354,7 @@ fn remember(work: &NightRun<'_>, history: &Path) -> anyhow::Result<()> {
     for (line, why) in &kept.unreadable {
         output::line(format_args!("warning: history.jsonl:{line}: {why}; the line is skipped"));
     }
-    let entries = collect::entries(&work.night, &studies(&work.dir, &work.night, &work.cancel)?);
+    let entries = collect::entries(&work.night, &studies(&work.dir, &work.night, &work.cancel)?.begun);
     let last: Vec<HistoryEntry> = entries.iter().filter_map(|tonight| last(tonight, &kept)).cloned().collect();
     if !last.is_empty() && History::read(&work.dir)?.entries.is_empty() {
         history::file::append(&work.dir, &last)?;
@@ -358,30 +362,41 @@ fn remember(work: &NightRun<'_>, history: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The studies of a night that were started.
-fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<Vec<Studied>> {
-    let mut studies: Vec<Studied> = Vec::new();
+/// The studies of a night.
+#[derive(Default)]
+struct NightStudies {
+    begun: Vec<Studied>,
+    /// The rows of the studies that have not begun.
+    waiting: Vec<Row>,
+}
+
+fn studies(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<NightStudies> {
+    let mut all = NightStudies::default();
     for group in &night.groups {
         let split = group.must_split(dir)?;
-        studies.extend(studied(dir, &group.folder, group.rows.clone(), stop)?.map(|s| Studied { split, ..s }));
-        if split {
-            for row in &group.rows {
-                let alone = studied(dir, &Group::alone(row), vec![row.clone()], stop)?;
-                studies.extend(alone.map(|s| Studied { alone: true, ..s }));
+        match studied(dir, &group.folder, group.rows.clone(), stop)? {
+            Some(study) => all.begun.push(Studied { split, ..study }),
+            None => all.waiting.extend(group.rows.iter().cloned()),
+        }
+        let alone = if split { &group.rows[..] } else { &[] };
+        for row in alone {
+            match studied(dir, &Group::alone(row), vec![row.clone()], stop)? {
+                Some(study) => all.begun.push(Studied { alone: true, ..study }),
+                None => all.waiting.push(row.clone()),
             }
         }
     }
-    Ok(studies)
+    Ok(all)
 }
 
 /// The report of a night.
 pub(super) fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Result<NightReport> {
-    let studies = studies(dir, night, stop)?;
+    let NightStudies { begun: studies, waiting } = studies(dir, night, stop)?;
     let names: Vec<String> = night.arms.iter().map(|a| a.name.clone()).collect();
     let entries = collect::entries(night, &studies);
     let records = || studies.iter().flat_map(|s| &s.records);
     Ok(NightReport {
-        grid: Grid::new(&names, &studies),
+        grid: Grid::new(&names, &studies, &waiting),
         night: night.clone(),
         previous: previous(&entries, &studies, &History::read(dir)?),
         entries,
@@ -393,6 +408,8 @@ pub(super) fn report(dir: &Path, night: &Night, stop: &AtomicBool) -> anyhow::Re
 fn studied(dir: &Path, name: &str, rows: Vec<Row>, stop: &AtomicBool) -> anyhow::Result<Option<Studied>> {
     let Some(study) = Group::study(dir, name)? else { return Ok(None) };
     let (records, judgement) = conduct::judged(&study, stop, &Terminal)?;
+    // A spoilt study is invalid for good, whatever it lacks.
+    let is_finished = judgement.state == State::Spoilt || SlotTally::of(study.plan(), &records).missing().is_empty();
     Ok(Some(Studied {
         folder: name.to_owned(),
         rows,
@@ -401,5 +418,6 @@ fn studied(dir: &Path, name: &str, rows: Vec<Row>, stop: &AtomicBool) -> anyhow:
         judgement,
         split: false,
         alone: false,
+        is_finished,
     }))
 }

@@ -1,14 +1,16 @@
 //! Compares a study's inputs with those at its start: programs, kernels, and the foundations of the workloads.
 //!
-//! Invariant: a study whose inputs have changed is neither shown as the answer nor resumed. Job and option files need no comparison: their text is
-//! part of the question.
+//! Invariant: a study, night or search whose inputs have changed is neither shown as the answer nor resumed. Job and option files need no comparison:
+//! their text is part of the question.
+
+use std::path::Path;
 
 use bigiron_archive::spec::KernelSpec;
 use bigiron_lab::host::{foundation, local};
 use bigiron_model::build::Build;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
-use bigiron_model::plan::{Plan, RUNNING};
+use bigiron_model::plan::RUNNING;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::Folder;
@@ -29,15 +31,9 @@ pub(super) fn check(
 ) -> anyhow::Result<()> {
     let plan = folder.plan();
     environment.provenance(plan.machine.host)?.check("study", folder.dir(), plan.provenance.as_ref())?;
-    let mut changes = Vec::new();
-    if part.is_none() {
-        for arm in &plan.arms {
-            if let Some(now) = kernel_now(plan, &arm.kernel, environment)? {
-                changes.extend(difference(&arm.kernel, &now));
-            }
-        }
-    }
-    changes.dedup();
+    // A night or a search compares its own kernels, once for all of its studies.
+    let kernels = plan.arms.iter().map(|arm| &arm.kernel).filter(|_| part.is_none());
+    let changes = changed_kernels(plan.machine.host, plan.boots(), kernels, environment)?;
     if !changes.is_empty() {
         return Err(changed(folder, &changes.join("; ")).into());
     }
@@ -54,10 +50,55 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The kernel that the arm names now; `None` if it names a version, which the plan has already resolved.
-fn kernel_now(plan: &Plan, planned: &Identity, environment: &Environment<'_>) -> anyhow::Result<Option<Identity>> {
-    Ok(match plan.machine.host {
-        HostKind::Ssh if planned.spec == RUNNING => Some(hosts::own_kernel(plan.boots(), environment.targets()?)?),
+/// Refuses a night or a search, the `what` in `dir`, whose `kernels` have changed; each change is named.
+pub fn check_kernels<'k>(
+    what: &str,
+    dir: &Path,
+    resolved: &ResolvedQuestion,
+    kernels: impl IntoIterator<Item = &'k Identity>,
+    environment: &Environment<'_>,
+) -> anyhow::Result<()> {
+    let changes = changed_kernels(resolved.machine.host, resolved.boots(), kernels, environment)?;
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let dir = dir.display().to_string();
+    let message = format!("The kernels of the {what} in `{dir}` have changed since it began: {}", changes.join("; "));
+    Err(Refusal::new(message)
+        .hint(format!(
+            "Start a new one with `--out DIR`, or rename that folder and repeat the command; `bigiron report {}` prints the old report",
+            quote(&dir)
+        ))
+        .into())
+}
+
+/// The changes of `kernels`, each in words; `boots` says whether another machine boots before each trial.
+fn changed_kernels<'k>(
+    host: HostKind,
+    boots: bool,
+    kernels: impl IntoIterator<Item = &'k Identity>,
+    environment: &Environment<'_>,
+) -> anyhow::Result<Vec<String>> {
+    let mut changes = Vec::new();
+    for then in kernels {
+        if let Some(now) = kernel_now(host, boots, then, environment)? {
+            changes.extend(difference(then, &now));
+        }
+    }
+    changes.dedup();
+    Ok(changes)
+}
+
+/// The kernel that the arm names now; `None` if it names one of an archive, which was resolved when the study began: an archive gets newer kernels,
+/// and only the network could tell.
+fn kernel_now(
+    host: HostKind,
+    boots: bool,
+    planned: &Identity,
+    environment: &Environment<'_>,
+) -> anyhow::Result<Option<Identity>> {
+    Ok(match host {
+        HostKind::Ssh if planned.spec == RUNNING => Some(hosts::own_kernel(boots, environment.targets()?)?),
         HostKind::Vm | HostKind::Ssh => match KernelSpec::parse(&planned.spec) {
             Ok(KernelSpec::Archive { .. } | KernelSpec::Latest | KernelSpec::Previous) => None,
             _ => Some(environment.kernel(&planned.spec)?.identity),

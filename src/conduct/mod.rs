@@ -4,7 +4,7 @@ mod builds;
 pub mod environment;
 mod estimate;
 pub mod hosts;
-mod inputs;
+pub mod inputs;
 mod modelled;
 pub mod noise_card;
 mod other_question;

@@ -1,7 +1,8 @@
 //! The grid: for every row and every kernel but the first, whether its boots passed, what improved, what regressed, and the two
 //! results.
 //!
-//! Invariant: a row's lines and verdict are those of its study, whose report therefore says the same; a failed boot is always in the grid.
+//! Invariant: a row's lines and verdict are those of its study, whose report therefore says the same; a failed boot is always in the grid, and so is
+//! every row of the night, whether or not its study has begun.
 
 use bigiron_stats::Verdict;
 
@@ -24,6 +25,8 @@ pub struct Studied {
     pub split: bool,
     /// Whether it is such a run of one row.
     pub alone: bool,
+    /// Whether none of its trials is left to run. The judge does not tell: it already counts a failed boot that is still to run again.
+    pub is_finished: bool,
 }
 
 /// The whole grid.
@@ -32,7 +35,7 @@ pub struct Grid {
     /// Names of the kernels; the first is the baseline.
     pub arms: Vec<String>,
     pub rows: Vec<GridRow>,
-    /// One for each kernel but the first; `None` while unfinished.
+    /// One for each kernel but the first; `None` while the night is unfinished, unless the kernel is already `worse`.
     pub verdicts: Vec<Option<Verdict>>,
     /// Whether a gate may rely on every study of the night.
     is_decided: bool,
@@ -42,7 +45,7 @@ pub struct Grid {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GridRow {
     pub name: String,
-    /// The study's folder, below the night's.
+    /// The study's folder, below the night's; empty if the study has not begun.
     pub folder: String,
     /// Several rows in one boot, one of which failed: the row reports only that.
     pub together: bool,
@@ -104,8 +107,8 @@ impl GridRow {
 }
 
 impl Grid {
-    /// The grid of `studies`, whose kernels are `arms`.
-    pub fn new(arms: &[String], studies: &[Studied]) -> Grid {
+    /// The grid of `studies`, whose kernels are `arms`; the studies of the rows `waiting` have not begun.
+    pub fn new(arms: &[String], studies: &[Studied], waiting: &[Row]) -> Grid {
         let mut rows = Vec::new();
         for study in studies {
             if study.split {
@@ -114,15 +117,17 @@ impl Grid {
                 rows.extend(study.rows.iter().map(|row| of(study, row)));
             }
         }
-        let verdicts = (0..arms.len().saturating_sub(1)).map(|arm| verdict(studies, arm)).collect();
+        rows.extend(waiting.iter().map(|row| not_begun(row, arms.len())));
+        // A night without any study has not begun.
+        let is_finished = waiting.is_empty() && !studies.is_empty() && studies.iter().all(|study| study.is_finished);
+        let verdicts = (0..arms.len().saturating_sub(1)).map(|arm| verdict(studies, is_finished, arm)).collect();
         let is_decided = studies.iter().all(|study| study.judgement.decision().is_some());
         Grid { arms: arms.to_vec(), rows, verdicts, is_decided }
     }
 
-    /// The verdict over all kernels; `None` while unfinished.
+    /// The verdict over all kernels; `None` while unfinished, unless a kernel is already `worse`.
     pub fn verdict(&self) -> Option<Verdict> {
-        let verdicts: Option<Vec<Verdict>> = self.verdicts.iter().copied().collect();
-        verdicts.map(suite::combine)
+        over(&self.verdicts)
     }
 
     /// The verdict on which a gate may rely, as [`Judgement::decision`].
@@ -141,7 +146,7 @@ fn together(study: &Studied) -> GridRow {
     row.together = true;
     for (cell, arm) in row.cells.iter_mut().zip(1..) {
         // Where nothing fails here, its rows have their own verdicts, because they ran alone.
-        cell.verdict = Some(judged(study, arm, Verdict::Same));
+        cell.verdict = (study.judgement.state != State::Unfinished).then(|| judged(study, arm, Verdict::Same));
     }
     row
 }
@@ -169,6 +174,18 @@ fn of(study: &Studied, row: &Row) -> GridRow {
         cell.verdict = (study.judgement.state != State::Unfinished).then(|| judged(study, arm, speed));
     }
     grid_row
+}
+
+/// A row whose study has not begun.
+fn not_begun(row: &Row, arms: usize) -> GridRow {
+    GridRow {
+        name: row.name.clone(),
+        folder: String::new(),
+        together: false,
+        state: State::Unfinished,
+        fates: vec![BootCounts::default(); arms],
+        cells: vec![GridCell::default(); arms.saturating_sub(1)],
+    }
 }
 
 /// A row without lines.
@@ -200,8 +217,8 @@ fn fate(plan: &Plan, survival: &Survival, baseline: Option<&Survival>) -> BootCo
     }
 }
 
-/// The verdict on one kernel over all studies; `None` if one of them has none.
-fn verdict(studies: &[Studied], arm: usize) -> Option<Verdict> {
+/// The verdict on one kernel over all studies of a night; `None` while one of them has none, unless another is already `worse`.
+fn verdict(studies: &[Studied], is_finished: bool, arm: usize) -> Option<Verdict> {
     let of = |study: &Studied| {
         if study.split {
             let row = together(study);
@@ -209,5 +226,15 @@ fn verdict(studies: &[Studied], arm: usize) -> Option<Verdict> {
         }
         Some(study.judgement.comparisons.get(arm)?.suite.as_ref()?.verdict)
     };
-    studies.iter().map(of).collect::<Option<Vec<Verdict>>>().map(suite::combine)
+    let mut all: Vec<Option<Verdict>> = studies.iter().map(of).collect();
+    if !is_finished {
+        all.push(None);
+    }
+    over(&all)
+}
+
+/// One verdict for several, of which some may still be open: `worse` stands whatever these will be, anything else does not.
+fn over(verdicts: &[Option<Verdict>]) -> Option<Verdict> {
+    let known = suite::combine(verdicts.iter().copied().flatten());
+    (known == Verdict::Worse || !verdicts.contains(&None)).then_some(known)
 }

@@ -31,7 +31,7 @@ fn study(
     let mut records = records(&plan, 0.001, |_, workload, metric| effect(workload, metric));
     records.iter_mut().for_each(spoil);
     let judgement = judge::judge(&plan, &records);
-    Studied { folder: "ext4".into(), rows, plan, records, judgement, split: false, alone: false }
+    Studied { folder: "ext4".into(), rows, plan, records, judgement, split: false, alone: false, is_finished: true }
 }
 
 fn night(study: &Studied, begun: &str) -> Night {
@@ -63,7 +63,7 @@ const ARMS: [&str; 2] = ["debian:6.1", "debian:6.12"];
 #[test]
 fn a_row_says_what_changed_beyond_its_margin() {
     let study = study(&ARMS, vec![micro(), dbsim()], slower, |_| ());
-    let grid = Grid::new(&ARMS.map(str::to_owned), &[study]);
+    let grid = Grid::new(&ARMS.map(str::to_owned), &[study], &[]);
     let [micro, dbsim] = &grid.rows[..] else { panic!("{:?}", grid.rows) };
     let names = |lines: Vec<&judge::line::Line>| lines.iter().map(|l| l.metric.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(micro.cells[0].regressed()), ["fork-exit"]);
@@ -79,7 +79,7 @@ fn a_row_says_what_the_report_of_its_study_says() {
     for change in [0.9, 0.985, 1.0, 1.015, 1.1] {
         let of = || study(&ARMS, vec![micro(), dbsim()], |_, m| if m == "geomean" { change } else { 1.0 }, |_| ());
         let studies: Vec<Studied> = (0..30).map(|_| of()).collect();
-        let grid = Grid::new(&ARMS.map(str::to_owned), &studies);
+        let grid = Grid::new(&ARMS.map(str::to_owned), &studies, &[]);
         for (row, study) in grid.rows.iter().step_by(2).zip(&studies) {
             let own = study.judgement.comparisons[0].primaries().next().unwrap();
             assert_eq!((row.cells[0].primary(), row.cells[0].verdict), (Some(own), Some(own.verdict)));
@@ -96,7 +96,7 @@ fn failures_and_complaints_are_told_of_the_kernel_that_had_them() {
         }
     };
     let arms = ARMS.map(str::to_owned);
-    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, crash)]);
+    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, crash)], &[]);
     let row = &grid.rows[0];
     assert!(!row.passed() && row.fates[0].failed == 0);
     assert_eq!(row.fates[1].failures, ["panicked in 1 of 4 boots: not syncing"]);
@@ -106,14 +106,14 @@ fn failures_and_complaints_are_told_of_the_kernel_that_had_them() {
             fail(r, Failure::Hang, "no progress");
         }
     };
-    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, first)]);
+    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, first)], &[]);
     assert_eq!(grid.verdict(), Some(Verdict::Inconclusive), "no valid baseline to compare with");
     let oops = |r: &mut Record| {
         if r.arm == ARMS[1] {
             complain(r, "oops", "unable to handle page fault");
         }
     };
-    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, oops)]);
+    let grid = Grid::new(&arms, &[study(&ARMS, vec![micro()], |_, _| 1.0, oops)], &[]);
     assert!(grid.rows[0].passed() && grid.rows[0].fates[1].complaints == ["oops"]);
     assert_eq!(grid.verdict(), Some(Verdict::Worse));
 }
@@ -124,7 +124,7 @@ fn where_no_boot_of_either_kernel_completes_neither_is_worse() {
     let arms = ARMS.map(str::to_owned);
     let of = |split: bool| Studied { split, ..study(&ARMS, vec![micro()], |_, _| 1.0, all) };
     for split in [false, true] {
-        let grid = Grid::new(&arms, &[of(split)]);
+        let grid = Grid::new(&arms, &[of(split)], &[]);
         assert!(!grid.rows[0].passed());
         assert_eq!((grid.rows[0].cells[0].verdict, grid.verdict()), (Some(Verdict::Inconclusive), grid.verdicts[0]));
     }
@@ -135,22 +135,72 @@ fn where_no_boot_of_either_kernel_completes_neither_is_worse() {
         }
     };
     let mut almost = study(&ARMS, vec![micro()], |_, _| 1.0, all_but_one);
-    let grid = Grid::new(&arms, std::slice::from_ref(&almost));
+    let grid = Grid::new(&arms, std::slice::from_ref(&almost), &[]);
     assert_eq!((grid.rows[0].fates[0].failed, grid.verdict()), (3, Some(Verdict::Inconclusive)));
     assert_eq!(grid.rows[0].cells[0].verdict, grid.verdict());
     almost.plan.rule = Rule::First;
     almost.judgement = judge::judge(&almost.plan, &almost.records);
-    let grid = Grid::new(&arms, &[almost]);
+    let grid = Grid::new(&arms, &[almost], &[]);
     assert_eq!((grid.rows[0].cells[0].verdict, grid.verdict()), (Some(Verdict::Worse), Some(Verdict::Worse)));
 }
 
 #[test]
 fn an_unfinished_night_has_no_verdict() {
-    let mut part = study(&ARMS, vec![micro()], |_, _| 1.0, |_| ());
-    part.records.pop();
-    part.judgement = judge::judge(&part.plan, &part.records);
-    let grid = Grid::new(&ARMS.map(str::to_owned), &[part]);
-    assert_eq!((grid.verdict(), grid.rows[0].cells[0].lines.len()), (None, 0));
+    let part = |split: bool| {
+        let mut part = study(&ARMS, vec![micro()], |_, _| 1.0, |_| ());
+        part.records.pop();
+        part.judgement = judge::judge(&part.plan, &part.records);
+        Studied { split, is_finished: false, ..part }
+    };
+    for split in [false, true] {
+        let grid = Grid::new(&ARMS.map(str::to_owned), &[part(split)], &[]);
+        let cell = &grid.rows[0].cells[0];
+        assert_eq!((grid.verdict(), grid.decision(), cell.verdict, cell.lines.len()), (None, None, None, 0));
+    }
+}
+
+#[test]
+fn a_night_in_which_something_is_left_to_run_decides_nothing_but_worse() {
+    let arms = ARMS.map(str::to_owned);
+    let decision = |studies: &[Studied], waiting: &[Row]| {
+        let grid = Grid::new(&arms, studies, waiting);
+        assert_eq!((grid.verdict(), grid.verdicts[0]), (grid.decision(), grid.decision()));
+        grid.decision()
+    };
+    let same = || study(&ARMS, vec![micro()], |_, _| 1.0, |_| ());
+    let split = || Studied { split: true, ..same() };
+    assert_eq!((decision(&[same()], &[]), decision(&[split()], &[])), (Some(Verdict::Same), Some(Verdict::Same)));
+    // Another study has not begun; rows of a shared boot have not run alone; a failed boot is still to run again; nothing has begun.
+    assert_eq!(decision(&[same()], &[row("dbsim")]), None);
+    assert_eq!(decision(&[split()], &[row("micro")]), None);
+    assert_eq!(decision(&[Studied { is_finished: false, ..same() }], &[]), None);
+    assert_eq!((decision(&[], &[row("micro")]), decision(&[], &[])), (None, None));
+    let oops = |r: &mut Record| {
+        if r.arm == ARMS[1] {
+            complain(r, "oops", "unable to handle page fault");
+        }
+    };
+    let worse = || study(&ARMS, vec![micro()], |_, _| 1.0, oops);
+    assert_eq!(decision(&[same(), worse()], &[row("dbsim")]), Some(Verdict::Worse));
+    let grid = Grid::new(&arms, &[worse()], &[row("dbsim")]);
+    let waiting = &grid.rows[1];
+    assert_eq!(
+        (waiting.name.as_str(), waiting.folder.as_str(), waiting.state),
+        ("dbsim", "", judge::State::Unfinished)
+    );
+    assert_eq!((waiting.fates.len(), waiting.cells.len(), waiting.cells[0].verdict), (2, 1, None));
+}
+
+#[test]
+fn one_kernel_that_is_worse_decides_while_another_is_open() {
+    let arms = ["debian:6.1", "debian:6.12", "debian:6.13"];
+    let oops = |r: &mut Record| {
+        if r.arm == arms[1] {
+            complain(r, "oops", "unable to handle page fault");
+        }
+    };
+    let grid = Grid::new(&arms.map(str::to_owned), &[study(&arms, vec![micro()], |_, _| 1.0, oops)], &[row("dbsim")]);
+    assert_eq!((&grid.verdicts[..], grid.decision()), (&[Some(Verdict::Worse), None][..], Some(Verdict::Worse)));
 }
 
 /// Compares tonight's 6.13 with last night's 6.12, after `change` of last night's entries.

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::builder::{Ran, Test};
+use crate::kernels::bzimage;
+use crate::refusals::machine;
 
 const KERNELS: [&str; 9] = [
     "debian:6.1",
@@ -119,6 +121,33 @@ fn a_bisection_that_had_to_stop_goes_on_where_it_was() {
     assert_eq!(body(&resumed), body(&whole));
     assert!(kept.iter().all(|(slot, values)| test.records("b/ends")[slot] == *values));
     assert_eq!(test.records("b/step-02"), undisturbed.records("b/step-02"));
+}
+
+#[test]
+fn a_finished_bisection_is_the_answer_of_its_own_build_only() {
+    let test = Test::new().file("s.toml", script("", 0.002, |_| 1.0));
+    bisect(&test, &["--seed", "7", "--out", "b"]).status(0);
+    let path = test.dir().join("b/bisect.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let of_another = text.replacen("executable = \"", "executable = \"0", 1);
+    assert_ne!(of_another, text);
+    fs::write(&path, of_another).unwrap();
+    bisect(&test, &["--seed", "7", "--out", "b"]).refused("The bisection in `b` was begun by another build of bigiron");
+    test.run(&["report", "b"]).status(0);
+}
+
+#[test]
+fn a_bisection_whose_kernels_were_replaced_is_not_resumed() {
+    let test = machine("7.2.22").file("new", bzimage("6.1.8-mine"));
+    let what = ["bisect", "--kernels", "./bzImage,mine", "micro:fork-exit", "--clock", "exact"];
+    let ask = [&what[..], &["--seed", "7", "--out", "b"]].concat();
+    // This QEMU boots nothing, so the search begins and stays unfinished.
+    assert_ne!(test.run(&ask).status, 0);
+    test.run(&ask).stderr_has("Resuming the study in `b/ends`");
+    test.run(&["kernel", "add", "mine", "--image", "new"]).status(0);
+    test.run(&ask).refused(
+        "The kernels of the bisection in `b` have changed since it began: `mine`: release 6.1.7-mine → 6.1.8-mine, image ",
+    );
 }
 
 #[test]

@@ -1,10 +1,13 @@
-//! Nights on the scripted host: the grid, a kill and what follows it, a kernel that crashes in one workload, the previous night, the history.
+//! Nights on the scripted host: the grid, a kill and what follows it, a kernel that crashes in one workload, the previous night, the history;
+//! and kernels that change after a night has begun.
 
 use std::fs;
 
 use serde_json::Value;
 
 use crate::builder::{Ran, Test};
+use crate::kernels::bzimage;
+use crate::refusals::machine;
 
 /// A second kernel that is 5 % slower in `micro`; `more` comes before it.
 fn script(more: &str) -> String {
@@ -98,6 +101,102 @@ fn a_night_that_had_to_stop_goes_on_where_it_was() {
     // Asked once more, it is another night.
     night(&test, &pair, &[]).status(0);
     assert_eq!(test.entries("bigiron-results").len(), 2);
+}
+
+/// A full night in `n`, of `dbsim` and `fs-clients` in two groups, in which the second kernel is faster by `factor`.
+fn full_night(factor: f64, more: &str) -> (Test, Ran) {
+    let script = format!("noise = 0.002\n{more}[effects.\"debian:6.12\"]\n\"*\" = {factor}\n");
+    let test = Test::new().file("s.toml", script);
+    let words = ["nightly", "debian:6.1", "debian:6.12", "dbsim", "fs-clients", "--fail-on", "worse"];
+    let ran = test.run(&[&words[..], &["--sim", "s.toml", "--history", "h", "--out", "n"]].concat());
+    (test, ran)
+}
+
+/// Removes a study of the night, as if the night had been killed before it began.
+fn forget(test: &Test, study: &str) {
+    fs::remove_dir_all(test.dir().join("n").join(study)).unwrap();
+}
+
+/// The night's report as a gate reads it.
+fn gate(test: &Test) -> Ran {
+    test.run(&["report", "n", "--fail-on", "worse"])
+}
+
+#[test]
+fn an_unfinished_night_passes_no_gate() {
+    let (test, whole) = full_night(1.1, "");
+    whole.status(0).stdout_has("debian:6.12 against debian:6.1: better: improved in");
+    forget(&test, "xfs");
+    gate(&test).status(5).stdout_has(
+        "debian:6.12 against debian:6.1: unfinished: improved in dbsim and fs-clients.ext4; \
+        unfinished are fs-clients.xfs",
+    );
+    let json = test.run(&["report", "n", "--format", "json"]).status(0).stdout;
+    let row = rows(&json).into_iter().find(|r| r["row"] == "fs-clients.xfs").unwrap();
+    assert_eq!((&row["outcome"], &row["verdict"], &row["report"]), (&"unfinished".into(), &Value::Null, &Value::Null));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["verdict"], &json["comparisons"][0]["verdict"]), (&Value::Null, &Value::Null));
+    let page = test.run(&["report", "n", "--format", "html"]).status(0).stdout;
+    assert!(page.contains("answer unfinished") && !page.contains("xfs/report.html"), "{page}");
+    test.run(&["site", "n", "--out", "site"]).status(0);
+    let index = fs::read_to_string(test.dir().join("site/index.html")).unwrap();
+    assert!(index.contains("chip unfinished") && !index.contains("chip better"), "{index}");
+    forget(&test, "ext4");
+    gate(&test).status(5).stdout_has("unfinished are dbsim, fs-clients.ext4 and fs-clients.xfs");
+    // Whatever the rest of a night shows, a kernel that is worse stays so.
+    let (test, whole) = full_night(0.9, "");
+    whole.status(3);
+    forget(&test, "xfs");
+    gate(&test).status(3).stdout_has("debian:6.12 against debian:6.1: worse: ");
+    forget(&test, "ext4");
+    gate(&test).status(5);
+}
+
+#[test]
+fn rows_of_a_shared_boot_that_failed_are_unfinished_until_they_have_run_alone() {
+    // The boot completes when it is run again, so that its failure counts against no kernel.
+    let once =
+        "[[incidents]]\nwhat = \"panic\"\narm = \"debian:6.12\"\nworkload = \"fs-clients\"\npair = 1\nattempt = 0\n";
+    let (test, whole) = full_night(1.1, once);
+    whole.status(0).stderr_has("running each of these rows alone");
+    gate(&test).status(0);
+    forget(&test, "alone-dbsim");
+    gate(&test).status(5).stdout_has("unfinished are dbsim");
+}
+
+#[test]
+fn a_finished_night_is_the_answer_of_its_own_build_only() {
+    let test = Test::new().file("s.toml", script(""));
+    let ask = || night(&test, &["debian:6.1", "debian:6.12"], &["micro", "--out", "n"]);
+    ask().status(0);
+    let path = test.dir().join("n/night.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let of_another = text.replacen("executable = \"", "executable = \"0", 1);
+    assert_ne!(of_another, text);
+    fs::write(&path, of_another).unwrap();
+    ask().refused("The night in `n` was begun by another build of bigiron");
+    test.run(&["report", "n"]).status(0);
+}
+
+#[test]
+fn a_night_whose_kernels_were_replaced_is_neither_resumed_nor_the_answer() {
+    let test = machine("7.2.22");
+    let ask = ["nightly", "./bzImage", "mine", "micro", "--history", "h", "--out", "n"];
+    // This QEMU boots nothing, so the night begins and stays unfinished.
+    test.run(&ask).status(1).stderr_has("Parts that did not complete");
+    test.run(&ask).status(1).stderr_has("Resuming the study in `n/ext4`");
+    let changed = "The kernels of the night in `n` have changed since it began:";
+    let test = test.file("bzImage", bzimage("6.1.8-mine"));
+    let refused = test.run(&ask).refused(&format!("{changed} `./bzImage`: release 6.1.7-mine → 6.1.8-mine, image "));
+    assert!(refused.stderr.contains("`--out DIR`") && !refused.stderr.contains("`mine`"), "{}", refused.stderr);
+    let test = test.file("bzImage", bzimage("6.1.7-mine")).file("new", bzimage("6.1.9-mine"));
+    test.run(&ask).status(1).stderr_has("Resuming the study in `n/ext4`");
+    test.run(&["kernel", "add", "mine", "--image", "new"]).status(0);
+    let of_name = format!("{changed} `mine`: release 6.1.7-mine → 6.1.9-mine, image ");
+    test.run(&ask).refused(&of_name);
+    // Nor is it the answer after its last boot.
+    test.edit_plan("n/ext4", |plan| format!("slots = []\n{}", plan.split_once("[[slots]]").unwrap().0));
+    test.run(&ask).refused(&of_name);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::kernels::bzimage;
 use bigiron_lab::vm::pinned::BUILD;
 
 /// A machine with a QEMU that only knows its version and the pinned one's build, and a kernel called `mine`.
-fn machine(qemu: &str) -> Test {
+pub fn machine(qemu: &str) -> Test {
     let test = Test::new()
         .file("bin/qemu-system-x86_64", format!("#!/bin/sh\necho 'QEMU emulator version {qemu} (Debian {BUILD})'\n"))
         .file("bzImage", bzimage("6.1.7-mine"));

@@ -76,7 +76,7 @@ pub(super) fn run(args: &BisectConfig) -> anyhow::Result<u8> {
     let all = format!("{} {}", asked.sha256(SearchKind::Configs, args.bounds.error, pairs), recipe.name(&commit));
     let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = ask::slug(&["bisect-config", &asked.metric.name, short(&commit)]);
-    let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
+    let (out, found) = place(common.out.as_deref(), &name, &question_sha256, &asked, &environment)?;
     let cancel = signals::cancelled_by_signals()?;
     let mut builder = Builder {
         store: Store::open().map_err(refuse)?,

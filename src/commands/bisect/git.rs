@@ -70,7 +70,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let all = format!("{} {}", asked.sha256(SearchKind::Commits, args.bounds.error, pairs), names.join(" "));
     let question_sha256: String = Sha256::digest(all).iter().map(|byte| format!("{byte:02x}")).collect();
     let name = ask::slug(&["bisect", &asked.metric.name, short(&good), "to", short(&bad)]);
-    let (out, found) = place(common.out.as_deref(), &name, &question_sha256)?;
+    let (out, found) = place(common.out.as_deref(), &name, &question_sha256, &asked, &environment)?;
     let source = Source {
         tree: dir.clone(),
         config: recipe.base.name(),

@@ -57,7 +57,7 @@ pub(super) fn run(args: &Bisect) -> anyhow::Result<u8> {
     let question_sha256 = asked.sha256(SearchKind::Kernels, args.bounds.error, pairs);
     let names = [&kernels[0], &kernels[kernels.len() - 1]].map(|a| a.name.clone().unwrap_or_default());
     let name = ask::slug(&["bisect", &asked.metric.name, &names[0], "to", &names[1]]);
-    let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
+    let (dir, found) = place(common.out.as_deref(), &name, &question_sha256, &asked, &environment)?;
     let rest = ask::DescriptionParts {
         question_sha256,
         error: args.bounds.error,

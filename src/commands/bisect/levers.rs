@@ -57,7 +57,7 @@ pub(super) fn run(args: &BisectLevers) -> anyhow::Result<u8> {
 
     let question_sha256 = asked.sha256(SearchKind::Levers, 0.0, pairs);
     let name = ask::slug(&["bisect-levers", &asked.metric.name, &a.kernel]);
-    let (dir, found) = place(common.out.as_deref(), &name, &question_sha256)?;
+    let (dir, found) = place(common.out.as_deref(), &name, &question_sha256, &asked, &environment)?;
     let rest = ask::DescriptionParts { question_sha256, error: 0.05, pairs_per_step: pairs, steps: 0, source: None };
     let bisection = match found {
         Some(found) => found,

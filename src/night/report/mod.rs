@@ -50,7 +50,7 @@ pub struct ReportRow {
     /// 95 %, in per cent.
     pub interval: Option<String>,
     pub verdict: Option<Verdict>,
-    /// The row's own report, below the night's folder.
+    /// The row's own report, below the night's folder; empty if there is none.
     pub report: String,
     /// Errors of this row.
     pub notes: Vec<String>,
@@ -94,7 +94,8 @@ impl ReportRow {
             (_, true, true) => "Fail A B",
         };
         let notes = fates.iter().flat_map(|(name, fate)| notes(name, fate)).collect();
-        ReportRow { notes, ..ReportRow::compared(&row.name, outcome, cell, &format!("{}/report.html", row.folder)) }
+        let report = if row.folder.is_empty() { String::new() } else { format!("{}/report.html", row.folder) };
+        ReportRow { notes, ..ReportRow::compared(&row.name, outcome, cell, &report) }
     }
 
     fn compared(name: &str, outcome: &'static str, cell: &GridCell, report: &str) -> ReportRow {
