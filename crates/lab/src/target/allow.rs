@@ -179,7 +179,7 @@ pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal>
         let left = allow.reboots_per_day.saturating_sub(look.reboots_today);
         if reboots > left {
             reasons.push(format!(
-                "`{PATH}` allows {} reboots a day, {} were made in the last 24 hours, and {reboots} more are needed",
+                "`{PATH}` allows {} reboots a day, {} were made in the last 24 hours, and the study needs {reboots} more",
                 allow.reboots_per_day, look.reboots_today
             ));
         }
@@ -255,7 +255,9 @@ mod tests {
         look.reboots_today = 3;
         check(&look, BOOTS, 7).unwrap();
         let refused = check(&look, BOOTS, 8).unwrap_err().to_string();
-        assert!(refused.contains("allows 10 reboots a day, 3 were made in the last 24 hours, and 8 more are needed"));
+        assert!(
+            refused.contains("allows 10 reboots a day, 3 were made in the last 24 hours, and the study needs 8 more")
+        );
         look.on_battery = true;
         assert!(check(&look, BOOTS, 1).unwrap_err().to_string().contains("runs on battery power"));
         check(&look, Demands { settings: true, boots: false }, 0).unwrap();
