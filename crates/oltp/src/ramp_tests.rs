@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::*;
 use crate::driver::fixture;
 use bigiron_model::clock::Clock;
+use bigiron_sql::pg::ServerError;
 use bigiron_workload::Context;
 use bigiron_workload::testing;
 
@@ -154,4 +155,26 @@ fn who_killed_is_said_only_if_somebody_was_killed() {
     assert_eq!(by_whom(Some(3), Some(3)), "");
     assert_eq!(by_whom(None, Some(3)), "");
     assert_eq!(by_whom(Some(3), Some(4)), "the kernel's OOM killer killed 1 process; ");
+}
+
+#[test]
+fn a_connection_that_is_refused_is_told_from_a_server_that_goes_down() {
+    let of_postgres = |sqlstate: &[u8; 5]| {
+        let (severity, text) = ("FATAL".to_owned(), "said".to_owned());
+        let error = ServerError { severity, sqlstate: SqlState(*sqlstate), text, detail: None, hint: None };
+        Error::from(PgError::Startup { host: "h".to_owned(), error: Box::new(error) })
+    };
+    let too_many =
+        MariaError::Server { code: 1040, state: "08004".to_owned(), text: "Too many connections".to_owned() };
+    for (error, goes_down) in [
+        (of_postgres(b"53300"), false),
+        (of_postgres(b"57P03"), true),
+        (Error::from(PgError::Closed("said".to_owned())), true),
+        (Error::from(too_many).context("Cannot establish 9 connections"), false),
+        (Error::from(MariaError::Closed("said".to_owned())), true),
+    ] {
+        assert!(is_of_connections(&error), "{error:#}");
+        assert_eq!(is_cut_off(&error), goes_down, "{error:#}");
+    }
+    assert!(!is_of_connections(&anyhow!("something else")));
 }
