@@ -151,9 +151,16 @@ impl Settings {
         }
     }
 
-    /// The longest time without progress, as far as it is set.
-    pub fn longest(&self) -> Duration {
-        let time = |length| if let RunLength::Time(time) = length { time } else { Duration::ZERO };
-        time(self.warm_up) + time(self.length)
+    /// The warm-up and the window, which pass without progress, if a request takes `request` without a rate and a second of a time `second` seconds.
+    pub fn longest(&self, request: Duration, second: u32) -> Duration {
+        let request = match self.rate {
+            Rate::Fixed(rate) => request.max(Duration::from_secs_f64(1.0 / (rate * REQUESTS_PER_DEALER))),
+            Rate::Off | Rate::Search => request,
+        };
+        let part = |length| match length {
+            RunLength::Operations(n) => Duration::from_micros(n.saturating_mul(request.as_micros() as u64)),
+            RunLength::Time(time) => time.saturating_mul(second),
+        };
+        part(self.warm_up).saturating_add(part(self.length))
     }
 }

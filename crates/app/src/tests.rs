@@ -11,7 +11,7 @@ use bigiron_model::clock::Clock;
 use bigiron_sql::database::Database;
 use bigiron_web::call::CallTally;
 use bigiron_workload::run_control::RunLength;
-use bigiron_workload::{Running as _, WorkloadResult, WrongData, testing};
+use bigiron_workload::{Running as _, Workload as _, WorkloadResult, WrongData, testing};
 
 const SMALL: [(&str, &str); 5] =
     [("length", "600"), ("warmup", "200"), ("threads", "4"), ("dealers", "50"), ("session", "1K")];
@@ -162,6 +162,21 @@ fn a_rate_beyond_what_tomcat_serves_does_not_conform() {
     let mut trial = trial(&flooded, dir.path()).unwrap();
     let error = format!("{:#}", run(&mut trial, dir.path()).unwrap_err());
     assert!(error.starts_with("The run does not conform: ") && error.ends_with("; lower `app.rate`"), "{error}");
+}
+
+#[test]
+fn a_long_run_is_not_taken_for_a_hang() {
+    let silence = |more: &[(&str, &str)]| {
+        let options = testing::options(&App, more.iter().copied()).unwrap();
+        let app = App.parse(&options).unwrap();
+        (app.silence().as_secs(), app.guest_silence().as_secs())
+    };
+    // 30 s on the wall clock, and 1,400 requests of 100 ms in a guest.
+    assert_eq!(silence(&[]), (630, 740));
+    assert_eq!(silence(&[("length", "40m"), ("warmup", "10m")]), (600 + 3000, 600 + 20 * 3000));
+    assert_eq!(silence(&[("length", "20000"), ("warmup", "0")]), (600 + 200, 600 + 2000));
+    // A rate may be so low that requests are 2.5 s apart.
+    assert_eq!(silence(&[("rate", "0.1"), ("length", "4000"), ("warmup", "0")]), (600 + 10_000, 600 + 10_000));
 }
 
 #[test]

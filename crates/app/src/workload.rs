@@ -30,6 +30,14 @@ const EACH: u64 = 3 * MIB;
 /// Threads and processes besides Tomcat's and the pool's.
 const BESIDE: usize = 64;
 
+/// The longest step besides the load: the tables are filled, servers start, or the data are checked.
+const BESIDE_LOAD: Duration = Duration::from_secs(600);
+/// CPU time of a request in all tiers at most. Emulated boots of 1,400 requests took 130 s, with the start of the servers.
+const REQUEST: Duration = Duration::from_millis(10);
+const EMULATED_REQUEST: Duration = Duration::from_millis(100);
+/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
+const EMULATED_SECOND: u32 = 20;
+
 /// The workload `app`.
 pub struct App;
 
@@ -102,11 +110,11 @@ impl Configured for Settings {
     }
 
     fn silence(&self) -> Duration {
-        self.longest() + Duration::from_secs(600)
+        BESIDE_LOAD + self.longest(REQUEST, 1)
     }
 
     fn guest_silence(&self) -> Duration {
-        Duration::from_secs(600)
+        BESIDE_LOAD + self.longest(EMULATED_REQUEST, EMULATED_SECOND)
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {

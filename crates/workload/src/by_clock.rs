@@ -30,7 +30,7 @@ impl<T> ByClock<T> {
     }
 }
 
-/// Needs and metrics are those of the wall clock, where there is most to do; the clock is known when the workload is prepared.
+/// Needs and metrics are those of the wall clock, where there is most to do, unless the clock is given.
 impl<T: Configured> Configured for ByClock<T> {
     fn check_arm(&self, on: RunsOn) -> Result<(), String> {
         self.wall.check_arm(on)
@@ -38,6 +38,10 @@ impl<T: Configured> Configured for ByClock<T> {
 
     fn needs(&self) -> Needs {
         self.wall.needs()
+    }
+
+    fn memory_on(&self, cpus: u32, clock: Clock) -> Option<u64> {
+        self.on(clock).memory_on(cpus, clock)
     }
 
     fn raw_disks(&self) -> Option<RawNeeds> {

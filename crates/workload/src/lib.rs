@@ -272,6 +272,10 @@ pub trait Configured {
         Ok(())
     }
     fn needs(&self) -> Needs;
+    /// Most bytes of memory that it allocates on a machine with these CPUs, if that depends on them and may be more than [`Needs::memory_bytes`].
+    fn memory_on(&self, _cpus: u32, _clock: Clock) -> Option<u64> {
+        None
+    }
     /// Its use of raw disks, if it can use them.
     fn raw_disks(&self) -> Option<RawNeeds> {
         None

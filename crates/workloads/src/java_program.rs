@@ -2,6 +2,7 @@
 //!
 //! Invariant: the JVM ends with its [`JavaProgram`], and with the thread that started it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -180,8 +181,8 @@ impl JavaProgram {
         None
     }
 
-    /// CPU time and context switches so far of all its threads that still exist, and of the whole process the CPU time, in ticks.
-    pub fn usage(&self) -> Usage {
+    /// Its CPU time, in ticks, and its threads' context switches so far.
+    pub fn usage(&self) -> ProgramUsage {
         let process = format!("/proc/{}", self.child.id());
         let stat = fs::read_to_string(format!("{process}/stat")).unwrap_or_default();
         // The name, in parentheses, may contain spaces; utime and stime are fields 14 and 15 of proc(5).
@@ -193,18 +194,36 @@ impl JavaProgram {
         let ns = |n: usize| {
             ticks.get(n).copied().unwrap_or(0) * 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
         };
-        let mut usage = Usage { user_ns: ns(0), system_ns: ns(1), ..Usage::default() };
-        for entry in fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten() {
-            let status = entry.path().join("status").display().to_string();
-            usage.voluntary_switches += field(&status, "voluntary_ctxt_switches:");
-            usage.involuntary_switches += field(&status, "nonvoluntary_ctxt_switches:");
-        }
-        usage
+        let threads = fs::read_dir(format!("{process}/task")).into_iter().flatten().flatten();
+        let switches = threads.filter_map(|entry| {
+            // `None` if the thread has just ended.
+            let status = fs::read_to_string(entry.path().join("status")).ok()?;
+            let switches = Switches {
+                voluntary: field(&status, "voluntary_ctxt_switches:")?,
+                involuntary: field(&status, "nonvoluntary_ctxt_switches:")?,
+            };
+            Some((entry.file_name().to_str()?.parse().ok()?, switches))
+        });
+        ProgramUsage { user_ns: ns(0), system_ns: ns(1), switches: switches.collect() }
     }
 
     /// The most resident memory that it has had, in bytes.
     pub fn max_rss(&self) -> u64 {
-        field(&format!("/proc/{}/status", self.child.id()), "VmHWM:") << 10
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+        field(&status, "VmHWM:").unwrap_or(0) << 10
+    }
+
+    /// Its resident memory now, in bytes; a page that it maps several times counts once.
+    ///
+    /// # Errors
+    /// The kernel does not show it.
+    pub fn proportional_memory(&self) -> Result<u64> {
+        let process = format!("/proc/{}", self.child.id());
+        // The sum of all mappings since Linux 4.14.
+        let text = fs::read_to_string(format!("{process}/smaps_rollup"))
+            .or_else(|_| fs::read_to_string(format!("{process}/smaps")));
+        let text = text.with_context(|| format!("Cannot read the JVM's memory in `{process}/smaps`"))?;
+        proportional(&text).with_context(|| format!("`{process}/smaps` has no line `Pss:`"))
     }
 
     /// The end of what it said on standard error.
@@ -246,9 +265,83 @@ impl Drop for JavaProgram {
     }
 }
 
+/// Context switches of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    pub voluntary: u64,
+    pub involuntary: u64,
+}
+
+/// What a program has used so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramUsage {
+    /// CPU time of all threads, including those that have ended.
+    pub user_ns: u64,
+    pub system_ns: u64,
+    /// Of each thread that exists.
+    pub switches: BTreeMap<u32, Switches>,
+}
+
+impl ProgramUsage {
+    /// The use since `before`. A thread that has started since then counts in full; one that has ended does not count, because its switches are no
+    /// longer visible.
+    pub fn since(&self, before: &Self) -> Usage {
+        let mut usage = Usage {
+            user_ns: self.user_ns.saturating_sub(before.user_ns),
+            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            ..Usage::default()
+        };
+        for (thread, now) in &self.switches {
+            let then = before.switches.get(thread).copied().unwrap_or_default();
+            usage.voluntary_switches += now.voluntary.saturating_sub(then.voluntary);
+            usage.involuntary_switches += now.involuntary.saturating_sub(then.involuntary);
+        }
+        usage
+    }
+}
+
 /// The number after `name` at the start of a line.
-fn field(path: &str, name: &str) -> u64 {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix(name));
-    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The sum in bytes of the lines `Pss:`, of which `smaps_rollup` has one and `smaps` one for each mapping; `None` without any.
+fn proportional(text: &str) -> Option<u64> {
+    let kib = text.lines().filter_map(|line| field(line, "Pss:"));
+    kib.reduce(|sum, kib| sum + kib).map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_those_of_the_threads_that_are_left() {
+        let usage = |user_ns, threads: &[(u32, u64, u64)]| ProgramUsage {
+            user_ns,
+            system_ns: 5,
+            switches: threads
+                .iter()
+                .map(|&(thread, voluntary, involuntary)| (thread, Switches { voluntary, involuntary }))
+                .collect(),
+        };
+        // 11 works, 12 ends with more switches than all others make, 13 starts, and 14 ends and leaves its number to another thread.
+        let before = usage(100, &[(11, 40, 4), (12, 9000, 900), (14, 70, 7)]);
+        let after = usage(170, &[(11, 42, 5), (13, 30, 3), (14, 1, 0)]);
+        let used = after.since(&before);
+        let wanted = Usage { user_ns: 70, voluntary_switches: 32, involuntary_switches: 4, ..Usage::default() };
+        assert_eq!(used, wanted);
+        assert_eq!(before.since(&after).user_ns, 0);
+    }
+
+    #[test]
+    fn proportional_memory_is_summed_over_mappings() {
+        let rollup =
+            "7f00-7fff ---p 00000000 00:00 0    [rollup]\nRss:   349076 kB\nPss:   186605 kB\nPss_Dirty:  167430 kB\n";
+        assert_eq!(proportional(rollup), Some(186_605 << 10));
+        let smaps = "Rss:  8 kB\nPss:  4 kB\nPss_Dirty: 1 kB\n7f00-7fff rw-s 0 00:01 9 /memfd:java_heap\nRss:  6 kB\nPss:  2 kB\n";
+        assert_eq!(proportional(smaps), Some(6 << 10));
+        assert_eq!(proportional("Rss:  6 kB\n"), None);
+    }
 }

@@ -25,8 +25,10 @@ impl ResolvedQuestion {
         // Memory and storage for each workload: the largest need of any arm.
         let mut needs = vec![(0, 0); self.workloads.len()];
         for arm in &self.arms {
-            for ((memory, storage), own) in needs.iter_mut().zip(arm.parsed.needs()) {
-                *memory = own.memory_bytes.max(*memory);
+            for ((memory, storage), workload) in needs.iter_mut().zip(&arm.parsed.workloads) {
+                let own = workload.needs();
+                let here = workload.memory_on(self.machine.cpus, self.clock).unwrap_or(0);
+                *memory = own.memory_bytes.max(here).max(*memory);
                 *storage = own.storage_bytes.unwrap_or(0).max(*storage);
             }
         }

@@ -122,6 +122,15 @@ fn memory_that_was_not_asked_for_is_enough() {
     let three = Question { workloads: ["micro", "dbsim", "oltp"].map(String::from).to_vec(), ..two() };
     assert_eq!(memory(&three), 1280 << 20);
     refused(&Question { memory_bytes: Some(1 << 30), ..three }, &OLD, "give at least 1104M");
+    // By default this heap grows with the CPUs: 32 MiB and, for each of them, four times the data.
+    let jvm = |cpus| Question {
+        workloads: vec!["jvm".into()],
+        settings: vec![setting::parse("jvm.data=25M").unwrap()],
+        cpus: Some(cpus),
+        ..two()
+    };
+    assert_eq!((memory(&jvm(4)), memory(&jvm(16))), (1 << 30, 2 << 30));
+    refused(&Question { memory_bytes: Some(1 << 30), ..jvm(16) }, &OLD, "too little for a kernel with jvm");
 }
 
 #[test]

@@ -4,26 +4,26 @@
 
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
 use super::spec::{Spec, Topology};
 use super::worker_group::RunCost;
-use crate::java_program::{JavaProgram, options, programs};
+use crate::java_program::{JavaProgram, ProgramUsage, options, programs};
 use bigiron_model::clock::Clock;
 use bigiron_model::workload::Program;
 use bigiron_probe::counters::span;
 use bigiron_service::programs::Programs;
-use bigiron_sys::launch::Usage;
 use bigiron_workload::{Context, WrongData};
 
 /// Runs before the first measured one, in which the JVMs compile what is used often.
-const WARM_UP: u32 = 2;
+pub const WARM_UP: u32 = 2;
+/// What an end says whose connections broke.
+const BROKEN: &str = "a connection failed";
 
 /// Both JVMs, which all runs of a trial use. Dropping it kills them.
 pub struct JavaRooms {
     server: JavaProgram,
     users: JavaProgram,
-    warm: bool,
 }
 
 impl JavaRooms {
@@ -35,20 +35,22 @@ impl JavaRooms {
         let programs = programs(cx)?;
         let server = one_end(spec, cx, &programs, "server", 0)?;
         let users = one_end(spec, cx, &programs, "users", port(&server)?)?;
-        Ok(Self { users, server, warm: false })
+        Ok(Self { users, server })
     }
 
-    /// Runs once, with new connections and threads. The first call runs before that without measuring.
+    /// Runs once without measuring; to be called [`WARM_UP`] times before the first measured run.
+    ///
+    /// # Errors
+    /// As [`JavaRooms::run`].
+    pub fn warm_up(&mut self) -> Result<()> {
+        self.once(|run| run()).map(drop)
+    }
+
+    /// Runs once, with new connections and threads.
     ///
     /// # Errors
     /// A JVM ended; says why. A wrong message is a [`WrongData`](bigiron_workload::WrongData).
     pub fn run(&mut self) -> Result<RunCost> {
-        if !self.warm {
-            for _ in 0..WARM_UP {
-                self.once(|run| run())?;
-            }
-            self.warm = true;
-        }
         self.once(|run| {
             span::open(Instant::now);
             let result = run();
@@ -81,9 +83,11 @@ impl JavaRooms {
             answered.map_err(|e| this.cause(e))
         };
         both(self, "run", "ready")?;
-        let (before, start) = (self.usage(), Instant::now());
+        let before = self.usage();
         let mut elapsed_ns = 0;
         within(&mut || {
+            // Here, because `within` also reads counters.
+            let start = Instant::now();
             both(self, "go", "done")?;
             elapsed_ns = start.elapsed().as_nanos() as u64;
             Ok(())
@@ -91,34 +95,31 @@ impl JavaRooms {
         // While the threads are there.
         let after = self.usage();
         both(self, "end", "ended")?;
-        let usage = Usage {
-            user_ns: after.user_ns - before.user_ns,
-            system_ns: after.system_ns - before.system_ns,
-            voluntary_switches: after.voluntary_switches - before.voluntary_switches,
-            involuntary_switches: after.involuntary_switches - before.involuntary_switches,
-            ..Usage::default()
-        };
-        Ok(RunCost { elapsed_ns, usage })
+        let [server, users] = [0, 1].map(|end: usize| after[end].since(&before[end]));
+        Ok(RunCost { elapsed_ns, usage: server.and(users) })
     }
 
     /// Why a step failed that one end did not answer: the other may have ended first, and then its connections broke.
-    fn cause(&mut self, said: anyhow::Error) -> anyhow::Error {
+    fn cause(&mut self, said: Error) -> Error {
         if said.is::<WrongData>() {
             return said;
         }
-        match [&mut self.server, &mut self.users]
-            .into_iter()
-            .filter_map(JavaProgram::failed)
-            .find(|e| e.is::<WrongData>())
-        {
-            Some(wrong) => wrong,
-            None => said,
-        }
+        let ends = [&mut self.server, &mut self.users].into_iter().filter_map(JavaProgram::failed);
+        first_cause(said, ends.collect())
     }
 
-    fn usage(&self) -> Usage {
-        self.server.usage().and(self.users.usage())
+    fn usage(&self) -> [ProgramUsage; 2] {
+        [self.server.usage(), self.users.usage()]
     }
+}
+
+/// Of the failure that was noticed and those of both ends, the one that led to the others: wrong data, or else one other than a broken connection.
+fn first_cause(said: Error, ends: Vec<Error>) -> Error {
+    let mut all: Vec<Error> = [said].into_iter().chain(ends).collect();
+    let wrong = all.iter().position(|e| e.is::<WrongData>());
+    let other = || all.iter().position(|e| !format!("{e:#}").contains(BROKEN));
+    let first = wrong.or_else(other).unwrap_or(0);
+    all.swap_remove(first)
 }
 
 /// Where the server listens.
@@ -149,10 +150,16 @@ fn one_end(spec: &Spec, cx: &Context<'_>, programs: &Programs, end: &str, port: 
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::thread;
+    use std::time::Duration;
+
+    use anyhow::anyhow;
+
     use super::*;
     use bigiron_service::java::{RECIPE, SERIES};
     use bigiron_service::root;
-    use bigiron_workload::testing;
+    use bigiron_workload::{Progress, testing};
 
     fn spec(more: &[(&str, &str)]) -> Spec {
         let small = [("engine", "java"), ("rooms", "2"), ("users", "3"), ("messages", "7"), ("runs", "2")];
@@ -171,8 +178,12 @@ mod tests {
     fn all_messages_of_the_rooms_pass_through_two_jvms() {
         java();
         let dir = tempfile::tempdir().unwrap();
-        let (spec, cx) = (spec(&[]), testing::context(dir.path()));
+        let steps = RefCell::new(Vec::new());
+        let progress = |p: Progress<'_>| steps.borrow_mut().push(format!("{} {}/{}", p.step, p.done, p.of));
+        let (spec, cx) = (spec(&[]), Context { progress: &progress, ..testing::context(dir.path()) });
         let outcome = bigiron_workload::Configured::prepare(&spec, &cx).unwrap().run(&cx).unwrap();
+        // Also before each run that is not measured, which may take as long.
+        assert_eq!(*steps.borrow(), ["warm-up 0/4", "warm-up 1/4", "run-1 2/4", "run-2 3/4"]);
         assert_eq!(outcome.facts["messages-checked"], (2 * 3 * 7 * 3 * 2).to_string());
         assert!(outcome.facts["jvm"].contains("OpenJDK"), "{:?}", outcome.facts);
         assert_eq!(outcome.windows.len(), 2);
@@ -189,15 +200,42 @@ mod tests {
         let port = port(&server).unwrap();
         let other_filling = Context { seed: cx.seed + 1, ..testing::context(dir.path()) };
         let users = one_end(&spec, &other_filling, &programs, "users", port).unwrap();
-        let error = JavaRooms { server, users, warm: true }.run().unwrap_err();
+        let error = JavaRooms { server, users }.run().unwrap_err();
         assert!(error.is::<WrongData>() && error.to_string().contains("is not as it was sent"), "{error:#}");
 
         let mut rooms = JavaRooms::start(&spec, &cx).unwrap();
-        rooms.run().unwrap();
+        let (mut outer, mut inner) = (Duration::ZERO, Duration::ZERO);
+        let cost = rooms.once(|run| {
+            let start = Instant::now();
+            // As long as reading counters might take.
+            thread::sleep(Duration::from_millis(200));
+            let released = Instant::now();
+            let result = run();
+            (outer, inner) = (start.elapsed(), released.elapsed());
+            result
+        });
+        let elapsed = Duration::from_nanos(cost.unwrap().elapsed_ns);
+        assert!(elapsed <= inner && inner < outer, "{elapsed:?} of {inner:?}");
         let pid = rustix::process::Pid::from_raw(rooms.server.pid() as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        let error = format!("{:#}", rooms.run().unwrap_err());
-        assert!(error.contains("The JVM ended"), "{error}");
+        // As the users see it.
+        let broken = anyhow!("The JVM ended (exit status: 1): IllegalStateException: {BROKEN}: java.io.EOFException");
+        for error in [rooms.cause(broken), rooms.run().unwrap_err()] {
+            let error = format!("{error:#}");
+            assert!(error.contains("The JVM ended (signal: 9 (SIGKILL))"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_cause_is_no_broken_connection_if_there_is_another() {
+        let broken = |end: &str| anyhow!("The JVM ended: {end}: {BROKEN}: java.io.EOFException").context("In run-1");
+        let killed = || anyhow!("The JVM ended (signal: 9 (SIGKILL))");
+        let wrong = || Error::from(WrongData("message 3 is not as it was sent".to_owned()));
+        let first = |said, ends| format!("{:#}", first_cause(said, ends));
+        assert_eq!(first(broken("users"), vec![killed(), broken("users")]), "The JVM ended (signal: 9 (SIGKILL))");
+        assert_eq!(first(broken("users"), vec![killed(), wrong()]), "message 3 is not as it was sent");
+        assert_eq!(first(killed(), vec![broken("users")]), "The JVM ended (signal: 9 (SIGKILL))");
+        assert!(first(broken("users"), vec![broken("server")]).contains("users"));
     }
 
     #[test]

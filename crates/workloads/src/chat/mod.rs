@@ -12,16 +12,19 @@ mod spec;
 mod tests;
 mod worker_group;
 
+use std::time::Duration;
+
 use anyhow::{Context as _, ensure};
 
 use self::carrier::Carrier;
 use self::groups::Groups;
-use self::java::JavaRooms;
+use self::java::{JavaRooms, WARM_UP};
 use self::message::Stamp;
 use self::rooms::Rooms;
 use self::spec::{AUTO, Engine, Spec, Topology, Workers};
 use self::worker_group::{BOARD_BYTES, RunBoard, RunCost};
 use super::{java_program, micro};
+use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::symbols;
@@ -35,6 +38,9 @@ use bigiron_workload::{
 const PRIMARY: &str = "messages";
 /// Descriptors of a process besides its connections.
 const OTHER_FILES: u64 = 64;
+/// CPU time of a message at most: a processor needs some 10 µs, and emulation executes 12,500 instructions at some tens of millions per second.
+const MESSAGE: Duration = Duration::from_micros(100);
+const EMULATED_MESSAGE: Duration = Duration::from_millis(1);
 
 /// The workload of messages.
 pub struct Chat;
@@ -139,6 +145,15 @@ impl Configured for Spec {
         ]
     }
 
+    fn silence(&self) -> Duration {
+        self.longest_run(Clock::Wall, MESSAGE)
+    }
+
+    fn guest_silence(&self) -> Duration {
+        // A guest on the wall clock has more messages, and is not emulated.
+        self.longest_run(Clock::Exact, EMULATED_MESSAGE).max(self.silence())
+    }
+
     fn lays_out(&self) -> bool {
         false
     }
@@ -171,9 +186,17 @@ impl Running for Trial<'_> {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let spec = self.spec;
         let (mut sum, mut windows) = (RunCost::default(), Vec::new());
+        let before = if self.java.is_some() { WARM_UP } else { 0 };
+        let begins = |step: &str, done: u32| (cx.progress)(Progress { step, done, of: before + spec.runs });
+        if let Some(java) = &mut self.java {
+            for n in 0..WARM_UP {
+                begins("warm-up", n);
+                java.warm_up().context("In the warm-up")?;
+            }
+        }
         for n in 0..spec.runs {
             let step = format!("run-{}", n + 1);
-            (cx.progress)(Progress { step: &step, done: n, of: spec.runs });
+            begins(&step, before + n);
             let taken = match &mut self.java {
                 Some(java) => java.run(),
                 None => once(spec, cx),

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a valid specification fits into the number ranges of messages and queues; all others are refused.
 
+use std::time::Duration;
+
 use super::carrier::Carrier;
 use super::message::{HEADER, LARGEST};
 use bigiron_model::clock::Clock;
@@ -61,6 +63,9 @@ const MEMORY_LIMIT: u64 = 16 << 30;
 /// Memory of a JVM besides its heap, and of one of its threads.
 const OF_JVM: u64 = 160 << 20;
 const OF_THREAD: u64 = 96 << 10;
+
+/// A message takes at most this many times as long in Java, where the first ones are interpreted and compilers work beside them.
+const JAVA_FACTOR: u64 = 3;
 
 /// Default rounds, under the exact clock (or none) and on the wall clock: with the default numbers of workers 40,000 and 4
 /// million messages in groups, 40,000 and 2 million in rooms.
@@ -148,6 +153,13 @@ impl Spec {
             // Once to the server, and once to each of the others.
             Topology::Rooms { rooms, users } => u64::from(rooms) * u64::from(users) * u64::from(users) * rounds,
         }
+    }
+
+    /// CPU time of one run at most, if bigiron's own workers need `message` for each message.
+    pub fn longest_run(&self, clock: Clock, message: Duration) -> Duration {
+        let factor = if self.engine == Engine::Java { JAVA_FACTOR } else { 1 };
+        let each = factor * message.as_micros() as u64;
+        Duration::from_micros(each.saturating_mul(self.messages(clock)))
     }
 
     /// Connections of a run.

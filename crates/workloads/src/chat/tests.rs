@@ -6,7 +6,6 @@ use proptest::prelude::*;
 
 use super::message::Header;
 use super::*;
-use bigiron_model::clock::Clock;
 use bigiron_workload::{WrongData, testing};
 
 /// The page of the workload.
@@ -177,6 +176,21 @@ fn the_shape_decides_what_is_not_said() {
         groups.rounds(Clock::Wall) > groups.rounds(Clock::Exact)
             && rooms.rounds(Clock::Wall) > rooms.rounds(Clock::None)
     );
+}
+
+#[test]
+fn a_long_run_is_not_taken_for_a_hang() {
+    let silence = |settings: &[(&str, &str)]| {
+        let spec = Chat.parse(&options(settings).unwrap()).unwrap();
+        (spec.silence().as_secs(), spec.guest_silence().as_secs())
+    };
+    // By default 2,000,000 messages on the wall clock, and 40,000 under the exact clock.
+    assert_eq!(silence(&[]), (200, 200));
+    // 10 × 20 × 20 × 10,000, and emulated ten times as long.
+    let many = ("messages", "10000");
+    assert_eq!(silence(&[many]), (4000, 40_000));
+    assert_eq!(silence(&[many, ("engine", "java")]), (12_000, 120_000));
+    assert_eq!(silence(&[("shape", "groups"), ("loops", "100"), ("runs", "9")]), (40, 400));
 }
 
 #[test]

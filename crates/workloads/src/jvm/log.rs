@@ -1,6 +1,6 @@
-//! The JVM's own log of collections and safepoints.
+//! The JVM's own log of collections, safepoints and compilations.
 //!
-//! Invariant: a pause of the log counts once, with the log's own figure.
+//! Invariant: a pause of the log counts once, with the log's own figure, and a compilation where it begins.
 
 /// The pauses in a part of the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Pauses {
 
 impl Pauses {
     /// Adds what a part of the log says: lines such as `GC(3) Pause Young (Allocation Failure) 15M->3M(47M) 2.345ms` and `Safepoint "…", Time since
-    /// last: 9 ns, Reaching safepoint: 2834 ns, …`. Other lines, such as phases within a pause, are ignored.
+    /// last: 9 ns, Reaching safepoint: 2834 ns, …`. Other lines, such as phases within a pause and compiled methods, are ignored.
     pub fn read(&mut self, text: &str) {
         for line in text.lines() {
             if let Some((_, rest)) = line.split_once("Reaching safepoint: ") {
@@ -31,6 +31,13 @@ impl Pauses {
         let rank = (share * sorted.len() as f64).ceil() as usize;
         sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
     }
+}
+
+/// The methods whose compilation began in a part of the log: lines such as `383    b  4       java.lang.Long::valueOf (40 bytes)`. Lines about code
+/// that the JVM discards end with a remark, and wrappers of native methods, which no compiler makes, have no size.
+pub fn compilations(text: &str) -> usize {
+    let starts = |line: &str| line.trim_start().starts_with(|first: char| first.is_ascii_digit());
+    text.lines().filter(|line| line.ends_with(" bytes)") && starts(line)).count()
 }
 
 /// `2.345ms`, without a detour over floating point.
@@ -63,6 +70,22 @@ mod tests {
         let mut pauses = Pauses::default();
         pauses.read(others);
         assert_eq!(pauses.collections, [1_200_000, 500_000, 11_000]);
+    }
+
+    #[test]
+    fn compilations_are_counted_and_are_no_pauses() {
+        let log = " 383    b  4       java.lang.Long::valueOf (40 bytes)\n\
+            \x20313       3       java.lang.Long::valueOf (40 bytes)   made not entrant\n\
+            GC(4) Pause Young (Allocation Failure) 19M->6M(46M) 3.897ms\n\
+            \x20412 %  b  4       bigiron.Point$Worker::work @ 11 (75 bytes)\n\
+            \x20 25     n 0       java.lang.System::arraycopy (native)   (static)\n\
+            1414  s!   4       bigiron.Terminal$$Lambda$21/0x00007fce41005068::apply (21 bytes)\n\
+            \x20414   COMPILE SKIPPED: out of nodes (not retryable)\n\
+            Compressed class space size: 1073741824 (1024 bytes)\n";
+        assert_eq!(compilations(log), 3);
+        let mut pauses = Pauses::default();
+        pauses.read(log);
+        assert_eq!(pauses, Pauses { collections: vec![3_897_000], reaching: 0 });
     }
 
     #[test]

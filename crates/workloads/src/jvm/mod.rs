@@ -17,6 +17,7 @@ use self::log::Pauses;
 use self::options::{BESIDE_HEAP, NAME, OPTIONS, Settings, words};
 use self::process::{Jvm, Point};
 use crate::java_program;
+use bigiron_model::clock::Clock;
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_model::workload::{Options, Window};
 use bigiron_probe::symbols;
@@ -28,8 +29,10 @@ use bigiron_workload::{
 
 /// The primary metric's name.
 const PRIMARY: &str = "operations";
-/// The log of collections.
+/// The JVM's log.
 const STORAGE: u64 = 16 << 20;
+/// The CPUs of the largest of the usual guests, up to which all have the same memory.
+const USUAL_CPUS: u32 = 4;
 /// Threads of a JVM on a CPU, and besides: collectors, compilers, timers.
 const THREADS: (usize, usize) = (4, 24);
 
@@ -62,9 +65,12 @@ impl Workload for JavaBusiness {
 
 impl Configured for Settings {
     fn needs(&self) -> Needs {
-        // Without a number, the machine's CPUs decide, which are known there; 4 have the largest of the usual guests.
-        let heap = self.heap(self.warehouses.unwrap_or(4));
-        Needs { storage_bytes: Some(STORAGE), memory_bytes: heap + BESIDE_HEAP, modules: Vec::new() }
+        let memory_bytes = self.heap(USUAL_CPUS) + BESIDE_HEAP;
+        Needs { storage_bytes: Some(STORAGE), memory_bytes, modules: Vec::new() }
+    }
+
+    fn memory_on(&self, cpus: u32, _: Clock) -> Option<u64> {
+        Some(self.heap(cpus) + BESIDE_HEAP)
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
@@ -129,6 +135,10 @@ impl Configured for Settings {
         Settings::silence(self)
     }
 
+    fn guest_silence(&self) -> Duration {
+        Settings::guest_silence(self)
+    }
+
     fn lays_out(&self) -> bool {
         false
     }
@@ -168,7 +178,8 @@ impl Running for Trial<'_> {
         // While it is still visible.
         let mut programs = symbols::running();
         jvm.keep_log(cx)?;
-        let (version, rss) = (jvm.program.version(), jvm.program.max_rss());
+        let version = jvm.program.version();
+        let rss = points.iter().filter_map(|point| point.memory).max().unwrap_or_else(|| jvm.program.max_rss());
         programs.extend(jvm.program.end()?);
         let mut outcome = self.outcome(&points, rss)?;
         outcome.facts.insert("jvm".to_owned(), version);
@@ -187,7 +198,7 @@ impl Trial<'_> {
     fn outcome(&self, points: &[Point], rss: u64) -> Result<WorkloadResult> {
         let (mut outcome, mut pauses) = (WorkloadResult::default(), Pauses::default());
         let mut sum = 0.0;
-        let mut curve = Vec::new();
+        let (mut curve, mut compiled) = (Vec::new(), Vec::new());
         for point in points {
             let n = point.warehouses;
             ensure!(point.ns > 0, "The clock did not advance while {n} warehouses worked");
@@ -195,6 +206,8 @@ impl Trial<'_> {
             let scored = n >= self.warehouses;
             sum += if scored { rate } else { 0.0 };
             curve.push(format!("{n}={rate:.0}"));
+            let methods = if point.compiled == 1 { "method" } else { "methods" };
+            compiled.push(format!("{n}: {} {methods}", point.compiled));
             let named = self.settings.warehouses.map(|_| of_point(n));
             outcome.values.extend(named.clone().map(|name| (name, rate)));
             let metrics = named.into_iter().chain(scored.then(|| PRIMARY.to_owned())).collect();
@@ -224,6 +237,7 @@ impl Trial<'_> {
             ("length", words(self.settings.length)),
             ("warm-up", words(self.settings.warmup)),
             ("curve", curve.join(" ")),
+            ("compiled-in-windows", compiled.join("; ")),
             ("transactions", operations.to_string()),
             ("allocated-bytes", total(|point| point.allocated).to_string()),
             ("collections", pauses.collections.len().to_string()),

@@ -43,7 +43,15 @@ const BYTES_OF_CUSTOMER: u64 = 5667;
 const WARM: u64 = 30_000;
 /// Memory of a JVM besides its heap: classes, code, the compilers, stacks.
 pub const BESIDE_HEAP: u64 = 192 << 20;
+/// Milliseconds of CPU time that an operation takes at most: 0.15 were measured where the machine is emulated and methods are still compiled.
+const OPERATION_MS: u64 = 1;
+/// Milliseconds for a MiB of data when it is loaded: 13 were measured, and emulation takes up to 20 times as long.
+const LOAD_MS: u64 = 250;
+/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
+const EMULATED_SECOND: u32 = 20;
 const MOST_WAREHOUSES: u32 = 256;
+/// What the JVM logs: collections and safepoints; whether it uses huge pages, and (`coops`) where it could not reserve them; each compiled method.
+const LOGGED: &str = "gc,gc+init,gc+phases,safepoint,gc+heap+coops=debug,jit+compilation=debug";
 /// The largest heap with which the JVM uses 32-bit references.
 const MOST_HEAP: u64 = 1 << 40;
 
@@ -160,7 +168,7 @@ impl Settings {
         arguments.extend([
             flag(self.thp, "UseTransparentHugePages"),
             flag(self.thp || self.large_pages, "UseLargePages"),
-            format!("-Xlog:gc,gc+init,gc+phases,safepoint:file={log}:none:filecount=0"),
+            format!("-Xlog:{LOGGED}:file={log}:none:filecount=0"),
         ]);
         arguments.extend(self.compiler_threads.map(|n| format!("-XX:CICompilerCount={n}")));
         arguments.extend(["-cp", jar, "bigiron.Main", "steps=stdin"].map(str::to_owned));
@@ -178,8 +186,24 @@ impl Settings {
 
     /// The longest time without a sign of life.
     pub fn silence(&self) -> Duration {
-        let time = |length| if let RunLength::Time(time) = length { time } else { Duration::ZERO };
-        time(self.length).max(time(self.warmup))
+        self.longest_step(1)
+    }
+
+    /// The same in CPU time of a guest, which may be emulated.
+    pub fn guest_silence(&self) -> Duration {
+        self.longest_step(EMULATED_SECOND)
+    }
+
+    /// A point's load with its warm-up, or its window, if a second of a length takes `second` CPU seconds. Each of up to 2N warehouses does the work; an
+    /// N that is the number of CPUs counts as 1, because trials may take this time on each CPU.
+    fn longest_step(&self, second: u32) -> Duration {
+        let most = 2 * u64::from(self.warehouses.unwrap_or(1));
+        let step = |length| match length {
+            RunLength::Operations(n) => Duration::from_millis(OPERATION_MS.saturating_mul(n).saturating_mul(most)),
+            RunLength::Time(time) => time.saturating_mul(second),
+        };
+        let load = Duration::from_millis(LOAD_MS * (self.data >> 20) * most);
+        load.saturating_add(step(self.warmup)).max(step(self.length))
     }
 }
 

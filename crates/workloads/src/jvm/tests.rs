@@ -69,6 +69,61 @@ fn pauses_outside_the_windows_do_not_count_and_a_time_is_a_length() {
 }
 
 #[test]
+fn methods_that_are_compiled_in_the_windows_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let outcome = run(&[("operations", "4000"), ("warmup", "0")], dir.path()).unwrap();
+    let fact = &outcome.facts["compiled-in-windows"];
+    let points: Vec<usize> = fact
+        .split("; ")
+        .zip(1..)
+        .map(|(point, n)| {
+            let count = point.strip_prefix(&format!("{n}: ")).and_then(|rest| rest.split_once(" method"));
+            count.unwrap_or_else(|| panic!("{fact}")).0.parse().unwrap()
+        })
+        .collect();
+    let log = fs::read_to_string(dir.path().join("artifacts/gc.log")).unwrap();
+    // Without a warm-up, methods are compiled in the first window; and others were before it.
+    let all = super::log::compilations(&log);
+    assert!(points.len() == 2 && points[0] > 20 && points.iter().sum::<usize>() < all, "{fact} of {all}");
+}
+
+#[test]
+fn a_heap_that_is_mapped_several_times_counts_once() {
+    for (collector, counts_once) in [("zgc", true), ("serial", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = settings(&[("collector", collector)]);
+        let mut trial = trial(&settings, &programs(), dir.path()).unwrap();
+        let jvm = trial.jvm.as_mut().unwrap();
+        jvm.load().unwrap();
+        let point = jvm.measure().unwrap();
+        assert_eq!(point.memory.is_some(), counts_once, "{collector}");
+        let (memory, resident) = (point.memory.unwrap_or(1 << 20), jvm.program.max_rss());
+        assert!((1 << 20..resident).contains(&memory), "{collector}: {memory} of {resident}");
+    }
+}
+
+#[test]
+fn a_long_step_is_not_taken_for_a_hang() {
+    let silence = |more: &[(&str, &str)]| {
+        let small = [("data", "1M"), ("warmup", "0"), ("operations", "1")];
+        let kept = small.into_iter().filter(|(name, _)| more.iter().all(|(other, _)| other != name));
+        let options = testing::options(&JavaBusiness, kept.chain(more.iter().copied())).unwrap();
+        let configured = JavaBusiness.parse(&options).unwrap();
+        (configured.silence().as_secs(), configured.guest_silence().as_secs())
+    };
+    // An emulated second takes longer than the processor's.
+    assert_eq!(silence(&[("operations", "20m"), ("warmup", "1m")]), (1200, 20 * 1200));
+    assert_eq!(silence(&[("operations", "20m"), ("warmup", "1h")]), (3600, 20 * 3600));
+    // Each of 2N warehouses does the operations.
+    let million = ("operations", "1000000");
+    assert_eq!(silence(&[million, ("warehouses", "2")]), (4000, 4000));
+    // The limit of a trial counts for each CPU.
+    assert_eq!(silence(&[million]), (2000, 2000));
+    assert_eq!(silence(&[("warmup", "1000000"), ("data", "1G"), ("warehouses", "2")]), (5024, 5024));
+    assert!(silence(&[("operations", "1000000000000"), ("warehouses", "128")]).0 > 1_000_000_000);
+}
+
+#[test]
 fn a_heap_that_is_too_small_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let error = format!("{:#}", run(&[("heap", "16M"), ("data", "64M")], dir.path()).unwrap_err());
@@ -163,5 +218,7 @@ fn options_are_refused_with_what_would_be_right() {
     assert_eq!((auto.other.warehouses(1), auto.wall.warehouses(8)), (1, 8));
     // 2N warehouses of 4 and 25 MiB.
     assert_eq!((auto.other.heap(1) >> 20, auto.wall.heap(8) >> 20), (32 + 16, 32 + 800));
+    assert_eq!(auto.memory_on(8, Clock::Wall), Some(auto.wall.heap(8) + BESIDE_HEAP));
+    assert_eq!(auto.memory_on(8, Clock::Exact), Some(auto.other.heap(8) + BESIDE_HEAP));
     assert!(auto.other.arguments(1, 9, "/j", "/l").contains(&"-XX:-BackgroundCompilation".to_owned()));
 }
