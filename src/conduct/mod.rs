@@ -31,6 +31,7 @@ use bigiron_judge::{Judgement, calls, causes, counters, locks, modelled as cycle
 use bigiron_lab::host::Host;
 use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
+use bigiron_lab::host::ssh::way_back;
 use bigiron_model::date;
 use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
@@ -185,6 +186,7 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             let here = folder.dir().display();
             if wanted.is_empty() {
                 observer.note(&format!("`{here}` already answers this question; nothing to boot"));
+                restore_targets(folder.plan(), &environment, observer)?;
                 return finish(folder, judged, Vec::new(), stop, observer);
             }
             observer.note(&format!("`{here}` already answers this question; rerunning pairs in which the arms differ"));
@@ -321,6 +323,18 @@ fn closed<T>(host: &dyn Host, worked: anyhow::Result<T>, observer: &dyn Observer
         // The records are kept, and the same command prints the report.
         (Err(error), Ok(_)) => Err(error),
     }
+}
+
+/// Restores the machines of a finished study that its last command, killed or cut off, has not.
+fn restore_targets(plan: &Plan, environment: &Environment<'_>, observer: &dyn Observer) -> anyhow::Result<()> {
+    let targets = if plan.machine.host == HostKind::Ssh { environment.targets()? } else { &[] };
+    for target in targets {
+        let Err(error) = way_back::complete(target, plan, &|text| observer.note(text)) else { continue };
+        // Another study uses it, or it is in quarantine. The report needs no machine.
+        let Refusal { message, hint, .. } = error.downcast()?;
+        observer.warn(&format!("{message}; {}", hint.unwrap_or_default()));
+    }
+    Ok(())
 }
 
 /// Refuses kernels whose files do not exist, before anything is tried with them.

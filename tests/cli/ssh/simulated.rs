@@ -1,5 +1,7 @@
 //! A target that boots in a second (tests/ssh/simulated), for tests that need many boots.
 
+mod interrupted;
+
 use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};

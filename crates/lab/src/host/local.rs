@@ -29,7 +29,7 @@ use crate::lever::apply::{self, Applied};
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
 use crate::protocol::{GuestJob, WorkloadJob};
-use crate::undo::{Ledger, LedgerMark};
+use crate::undo::{self, Ledger, LedgerMark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
 use bigiron_model::identity::Identity;
@@ -106,8 +106,8 @@ impl LocalHost {
     /// Checks that this is still the machine of `plan`.
     ///
     /// # Errors
-    /// If the running kernel or the workloads' foundation differs from the plan's; or if levers are to be set while another
-    /// bigiron changes this machine, or after a killed one left it changed.
+    /// If the running kernel or the workloads' foundation differs from the plan's; if levers are to be set while another
+    /// bigiron changes this machine; or if a killed one left it changed.
     pub fn new(registry: Registry, plan: &Plan) -> anyhow::Result<Self> {
         let here = identity();
         for arm in &plan.arms {
@@ -144,7 +144,13 @@ impl LocalHost {
             has_network.push(has);
         }
         let changes = (0..).zip(&plan.arms).any(|(i, arm)| is_used(i) && !lever::of_runtime(&arm.settings).is_empty());
-        let ledger = if changes { Some(Mutex::new(Ledger::open()?)) } else { None };
+        let ledger = if changes {
+            Some(Mutex::new(Ledger::open()?))
+        } else {
+            // A baseline would be measured with the settings that a killed bigiron left.
+            undo::check_restored()?;
+            None
+        };
         Ok(Self {
             has_network,
             foundations,

@@ -125,7 +125,7 @@ pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Resu
     let release = &request.kernel.release;
     folder.audit(
         &request.key.study,
-        &format!("{} {release} by {} for trial {}: {line}", folder::REBOOT, request.method.name(), request.key.name()),
+        &format!("{} {release} by {} for trial {}: {line}", folder::BOOT, request.method.name(), request.key.name()),
     )?;
     let (armed, command) = match request.method {
         BootMethod::Kexec => (load(&image, &initrd, &line), "systemctl kexec"),
@@ -244,6 +244,17 @@ fn notes(folder: &TargetFolder) -> impl Iterator<Item = (PathBuf, BootNote)> {
 /// Whether the machine may be about to go down for a boot that was asked for.
 pub(super) fn is_going_down(folder: &TargetFolder) -> bool {
     notes(folder).any(|(dir, note)| is_recent(&dir) && note.from == super::boot_id())
+}
+
+/// The folders of the trials whose kernel is running, or may be about to be booted.
+pub(super) fn under_way(folder: &TargetFolder) -> Vec<PathBuf> {
+    let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
+    let is = |dir: &Path, note: &BootNote| match judge(&note.nonce, &note.from, &super::boot_id(), &cmdline) {
+        BootState::Up => true,
+        BootState::Pending => is_recent(dir),
+        BootState::Unknown | BootState::GoingDown | BootState::Other => false,
+    };
+    notes(folder).filter(|(dir, note)| is(dir, note)).map(|(dir, _)| dir).collect()
 }
 
 /// Forgets the boot that is running, before the machine is rebooted: its kernel has not failed, and its trial boots again.

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! audit.jsonl            every command that changed something
+//! turn.lock              held while something begins that other studies must not meet
 //! undo.jsonl             the ledger of settings
 //! bin/                   bigiron's executable
 //! trials/STUDY/TRIAL/    a trial: job.json, boot.json, lock, phases, result.json, artifacts/
@@ -44,8 +45,11 @@ pub struct AuditLine {
     pub from: String,
 }
 
-/// The word with which an audit line of a reboot begins.
-pub const REBOOT: &str = "boot";
+/// The word with which the audit line of a reboot into a kernel under test begins.
+pub const BOOT: &str = "boot";
+
+/// The same of a reboot into the machine's own kernel.
+pub const REBOOT: &str = "reboot";
 
 impl TargetFolder {
     /// Opens or makes this machine's folder, which nobody else may have filled.
@@ -111,7 +115,8 @@ impl TargetFolder {
         let text = fs::read_to_string(self.0.join(AUDIT)).unwrap_or_default();
         let since = seconds_now().saturating_sub(86_400);
         let lines = text.lines().filter_map(|line| serde_json::from_str::<AuditLine>(line).ok());
-        lines.filter(|line| line.seconds >= since && line.what.starts_with(REBOOT)).count() as u32
+        let is_reboot = |what: &str| what.split(' ').next().is_some_and(|word| [BOOT, REBOOT].contains(&word));
+        lines.filter(|line| line.seconds >= since && is_reboot(&line.what)).count() as u32
     }
 }
 
@@ -160,6 +165,10 @@ mod tests {
         folder.audit("s", "boot 6.1 by kexec").unwrap();
         folder.audit("s", "install 6.1").unwrap();
         assert_eq!(folder.reboots_today(), 1);
+        // The way back is a reboot too.
+        folder.audit("s", "reboot to 6.1, the boot loader's default").unwrap();
+        folder.audit("s", "bootstrap").unwrap();
+        assert_eq!(folder.reboots_today(), 2);
         let old = AuditLine {
             at: String::new(),
             seconds: seconds_now() - 90_000,
@@ -170,6 +179,6 @@ mod tests {
         let mut text = fs::read_to_string(folder.path().join(AUDIT)).unwrap();
         text.push_str(&format!("{}\n", serde_json::to_string(&old).unwrap()));
         fs::write(folder.path().join(AUDIT), text).unwrap();
-        assert_eq!(folder.reboots_today(), 1);
+        assert_eq!(folder.reboots_today(), 2);
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::RUNNING;
+use bigiron_model::refusal::Refusal;
 use bigiron_sys::mount;
 use sha2::{Digest, Sha256};
 
@@ -68,6 +69,13 @@ pub fn look() -> anyhow::Result<Look> {
         (look.running, look.image) = (origin.running, origin.image);
     }
     Ok(look)
+}
+
+/// Refuses a machine on which a setting of a killed bigiron is still changed: whatever is measured there would be measured with it.
+pub fn check_restored(look: &Look) -> Result<(), Refusal> {
+    let Some(change) = look.left_over.first() else { return Ok(()) };
+    Err(Refusal::new(format!("An earlier bigiron was killed and left settings of `{}` changed: {change}", look.name))
+        .hint(format!("`bigiron undo --on {}` restores them", super::NAME)))
 }
 
 /// The nearest existing folder.

@@ -31,6 +31,9 @@ impl TrialKey {
     }
 }
 
+/// What follows a study's name in the name of its dry boot.
+pub const DRY: &str = "-dry";
+
 /// A trial to run.
 #[derive(Serialize, Deserialize)]
 pub struct Job {
@@ -79,7 +82,7 @@ pub struct Status {
     pub cmdline: String,
     pub boot: BootState,
     pub trial: TrialState,
-    /// What the kernel before this one left in pstore.
+    /// What the kernel before this one left in pstore; or what the trial's process wrote before it ended without a result.
     pub crash: Option<String>,
 }
 
@@ -214,6 +217,14 @@ pub struct LeverAnswer {
 
 /// The state of a machine as far as bigiron may change it: names and hashes of files, values of settings.
 pub type Snapshot = BTreeMap<String, String>;
+
+/// A request for the way back.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Return {
+    pub study: String,
+    /// Whether the trials of other studies are ended for it; otherwise it is refused while there are any.
+    pub ends_others: bool,
+}
 
 /// A step of the way back.
 #[derive(Debug, Serialize, Deserialize)]

@@ -6,6 +6,7 @@ pub mod allow;
 pub mod boot;
 mod folder;
 mod grub;
+mod in_use;
 mod kernels;
 pub mod look;
 pub mod messages;
@@ -31,14 +32,23 @@ use serde::de::DeserializeOwned;
 
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
+use allow::Demands;
 use folder::TargetFolder;
-use messages::{BootMethod, BootRequest, BootState, Job, LeverAnswer, LeverQuery, Status, TrialKey, TrialState};
+use messages::{
+    BootMethod, BootRequest, BootState, Job, LeverAnswer, LeverQuery, Return, Status, TrialKey, TrialState,
+};
 
 /// The subcommand under which the orchestrator starts these verbs.
 pub const SUBCOMMAND: &str = "target";
 
 /// Exit status of a refusal, whose message and hint are on standard error as JSON.
 pub const REFUSED: i32 = 2;
+
+/// How hints call this machine, which does not know its name at the user's; the orchestrator puts it in.
+pub const NAME: &str = "ssh:NAME";
+
+/// Files of bigiron's folder that are there, and not empty, while there is something to restore.
+pub const TO_RESTORE: [&str; 2] = [restore::ORIGIN, crate::undo::LEDGER];
 
 pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -76,7 +86,14 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
     let folder = TargetFolder::open()?;
     match verb {
         "status" => say(&status(&folder, &hear()?)?),
-        "prepare" => restore::note(&folder),
+        "free" => {
+            let (study, demands): (String, Demands) = hear()?;
+            Ok(in_use::check(&folder, &study, demands.boots)?)
+        }
+        "prepare" => {
+            let _turn = in_use::turn_of(&folder, &hear::<String>()?)?;
+            restore::note(&folder)
+        }
         "has" => say(&kernels::is_ready(&folder, &hear::<Identity>()?)),
         "kernel" => {
             let [study, kernel] = rest else { bail!("`kernel` takes a study and a kernel") };
@@ -85,6 +102,7 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
         }
         "boot" => {
             let request: BootRequest = hear()?;
+            let _turn = in_use::turn_of(&folder, &request.key.study)?;
             allow::check(&look::look()?, request.demands, 1)?;
             boot::boot(&folder, &request)
         }
@@ -111,8 +129,21 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
             Ok(folder_files::remove_all(folder.path(), Path::new("trials").join(study))?)
         }
         "stop-all" => say(&trial::stop_all(&folder)?),
-        "return" => say(&restore::reboot(&folder, &hear::<String>()?)?),
-        "clean" => say(&restore::clean(&folder, &hear::<String>()?)?),
+        "return" => {
+            let request: Return = hear()?;
+            let _turn = in_use::turn(&folder)?;
+            if request.ends_others {
+                trial::stop_all(&folder)?;
+            } else {
+                in_use::check(&folder, &request.study, true)?;
+            }
+            say(&restore::reboot(&folder, &request.study)?)
+        }
+        "clean" => {
+            let study: String = hear()?;
+            let _turn = in_use::turn_of(&folder, &study)?;
+            say(&restore::clean(&folder, &study)?)
+        }
         other => bail!("Unknown verb `{other}`"),
     }
 }
@@ -132,16 +163,22 @@ fn say(message: &impl Serialize) -> anyhow::Result<()> {
 fn status(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<Status> {
     let uname = rustix::system::uname();
     let (boot, trial) = (boot::state(folder, key)?, trial::state(folder, key)?);
-    let lost = boot == BootState::Other || matches!(trial, TrialState::Died { rebooted: true });
+    let dir = folder.trial(key)?;
     // Nothing is added to its folder while the trial's boot or its work goes on.
-    let begun = folder.trial(key)?.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let begun = dir.metadata().and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let crash = match trial {
+        TrialState::Died { rebooted: false } => trial::log(&dir),
+        TrialState::Died { rebooted: true } => last_words(&LAST_WORDS, begun),
+        _ if boot == BootState::Other => last_words(&LAST_WORDS, begun),
+        _ => None,
+    };
     Ok(Status {
         release: uname.release().to_string_lossy().into_owned(),
         version: uname.version().to_string_lossy().into_owned(),
         cmdline: fs::read_to_string("/proc/cmdline")?.trim().to_owned(),
         boot,
         trial,
-        crash: if lost { last_words(&LAST_WORDS, begun) } else { None },
+        crash,
     })
 }
 
@@ -170,7 +207,11 @@ fn last_words(dirs: &[&str], since: SystemTime) -> Option<String> {
         .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
         .filter(|(written, _)| *written + CLOCKS >= since)
         .max()?;
-    let text = fs::read(newest.1).ok()?;
+    last_lines(&newest.1)
+}
+
+fn last_lines(file: &Path) -> Option<String> {
+    let text = fs::read(file).ok()?;
     let text = String::from_utf8_lossy(&text);
     let last: Vec<&str> = text.lines().rev().take(LAST_LINES).collect();
     Some(last.into_iter().rev().collect::<Vec<_>>().join("\n"))

@@ -17,8 +17,9 @@ use super::kernels;
 use super::look::{self, hex};
 use super::messages::{CleanedUp, Snapshot, WayBack};
 use super::systemd_boot;
+use super::trial;
 
-const ORIGIN: &str = "origin.json";
+pub(super) const ORIGIN: &str = "origin.json";
 const SETTINGS: &str = "/proc/sys/";
 
 /// Files below /etc and /boot that the running system itself rewrites.
@@ -100,6 +101,8 @@ pub(super) fn note(folder: &TargetFolder) -> anyhow::Result<()> {
         "The target runs a test kernel of bigiron, and its original kernel is not known; reboot it"
     );
     let look = look::look()?;
+    // It would be noted, and so restored, as the machine's own.
+    look::check_restored(&look)?;
     let origin = Origin {
         release: look.release,
         cmdline,
@@ -117,11 +120,15 @@ fn is_test_boot(cmdline: &str) -> bool {
     cmdline.split_whitespace().any(|word| word.starts_with(&format!("{NONCE}=")))
 }
 
+/// Whether a kernel of a test boot is running.
+pub(super) fn runs_test_kernel() -> bool {
+    fs::read_to_string("/proc/cmdline").is_ok_and(|cmdline| is_test_boot(&cmdline))
+}
+
 /// The original kernel's release, if another one is running.
 pub(super) fn pending(folder: &TargetFolder) -> Option<String> {
-    let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let origin = origin(folder).ok()??;
-    is_test_boot(&cmdline).then_some(origin.release)
+    runs_test_kernel().then_some(origin.release)
 }
 
 /// Reboots into the default entry if a kernel of a test boot is running.
@@ -130,7 +137,9 @@ pub(super) fn reboot(folder: &TargetFolder, study: &str) -> anyhow::Result<WayBa
         return Ok(WayBack::GoingDown);
     }
     let Some(release) = pending(folder) else { return Ok(WayBack::There) };
-    folder.audit(study, &format!("reboot to {release}, the boot loader's default"))?;
+    // A trial that the reboot kills would be found as one whose kernel panicked.
+    trial::stop_all(folder).context("The machine is not rebooted while a trial runs")?;
+    folder.audit(study, &format!("{} to {release}, the boot loader's default", folder::REBOOT))?;
     boot::forget_running(folder)?;
     rustix::fs::sync();
     boot::later("systemctl reboot")?;

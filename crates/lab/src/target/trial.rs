@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal};
 
 use super::folder::{self, TargetFolder};
 use super::messages::{BootState, FinishedOnTarget, Job, TrialEnd, TrialKey, TrialState};
-use super::{allow, boot, look};
+use super::{allow, boot, in_use, look};
 use crate::host::local::LocalHost;
 use crate::host::{Host as _, HostError, Phase, Trial};
 
@@ -29,6 +29,7 @@ const LOCK: &str = "lock";
 const PHASES: &str = "phases";
 const RESULT: &str = "result.json";
 const BOOT_ID: &str = "boot-id.json";
+const LOG: &str = "log";
 pub const ARTIFACTS: &str = "artifacts";
 
 /// Interval at which a waiting connection looks for news. Nothing of it is done in the trial's processes.
@@ -53,25 +54,43 @@ pub(super) fn state(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<Tri
 
 fn is_locked(dir: &Path) -> bool {
     let Ok(file) = File::open(dir.join(LOCK)) else { return false };
-    flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
+    // Shared: another connection that looks at the same moment is no trial.
+    flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+}
+
+/// The folders of the running trials. One with a result has only to end.
+pub(super) fn running(folder: &TargetFolder) -> Vec<PathBuf> {
+    let studies = fs::read_dir(folder.path().join("trials")).into_iter().flatten().flatten();
+    let trials = studies.flat_map(|study| fs::read_dir(study.path()).into_iter().flatten().flatten());
+    trials.map(|trial| trial.path()).filter(|dir| is_locked(dir) && !dir.join(RESULT).exists()).collect()
+}
+
+/// What the process of a trial wrote before it ended; `None` if that is nothing.
+pub(super) fn log(dir: &Path) -> Option<String> {
+    super::last_lines(&dir.join(LOG)).filter(|text| !text.trim().is_empty())
 }
 
 /// Starts a trial that was not started yet.
 pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialState> {
+    let _turn = in_use::turn(folder)?;
     match state(folder, &job.key)? {
         TrialState::Unknown => {}
         known => return Ok(known),
     }
+    in_use::check(folder, &job.key.study, job.nonce.is_some())?;
     if job.nonce.is_some() {
         let boot = boot::state(folder, &job.key)?;
         ensure!(boot == BootState::Up, "The kernel of this trial is not running");
         boot::check_cleared()?;
     }
-    allow::check(&look::look()?, job.demands, 0)?;
+    let look = look::look()?;
+    allow::check(&look, job.demands, 0)?;
+    look::check_restored(&look)?;
     let dir = folder.trial(&job.key)?;
     folder::make_durable(&dir)?;
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
-    flock(&lock, FlockOperation::NonBlockingLockExclusive).context("Another process is starting this trial")?;
+    // In this turn, and not started, it is held by nobody but a connection that looks at it, and that for a moment.
+    flock(&lock, FlockOperation::LockExclusive)?;
     fs::create_dir_all(dir.join(ARTIFACTS))?;
     let slot = job.plan.slots.get(job.key.slot as usize).context("The plan has no such slot")?;
     let arm = &job.plan.arms[slot.arm];
@@ -79,7 +98,7 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     folder::write(&dir, JOB, job)?;
     // From now on it counts as started.
     folder::write(&dir, BOOT_ID, &super::boot_id())?;
-    let log = File::create(dir.join("log"))?;
+    let log = File::create(dir.join(LOG))?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["target", "run"]).arg(&dir);
     // The process inherits the lock as its standard input.
@@ -108,7 +127,11 @@ pub(super) fn run(dir: &Path, registry: Registry, cancel: &AtomicBool) -> anyhow
         artifacts.push(entry.file_name().to_string_lossy().into_owned());
     }
     artifacts.sort();
-    folder::write(dir, RESULT, &FinishedOnTarget { end, artifacts })
+    let Err(why) = folder::write(dir, RESULT, &FinishedOnTarget { end, artifacts }) else { return Ok(()) };
+    // Mostly the disk is full. Without the artefacts there may be room to say so; the trial itself runs again.
+    let _ = fs::remove_dir_all(dir.join(ARTIFACTS));
+    let end = TrialEnd::Fatal(format!("The trial's result cannot be kept: {why:#}"));
+    folder::write(dir, RESULT, &FinishedOnTarget { end, artifacts: Vec::new() })
 }
 
 fn run_job(
@@ -179,30 +202,27 @@ pub(super) fn stop(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<()> 
 }
 
 fn stop_in(dir: &Path) -> anyhow::Result<()> {
-    if !is_locked(dir) {
-        return Ok(());
-    }
-    let pid = folder::read::<i32>(dir, "pid.json")?.and_then(Pid::from_raw);
-    if let Some(pid) = pid {
-        let _ = rustix::process::kill_process(pid, Signal::TERM);
-    }
+    let mut is_told = false;
     for _ in 0..240 {
         if !is_locked(dir) {
             return Ok(());
         }
+        // A process that has just been started has not written its number yet.
+        if !is_told && let Some(pid) = folder::read::<i32>(dir, "pid.json")?.and_then(Pid::from_raw) {
+            is_told = rustix::process::kill_process(pid, Signal::TERM).is_ok();
+        }
         thread::sleep(POLL);
     }
-    bail!("The trial in {} did not end", dir.display())
+    bail!("The trial in {} did not end within a minute; end its processes there, then try again", dir.display())
 }
 
 /// Ends all running trials: names of the studies that had one.
 pub(super) fn stop_all(folder: &TargetFolder) -> anyhow::Result<Vec<String>> {
     let mut stopped = Vec::new();
-    for study in fs::read_dir(folder.path().join("trials")).into_iter().flatten().flatten() {
-        for trial in fs::read_dir(study.path()).into_iter().flatten().flatten().filter(|t| is_locked(&t.path())) {
-            stop_in(&trial.path())?;
-            stopped.push(study.file_name().to_string_lossy().into_owned());
-        }
+    for dir in running(folder) {
+        stop_in(&dir)?;
+        let study = dir.parent().and_then(Path::file_name).unwrap_or_default();
+        stopped.push(study.to_string_lossy().into_owned());
     }
     Ok(stopped)
 }
@@ -227,8 +247,14 @@ mod tests {
         let lock = File::open(at.join(LOCK)).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         assert!(matches!(state(&folder, &key).unwrap(), TrialState::Running));
+        assert_eq!(running(&folder), std::slice::from_ref(&at));
         drop(lock);
         assert!(matches!(state(&folder, &key).unwrap(), TrialState::Died { rebooted: false }));
+        assert!(running(&folder).is_empty());
+        fs::write(at.join(LOG), "\n").unwrap();
+        assert_eq!(log(&at), None);
+        fs::write(at.join(LOG), "Cannot write result.json: No space left on device\n").unwrap();
+        assert_eq!(log(&at).as_deref(), Some("Cannot write result.json: No space left on device"));
         folder::write(&at, BOOT_ID, &"another boot").unwrap();
         assert!(matches!(state(&folder, &key).unwrap(), TrialState::Died { rebooted: true }));
         folder::write(&at, RESULT, &FinishedOnTarget { end: TrialEnd::Cancelled, artifacts: Vec::new() }).unwrap();

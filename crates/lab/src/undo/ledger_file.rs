@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::inverse::Inverse;
 
-const FILE: &str = "undo.jsonl";
+/// Its name in bigiron's folder.
+pub(crate) const FILE: &str = "undo.jsonl";
 
 /// A change of the machine, as it was written down before it was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -30,6 +30,7 @@ use bigiron_model::record::FileChange;
 use bigiron_sys::kernel_file;
 
 pub use inverse::{Inverse, UndoResult};
+pub(crate) use ledger_file::FILE as LEDGER;
 use ledger_file::LedgerFile;
 pub use ledger_file::UndoEntry;
 pub use lock::Holder;
@@ -129,10 +130,31 @@ pub fn folder() -> Result<PathBuf, UndoError> {
 
 /// Changes left by a killed bigiron, as far as visible without a lock; empty while another one is running.
 pub fn left_over() -> Vec<UndoEntry> {
-    let Some(contents) = folder().ok().and_then(|folder| ledger_file::peek(&folder)) else { return Vec::new() };
+    folder().map_or_else(|_| Vec::new(), |folder| left_over_in(&folder))
+}
+
+fn left_over_in(folder: &Path) -> Vec<UndoEntry> {
+    let Some(contents) = ledger_file::peek(folder) else { return Vec::new() };
     let here = Here::now();
-    let left = |e: &UndoEntry| here.has(e) && !Path::new(&format!("/proc/{}", e.pid)).exists();
+    // What a reboot has taken back is not in force.
+    let left = |e: &UndoEntry| here.has(e) && e.boot == here.boot && !lives(e.pid);
     contents.open.into_iter().filter(left).collect()
+}
+
+/// Whether a process runs. One that was killed is shown until it is reaped.
+fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Its state follows its name, which may contain anything.
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+/// Refuses while changes of a killed bigiron are in force: whatever is measured then is measured with them.
+///
+/// # Errors
+/// [`UndoError::LeftOver`].
+pub fn check_restored() -> Result<(), UndoError> {
+    let left = left_over();
+    if left.is_empty() { Ok(()) } else { Err(UndoError::LeftOver(left)) }
 }
 
 /// This machine, since its last boot.

@@ -130,6 +130,34 @@ fn a_reboot_restores_the_kernel() {
 }
 
 #[test]
+fn what_a_killed_process_changed_since_the_last_boot_is_left_over() {
+    let (state, root) = machine(&[(SWAPPINESS, "60\n")]);
+    let mut ledger = Ledger::open_at(state.path(), root.path()).unwrap();
+    ledger.write("alive", Path::new(SWAPPINESS), "10").unwrap();
+    let mut killed = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let (machine, boot) = (ledger.here.machine.clone(), ledger.here.boot.clone());
+    let entry = |id, pid, boot: &str, what: &str| {
+        let undo = Inverse::Write { path: SWAPPINESS.into(), value: "10".into(), shown: "10\n".into() };
+        UndoEntry { id, pid, machine: machine.clone(), boot: boot.to_owned(), what: what.to_owned(), undo }
+    };
+    ledger.lock.ledger_file.announce(entry(1, killed.id(), &boot, "killed")).unwrap();
+    // No process has this number.
+    ledger.lock.ledger_file.announce(entry(2, u32::MAX, &boot, "gone")).unwrap();
+    ledger.lock.ledger_file.announce(entry(3, u32::MAX, "another boot", "gone with its boot")).unwrap();
+    let left = || left_over_in(state.path()).into_iter().map(|entry| entry.what).collect::<Vec<_>>();
+    assert_eq!(left(), ["gone"]);
+    // Not reaped yet.
+    killed.kill().unwrap();
+    while lives(killed.id()) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(Path::new(&format!("/proc/{}", killed.id())).exists());
+    assert_eq!(left(), ["killed", "gone"]);
+    killed.wait().unwrap();
+    kill(ledger);
+}
+
+#[test]
 fn a_ledger_that_others_may_have_written_is_not_used() {
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
     let untrusted = |state: &TempDir, root: &TempDir, want: &str| {

@@ -43,14 +43,29 @@ pub enum TargetError {
     Failed { name: String, why: String },
 }
 
-/// What OpenSSH says when another attempt would end in the same way.
-const LASTING: [&str; 5] =
-    ["Could not resolve", "Permission denied", "Host key verification failed", "Bad configuration", "cannot start ssh"];
+/// What OpenSSH says when it, or the machine, refuses the connection: another attempt would end in the same way, and the machine may well be up.
+const REFUSALS: [&str; 6] = [
+    "Permission denied",
+    "Host key verification failed",
+    "bad configuration option",
+    "Bad owner or permissions",
+    "Can't open user config file",
+    "cannot start ssh",
+];
+
+/// What it says of a wrong name. Also of one that the machine itself announces (mDNS), while it is down.
+const UNKNOWN_NAME: &str = "Could not resolve";
 
 impl TargetError {
+    /// Whether the connection is refused, which says nothing of the machine.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, TargetError::Unreachable { why, .. } if REFUSALS.iter().any(|words| why.contains(words)))
+    }
+
     /// Whether the target may answer later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, TargetError::Unreachable { why, .. } if !LASTING.iter().any(|words| why.contains(words)))
+        let is_away = matches!(self, TargetError::Unreachable { why, .. } if !why.contains(UNKNOWN_NAME));
+        is_away && !self.is_refusal()
     }
 
     /// As an error of a command: a refusal keeps its hint.
@@ -65,7 +80,7 @@ impl TargetError {
 /// Where bigiron's executable is on the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In its folder, for later commands, if the target's administrator allows anything.
+    /// In its folder, for later commands, if the target's administrator allows anything, or something is to be restored.
     Kept,
     /// In a temporary folder that is removed with the connection.
     Temporary,
@@ -207,9 +222,7 @@ impl Connection {
     }
 
     fn bring_executable(&mut self) -> anyhow::Result<()> {
-        // Where nothing is allowed, nothing is left behind.
-        let allowed = format!("[ -e {} ] && echo yes || echo no", quote(target::allow::PATH));
-        if !self.run(&allowed, std::io::empty())?.starts_with(b"yes") {
+        if !self.run(&may_stay(), std::io::empty())?.starts_with(b"yes") {
             self.place = Place::Temporary;
         }
         // Not current_exe(): its file may have been replaced in the meantime.
@@ -306,6 +319,20 @@ impl Connection {
     }
 }
 
+/// A script that says whether the executable may stay. Where nothing is allowed, nothing is left behind, unless something must be restored: the
+/// executable must outlive the reboot to the machine's own kernel, also if the administrator no longer allows anything.
+fn may_stay() -> String {
+    let mut reasons = vec![format!("[ -e {} ]", quote(target::allow::PATH))];
+    reasons.extend(target::TO_RESTORE.map(|file| format!("[ -s \"{FOLDER}/{file}\" ]")));
+    format!("if {}; then echo yes; else echo no; fi", reasons.join(" || "))
+}
+
+/// A refusal whose hint calls the target as the user does.
+pub(super) fn named(mut refusal: Refusal, name: &str) -> Refusal {
+    refusal.hint = refusal.hint.map(|hint| hint.replace(target::NAME, &format!("ssh:{name}")));
+    refusal
+}
+
 /// Always between quotes: [`quote`] leaves single words bare, and a script is one word.
 fn quote_script(script: &str) -> String {
     format!("'{}'", script.replace('\'', r"'\''"))
@@ -316,11 +343,7 @@ fn judge(name: &str, status: i32, wrote: &str) -> TargetError {
     let refusal = serde_json::from_str::<(String, Option<String>)>(wrote.trim().lines().last().unwrap_or_default());
     match refusal {
         Ok((message, hint)) if status == target::REFUSED => {
-            let refusal = Refusal::new(message);
-            TargetError::Refused(match hint {
-                Some(hint) => refusal.hint(hint),
-                None => refusal,
-            })
+            TargetError::Refused(named(Refusal { place: None, message, hint }, name))
         }
         _ => {
             let lines: Vec<&str> = wrote.trim().lines().rev().take(3).collect();
@@ -350,18 +373,55 @@ mod tests {
             panic!()
         };
         assert_eq!((refusal.message.as_str(), refusal.hint.as_deref()), ("No", Some("Do this:\nallow = []")));
+        let hint = "[\"No\",\"`bigiron undo --on ssh:NAME` ends it\"]";
+        let TargetError::Refused(refusal) = judge("db3", 2, hint) else { panic!() };
+        assert_eq!(refusal.hint.as_deref(), Some("`bigiron undo --on ssh:db3` ends it"));
         assert_eq!(judge("db3", 1, "kexec is missing\n").to_string(), "On `db3`: kexec is missing");
         assert_eq!(judge("db3", 127, "").to_string(), "On `db3`: a command ended with status 127");
     }
 
     #[test]
     fn a_machine_that_reboots_may_answer_later_and_a_wrong_name_never_does() {
-        let of = |why: &str| TargetError::Unreachable { name: "db3".to_owned(), why: why.to_owned() }.may_pass();
-        assert!(of("ssh: connect to host db3 port 22: Connection refused"));
-        assert!(of("kex_exchange_identification: Connection closed by remote host"));
-        assert!(!of("ssh: Could not resolve hostname db3: Name or service not known"));
-        assert!(!of("root@db3: Permission denied (publickey)."));
+        let of = |why: &str| {
+            let error = TargetError::Unreachable { name: "db3".to_owned(), why: why.to_owned() };
+            (error.may_pass(), error.is_refusal())
+        };
+        assert_eq!(of("ssh: connect to host db3 port 22: Connection refused"), (true, false));
+        assert_eq!(of("kex_exchange_identification: Connection closed by remote host"), (true, false));
+        // A name that the machine itself announces is unknown while it is down.
+        assert_eq!(of("ssh: Could not resolve hostname db3: Name or service not known"), (false, false));
+        for refused in [
+            "root@db3: Permission denied (publickey).",
+            "Host key verification failed.",
+            "/root/.ssh/config: terminating, 1 bad configuration options",
+        ] {
+            assert_eq!(of(refused), (false, true), "{refused}");
+        }
         assert!(!judge("db3", 1, "kexec is missing\n").may_pass());
+    }
+
+    #[test]
+    fn the_executable_stays_where_something_is_to_be_restored() {
+        let home = tempfile::tempdir().unwrap();
+        let says = |file: Option<&str>| {
+            let folder = home.path().join(".local/state/bigiron");
+            let _ = fs::remove_dir_all(&folder);
+            fs::create_dir_all(&folder).unwrap();
+            if let Some(file) = file {
+                fs::write(folder.join(file), "x").unwrap();
+            }
+            let mut sh = Command::new("/bin/sh");
+            sh.arg("-c").arg(may_stay()).env("HOME", home.path()).env_remove("XDG_STATE_HOME");
+            String::from_utf8(sh.output().unwrap().stdout).unwrap()
+        };
+        if Path::new(target::allow::PATH).exists() {
+            assert_eq!(says(None), "yes\n");
+            return;
+        }
+        assert_eq!(says(None), "no\n");
+        assert_eq!(says(Some("audit.jsonl")), "no\n");
+        assert_eq!(says(Some("origin.json")), "yes\n");
+        assert_eq!(says(Some("undo.jsonl")), "yes\n");
     }
 
     #[test]

@@ -29,6 +29,7 @@ use super::vm::gate::Gate;
 use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::lever;
 use crate::target::allow::{self, Demands};
+use crate::target::look;
 use crate::target::messages::{BootMethod, Look};
 use config::HostConfig;
 use connection::{Connection, Place, TargetError};
@@ -157,20 +158,18 @@ impl<'a> SshHost<'a> {
         target: &'a Target,
         note: Box<dyn Fn(&str) + Sync + 'a>,
     ) -> anyhow::Result<Self> {
-        let demands = demands(plan);
-        quarantine::check(target.connection.name())?;
-        // And one to return.
-        let reboots = if demands.boots && left > 0 { left + 1 } else { 0 };
-        allow::check(&target.look, demands, reboots)?;
-        if let Some(change) = target.look.left_over.first() {
-            let name = target.connection.name();
-            return Err(Refusal::new(format!(
-                "An earlier bigiron was killed and left settings of `{name}` changed: {change}"
-            ))
-            .hint(format!("`bigiron undo --on ssh:{name}` restores them"))
-            .into());
-        }
-        let method = if demands.boots { Some(method(&target.look)?) } else { None };
+        let (demands, study) = (demands(plan), study_name(plan));
+        let name = target.connection.name();
+        quarantine::check(name)?;
+        let method = demands.boots.then(|| method(&target.look));
+        let is_proved = |method: &Result<BootMethod, Refusal>| {
+            method.as_ref().is_ok_and(|method| target.look.proved.contains(method))
+        };
+        let proved = method.as_ref().is_none_or(is_proved);
+        allow::check(&target.look, demands, reboots(demands, left, proved))?;
+        look::check_restored(&target.look).map_err(|refusal| connection::named(refusal, name))?;
+        target.connection.tell("free", &(&study, demands)).map_err(TargetError::explained)?;
+        let method = method.transpose()?;
         if demands.boots {
             check_power(target, no_way_back)?;
             kernels.iter().flatten().try_for_each(|kernel| check_kernel(&target.look, &kernel.identity.release))?;
@@ -180,13 +179,13 @@ impl<'a> SshHost<'a> {
         }
         Ok(Self {
             target,
-            study: study_name(plan),
+            study,
             kernels,
             gate,
             demands,
             method,
             lost: Mutex::new(None),
-            proved: AtomicBool::new(method.is_none_or(|method| target.look.proved.contains(&method))),
+            proved: AtomicBool::new(proved),
             note,
         })
     }
@@ -206,7 +205,7 @@ impl<'a> SshHost<'a> {
             match self.target.connection.ask(verb, message) {
                 Ok(answer) => return Ok(answer),
                 Err(TargetError::Unreachable { .. }) if since.elapsed() < PATIENCE => self.reconnect(trial)?,
-                Err(e @ TargetError::Unreachable { .. }) => return Err(HostError::Fatal(unreachable(&e))),
+                Err(e @ TargetError::Unreachable { .. }) => return Err(self.unreachable(&e)),
                 Err(other) => return Err(fatal(other)),
             }
         }
@@ -223,6 +222,11 @@ impl<'a> SshHost<'a> {
         Ok(())
     }
 
+    /// The end of a session whose machine no longer answers.
+    fn unreachable(&self, error: &TargetError) -> HostError {
+        HostError::Fatal(format!("{error}; {}", then(self.demands)))
+    }
+
     fn lose(&self, why: &str) {
         self.lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert_with(|| why.to_owned());
     }
@@ -236,8 +240,17 @@ fn fatal(error: TargetError) -> HostError {
     })
 }
 
-fn unreachable(error: &TargetError) -> String {
-    format!("{error}; a trial that was started there continues, and the same command finds its result")
+/// What becomes of a study whose machine no longer answers. The way back of one that boots ends its trial, as soon as the machine answers.
+fn then(demands: Demands) -> &'static str {
+    match demands.boots {
+        true => "once it answers, the same command continues the study",
+        false => "a trial that was started there continues, and the same command finds its result",
+    }
+}
+
+/// The reboots of a study with `left` trials: one for each, one to return, and the dry boot by a method that is not proved.
+fn reboots(demands: Demands, left: u32, proved: bool) -> u32 {
+    if demands.boots && left > 0 { left + 1 + u32::from(!proved) } else { 0 }
 }
 
 /// The first method that the target can boot by.
@@ -334,6 +347,19 @@ mod tests {
         look.methods.pop();
         let refused = method(&look).unwrap_err().to_string();
         assert_eq!(refused, "`db3` cannot boot another kernel once: kexec: locked down");
+    }
+
+    #[test]
+    fn the_dry_boot_and_the_way_back_are_reboots_too() {
+        let boots = Demands { settings: false, boots: true };
+        assert_eq!([reboots(boots, 8, true), reboots(boots, 8, false), reboots(boots, 0, false)], [9, 10, 0]);
+        assert_eq!(reboots(Demands { settings: true, boots: false }, 8, true), 0);
+    }
+
+    #[test]
+    fn a_trial_goes_on_without_its_connection_unless_the_machine_is_rebooted() {
+        assert!(then(Demands { settings: true, boots: false }).contains("a trial that was started there continues"));
+        assert!(!then(Demands { settings: false, boots: true }).contains("a trial that was started there"));
     }
 
     #[test]

@@ -12,11 +12,10 @@ use sha2::{Digest, Sha256};
 
 use super::connection::TargetError;
 use super::{
-    HostError, PATIENCE, Phase, RETRY, SshHost, Target, Trial, TrialResult, fatal, notes, payload, unreachable,
-    way_back, words,
+    HostError, PATIENCE, Phase, RETRY, SshHost, Target, Trial, TrialResult, fatal, notes, payload, way_back, words,
 };
 use crate::target::messages::{
-    BootMethod, BootRequest, BootState, FinishedOnTarget, Job, Status, TrialEnd, TrialKey, TrialState,
+    BootMethod, BootRequest, BootState, DRY, FinishedOnTarget, Job, Status, TrialEnd, TrialKey, TrialState,
 };
 
 /// Maximum number of times that a trial is restarted under a new name.
@@ -31,6 +30,40 @@ enum Booted {
     Lost(String),
     /// It answers, and the request has not reached it, or has led to nothing.
     NotAsked,
+}
+
+/// What was last seen of a machine whose boot is waited for.
+enum Seen {
+    /// It runs the kernel from before.
+    Before,
+    /// The connection is refused: it may be up.
+    Refused(String),
+    Away(String),
+}
+
+/// The end of the wait. Only a machine that does not answer is lost: in the other cases the kernel may be well, and the machine is.
+fn given_up(name: &str, seen: Seen) -> Result<Booted, HostError> {
+    let nothing = "no result is recorded, and no power command is run";
+    match seen {
+        Seen::Away(why) => Ok(Booted::Lost(why)),
+        Seen::Before => Err(HostError::Fatal(format!(
+            "`{name}` was told to reboot, and still runs the previous kernel; {nothing}. `systemctl list-jobs` there shows what holds up its shutdown"
+        ))),
+        Seen::Refused(why) => Err(HostError::Fatal(format!(
+            "`{name}` was told to reboot, and now refuses the connection ({why}); {nothing}. `ssh -o BatchMode=yes {name} true` must succeed"
+        ))),
+    }
+}
+
+/// Why a trial has no result that nobody here has ended.
+fn ended_there(name: &str, again: u32) -> String {
+    if again == MAX_RESTARTS {
+        return format!(
+            "The trial was ended {} times on `{name}`, so it is not started again; `--fresh` begins a new study",
+            MAX_RESTARTS + 1
+        );
+    }
+    format!("The trial was ended on `{name}`, by `bigiron undo` or a signal; the same command continues the study")
 }
 
 impl SshHost<'_> {
@@ -149,7 +182,7 @@ impl SshHost<'_> {
     /// Copies the trial's kernel to the target, unless it is there.
     fn bring(&self, trial: &Trial<'_>) -> Result<(), HostError> {
         let connection = &self.target.connection;
-        connection.tell("prepare", &()).map_err(fatal)?;
+        connection.tell("prepare", &self.study).map_err(fatal)?;
         let Some(kernel) = &self.kernels[trial.slot.arm] else { return Ok(()) };
         if self.ask::<bool>("has", &kernel.identity, trial)? {
             return Ok(());
@@ -187,7 +220,7 @@ impl SshHost<'_> {
             "Dry boot of `{name}` by {how} into its own kernel, to check that it is not booted again"
         ));
         let key =
-            TrialKey { study: format!("{}-dry", self.study), slot: 0, attempt: 0, purpose: trial.purpose, again: 0 };
+            TrialKey { study: format!("{}{DRY}", self.study), slot: 0, attempt: 0, purpose: trial.purpose, again: 0 };
         let request = BootRequest {
             nonce: self.nonce(&key),
             key: key.clone(),
@@ -222,29 +255,31 @@ impl SshHost<'_> {
     /// Waits until the machine has rebooted; `asked`: for a boot that this process has asked for, so that it is not asked for again.
     fn wait_for_boot(&self, trial: &Trial<'_>, key: &TrialKey, asked: bool) -> Result<Booted, HostError> {
         let (since, limit) = (Instant::now(), self.target.config.boot_limit);
-        // Something else may be running only because the machine is still on its way down.
-        let mut last;
         loop {
             if trial.cancel.load(Ordering::Relaxed) {
                 return Err(HostError::Cancelled);
             }
             self.target.connection.disconnect();
             let connected = self.target.connection.connect();
-            match connected.and_then(|()| self.target.connection.ask::<Status>("status", key)) {
+            let seen = match connected.and_then(|()| self.target.connection.ask::<Status>("status", key)) {
                 Ok(status) => match status.boot {
                     BootState::Up => return Ok(Booted::Up),
                     BootState::Other => return Ok(Booted::Other(Box::new(status))),
                     BootState::Unknown => return Ok(Booted::NotAsked),
                     BootState::Pending if !asked => return Ok(Booted::NotAsked),
-                    BootState::Pending | BootState::GoingDown => {
-                        last = "it still runs the previous kernel and has not begun to reboot".to_owned();
-                    }
+                    BootState::Pending | BootState::GoingDown => Seen::Before,
                 },
-                Err(TargetError::Unreachable { why, .. }) => last = why,
-                Err(other) => return Err(fatal(other)),
-            }
+                Err(e) => {
+                    let is_refusal = e.is_refusal();
+                    match e {
+                        TargetError::Unreachable { why, .. } if is_refusal => Seen::Refused(why),
+                        TargetError::Unreachable { why, .. } => Seen::Away(why),
+                        other => return Err(fatal(other)),
+                    }
+                }
+            };
             if since.elapsed() > limit {
-                return Ok(Booted::Lost(last));
+                return given_up(self.target.connection.name(), seen);
             }
             thread::sleep(RETRY);
         }
@@ -257,7 +292,7 @@ impl SshHost<'_> {
             match self.target.connection.follow("wait", key) {
                 Ok(child) => break child,
                 Err(TargetError::Unreachable { .. }) if since.elapsed() < PATIENCE => self.reconnect(trial)?,
-                Err(e) => return Err(HostError::Fatal(unreachable(&e))),
+                Err(e) => return Err(self.unreachable(&e)),
             }
         };
         let out = child.stdout.take().expect("it is a pipe");
@@ -299,13 +334,13 @@ impl SshHost<'_> {
         done: FinishedOnTarget,
         begun: Instant,
     ) -> Result<TrialResult, HostError> {
+        let name = self.target.connection.name();
         let mut result = match done.end {
             TrialEnd::Ran(result) => *result,
             TrialEnd::Void(why) => return Err(HostError::Void(why)),
-            TrialEnd::Fatal(why) => {
-                return Err(HostError::Fatal(format!("On `{}`: {why}", self.target.connection.name())));
-            }
-            TrialEnd::Cancelled => return Err(HostError::Cancelled),
+            TrialEnd::Fatal(why) => return Err(HostError::Fatal(format!("On `{name}`: {why}"))),
+            TrialEnd::Cancelled if trial.cancel.load(Ordering::Relaxed) => return Err(HostError::Cancelled),
+            TrialEnd::Cancelled => return Err(HostError::Fatal(ended_there(name, key.again))),
         };
         let key = serde_json::to_string(key).expect("a key is plain data");
         for name in &done.artifacts {
@@ -330,7 +365,10 @@ impl SshHost<'_> {
     /// A trial that ended without a result.
     fn died(&self, rebooted: bool, crash: Option<String>) -> Result<TrialResult, HostError> {
         if !rebooted {
-            return Err(HostError::Void("The trial's process was killed on the target".to_owned()));
+            return Err(HostError::Void(match crash {
+                Some(wrote) => format!("The trial's process ended on the target without a result: {wrote}"),
+                None => "The trial's process was killed on the target".to_owned(),
+            }));
         }
         match crash {
             Some(crash) => Ok(self.failed(
@@ -385,5 +423,29 @@ impl SshHost<'_> {
         };
         self.describe(&mut result, Instant::now());
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_machine_that_does_not_answer_is_lost() {
+        let away = given_up("db3", Seen::Away("Connection timed out".to_owned())).unwrap();
+        assert!(matches!(away, Booted::Lost(why) if why == "Connection timed out"));
+        let denied = Seen::Refused("root@db3: Permission denied (publickey).".to_owned());
+        for (seen, want) in [(Seen::Before, "still runs the previous kernel"), (denied, "Permission denied")] {
+            let Err(HostError::Fatal(why)) = given_up("db3", seen) else {
+                panic!("{want}: the machine counts as lost")
+            };
+            assert!(why.contains(want) && why.contains("no result is recorded"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_trial_that_was_ended_too_often_is_not_continued() {
+        assert!(ended_there("db3", 0).ends_with("the same command continues the study"));
+        assert!(ended_there("db3", MAX_RESTARTS).contains("ended 101 times"));
     }
 }

@@ -5,10 +5,11 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
+use bigiron_model::plan::Plan;
 
 use super::connection::TargetError;
-use super::{RETRY, Target, notes, quarantine};
-use crate::target::messages::{CleanedUp, Look, WayBack};
+use super::{RETRY, Target, notes, quarantine, study_name};
+use crate::target::messages::{CleanedUp, Look, Return, WayBack};
 
 /// Most differences in a message.
 const MAX_DIFFERENCES: usize = 8;
@@ -22,7 +23,8 @@ pub(super) fn close(
     note: &(dyn Fn(&str) + Sync),
 ) -> anyhow::Result<()> {
     if boots {
-        restore(target, study, note)?;
+        // Another study that uses the machine restores it in its turn.
+        back(target, &Return { study: study.to_owned(), ends_others: false }, note)?;
     }
     if recorded {
         target.connection.tell("forget", &study).map_err(TargetError::explained)?;
@@ -30,13 +32,37 @@ pub(super) fn close(
     Ok(())
 }
 
-/// Boots the original kernel, removes what was brought, and compares the machine with its noted state.
+/// Completes the way back of a finished study, if the command that finished it was interrupted.
+///
+/// # Errors
+/// The machine is not as before. A [`bigiron_model::refusal::Refusal`]: another study uses it, or it is in quarantine.
+pub fn complete(target: &Target, plan: &Plan, note: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()> {
+    let (name, look) = (target.connection.name(), &target.look);
+    let is_own = |release: &String| plan.arms.iter().any(|arm| arm.kernel.release == *release);
+    let is_due = notes::BOOTED.of(name).is_some() || look.to_return.is_some() || look.brought.iter().any(is_own);
+    if !plan.boots() || !is_due {
+        return Ok(());
+    }
+    quarantine::check(name)?;
+    note(&format!("The study has not restored `{name}` yet; restoring it"));
+    close(target, &study_name(plan), true, true, note)
+}
+
+/// Boots the original kernel, removes what was brought, and compares the machine with its noted state; `study` is for the audit log. The trials of
+/// all studies are ended for it.
+///
+/// # Errors
+/// It cannot be done, or the machine is not as before.
 pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> anyhow::Result<CleanedUp> {
+    back(target, &Return { study: study.to_owned(), ends_others: true }, note)
+}
+
+fn back(target: &Target, request: &Return, note: &(dyn Fn(&str) + Sync)) -> anyhow::Result<CleanedUp> {
     let name = target.connection.name();
     let patience = target.config.boot_limit;
     // After an interruption, a boot may be under way.
     let back = loop {
-        match target.patiently(|connection| connection.ask("return", &study)).map_err(TargetError::explained)? {
+        match target.patiently(|connection| connection.ask("return", request)).map_err(TargetError::explained)? {
             WayBack::GoingDown => thread::sleep(RETRY),
             back => break back,
         }
@@ -64,7 +90,7 @@ pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> an
         }
     }
     let cleaned: CleanedUp =
-        target.patiently(|connection| connection.ask("clean", &study)).map_err(TargetError::explained)?;
+        target.patiently(|connection| connection.ask("clean", &request.study)).map_err(TargetError::explained)?;
     notes::BOOTED.end(name)?;
     if !cleaned.removed.is_empty() {
         note(&format!("Removed from `{name}`: {}", cleaned.removed.join(", ")));
