@@ -168,7 +168,9 @@ impl<'a> SshHost<'a> {
         let proved = method.as_ref().is_none_or(is_proved);
         allow::check(&target.look, demands, reboots(demands, left, proved))?;
         look::check_restored(&target.look).map_err(|refusal| connection::named(refusal, name))?;
-        target.connection.tell("free", &(&study, demands)).map_err(TargetError::explained)?;
+        // An earlier command of this study may have asked for a boot, for which the machine goes down only now.
+        let free = |connection: &Connection| connection.tell("free", &(&study, demands));
+        target.patiently(free).map_err(TargetError::explained)?;
         let method = method.transpose()?;
         if demands.boots {
             check_power(target, no_way_back)?;
