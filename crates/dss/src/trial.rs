@@ -46,7 +46,10 @@ impl<'a> Trial<'a> {
     /// # Errors
     /// As [`TrialDatabase::open`]; if the context has no expected answers.
     pub fn prepare(cx: &Context<'_>, settings: &'a Settings) -> Result<Self> {
-        let answers = cx.foundation.get(ANSWERS).context("The trial has no expected answers")?;
+        let answers = cx
+            .foundation
+            .get(ANSWERS)
+            .context("The trial has no expected answers to compare with; begin the study again")?;
         let answers = Answers::parse(answers).context("The plan's answers are unreadable")?;
         let database = TrialDatabase::open(cx, settings)?;
         Ok(Self { settings, database, answers, checked: AtomicU64::new(0) })
@@ -225,11 +228,7 @@ impl<'a> Trial<'a> {
     /// Compares a row count of the largest table with the expected one.
     fn check_rows(&self, who: &str, found: u64) -> Result<()> {
         self.count(1);
-        let right = self.answers.lineitem;
-        if right != found {
-            return Err(WrongData(format!("Table lineitem has {right} rows, but {who} saw {found}")).into());
-        }
-        Ok(())
+        same_rows(Table::Lineitem, self.answers.lineitem, who, found)
     }
 
     fn count(&self, checked: u64) {
@@ -292,18 +291,23 @@ impl Running for Trial<'_> {
         if self.settings.refresh {
             let mut client = self.database.connect()?;
             let answer = client.query("SELECT count(*) FROM lineitem")?;
-            self.check_rows("the check after the refresh functions", first_number(Some(&answer))?)?;
+            self.check_rows(AFTER_REFRESH, first_number(Some(&answer))?)?;
             let answer = client.query("SELECT count(*) FROM orders")?;
-            let (right, found) = (self.settings.scale.rows(Table::Orders), first_number(Some(&answer))?);
-            if right != found {
-                return Err(WrongData(format!(
-                    "Table orders had {right} rows, but has {found} after the refresh functions"
-                ))
-                .into());
-            }
+            let right = self.settings.scale.rows(Table::Orders);
+            same_rows(Table::Orders, right, AFTER_REFRESH, first_number(Some(&answer))?)?;
         }
         Ok(self.database.close()?)
     }
+}
+
+const AFTER_REFRESH: &str = "the check after the refresh functions";
+
+/// Compares the number of a table's rows that `who` has seen with the right one.
+fn same_rows(table: Table, right: u64, who: &str, found: u64) -> Result<()> {
+    if right == found {
+        return Ok(());
+    }
+    Err(WrongData(format!("Table {} has {right} rows, but {who} saw {found}", table.name())).into())
 }
 
 /// Times each piece of work in its own window.

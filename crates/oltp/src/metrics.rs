@@ -75,7 +75,8 @@ pub fn of(job: &Job) -> Vec<MetricDef> {
     defs
 }
 
-fn kinds(job: &Job) -> impl Iterator<Item = TransactionKind> {
+/// The kinds of transactions in the mix.
+pub fn kinds(job: &Job) -> impl Iterator<Item = TransactionKind> {
     TransactionKind::ALL.into_iter().filter(|kind| job.mix[kind.index()] > 0)
 }
 

@@ -16,7 +16,7 @@ use super::footprint::Footprint;
 use super::input::TransactionKind;
 use super::job::Job;
 use super::loss::{AckLedger, Loss};
-use super::metrics::USERS_HELD;
+use super::metrics::{USERS_HELD, kinds};
 use super::run_monitor::Observations;
 use super::trial::{self, StateBefore, TrialContext};
 use super::trial_database::TrialDatabase;
@@ -258,14 +258,9 @@ fn verdict(job: &Job, driven: &DriveResult) -> String {
     match &facts::beyond_limits(job, driven)[..] {
         _ if driven.transactions() == 0 => "not held, no transaction ended".to_owned(),
         [] if absent.is_empty() => HELD.to_owned(),
-        [] => format!("not held, no {} ended in the window (`oltp.length`)", names(&absent)),
+        [] => format!("not held, no {} ended in the window; a longer `oltp.length` has more", names(&absent)),
         some => format!("not held, {} too slow", names(some)),
     }
-}
-
-/// The kinds of transactions in the job's mix.
-fn kinds(job: &Job) -> impl Iterator<Item = TransactionKind> + '_ {
-    TransactionKind::ALL.into_iter().filter(|kind| job.mix[kind.index()] > 0)
 }
 
 /// The facts of a step: a line, figures, and details.
