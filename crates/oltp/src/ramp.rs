@@ -22,6 +22,7 @@ use super::trial::{self, StateBefore, TrialContext};
 use super::trial_database::TrialDatabase;
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
+use bigiron_service::instance::patiently;
 use bigiron_sql::database::Database;
 use bigiron_sql::maria::MariaError;
 use bigiron_sql::pg::{PgError, SqlState};
@@ -32,6 +33,8 @@ use bigiron_workload::{Progress, WorkloadResult, WrongData};
 const STEP_DATES: i64 = 100_000_000_000_000;
 /// How long the sessions of a step may take to end before the next step starts.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// MariaDB's error "Server shutdown in progress".
+const SHUTDOWN: u16 = 1053;
 /// Interval of the check whether they have.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -116,8 +119,9 @@ fn steps(
             Ok(found) => found,
             // More connections than the server accepts, or than this machine has processes or memory for: the breaking point.
             Err(e) => {
-                // A lost session means that the server is going down, although it may still respond for a moment.
-                let lives = !is_cut_off(&e) && watch.lives();
+                // A lost session means that the server is going down, although it may still respond for a moment; so may a connection that was
+                // not made and not refused in words.
+                let lives = !is_cut_off(&e) && if is_refusal(&e) { watch.lives() } else { watch.lives_on() };
                 if !is_of_connections(&e) || (lives && steps.held.is_none()) {
                     return Err(e);
                 }
@@ -156,7 +160,14 @@ fn is_of_connections(e: &Error) -> bool {
 /// Whether an established connection was lost, or the server says that it is going down or has crashed.
 fn is_cut_off(e: &Error) -> bool {
     let of_postgres = |e: &PgError| matches!(e, PgError::Closed(_)) || e.sqlstate().is_some_and(SqlState::is_shutdown);
-    e.downcast_ref().is_some_and(of_postgres) || matches!(e.downcast_ref(), Some(MariaError::Closed(_)))
+    let of_mariadb = |e: &MariaError| matches!(e, MariaError::Closed(_)) || e.code() == Some(SHUTDOWN);
+    e.downcast_ref().is_some_and(of_postgres) || e.downcast_ref().is_some_and(of_mariadb)
+}
+
+/// Whether the server refuses the connection in its own words.
+fn is_refusal(e: &Error) -> bool {
+    e.downcast_ref().is_some_and(|e: &PgError| e.sqlstate().is_some())
+        || e.downcast_ref().is_some_and(|e: &MariaError| e.code().is_some())
 }
 
 /// A session without work from before the first step to the end of the ramp: it is lost exactly if the server was, even if the
@@ -172,6 +183,11 @@ impl WatchSession {
 
     fn lives(&mut self) -> bool {
         self.0.as_mut().is_none_or(|session| session.rows("SELECT 1").is_ok())
+    }
+
+    /// Whether it lives now and for some time: a server that is about to crash may not have ended it yet.
+    fn lives_on(&mut self) -> bool {
+        patiently(|| (!self.lives()).then_some(())).is_none()
     }
 }
 

@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::*;
 use crate::driver::fixture;
 use bigiron_model::clock::Clock;
+use bigiron_sql::database::{Dialect, SqlValue};
 use bigiron_sql::pg::ServerError;
 use bigiron_workload::Context;
 use bigiron_workload::testing;
@@ -157,6 +158,33 @@ fn who_killed_is_said_only_if_somebody_was_killed() {
     assert_eq!(by_whom(Some(3), Some(4)), "the kernel's OOM killer killed 1 process; ");
 }
 
+/// A session that answers so often, and is then ended.
+struct Answers(u32);
+
+impl Database for Answers {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn execute(&mut self, _: &str) -> Result<()> {
+        self.rows("").map(drop)
+    }
+
+    fn rows(&mut self, _: &str) -> Result<Vec<Vec<SqlValue>>> {
+        self.0 = self.0.checked_sub(1).ok_or_else(|| anyhow!("ended"))?;
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn a_server_that_crashes_a_moment_later_does_not_live_on() {
+    let watch = |answers| WatchSession(Some(Box::new(Answers(answers))));
+    assert!(watch(1).lives());
+    assert!(!watch(0).lives());
+    assert!(!watch(3).lives_on());
+    assert!(watch(u32::MAX).lives_on());
+}
+
 #[test]
 fn a_connection_that_is_refused_is_told_from_a_server_that_goes_down() {
     let of_postgres = |sqlstate: &[u8; 5]| {
@@ -164,17 +192,21 @@ fn a_connection_that_is_refused_is_told_from_a_server_that_goes_down() {
         let error = ServerError { severity, sqlstate: SqlState(*sqlstate), text, detail: None, hint: None };
         Error::from(PgError::Startup { host: "h".to_owned(), error: Box::new(error) })
     };
-    let too_many =
-        MariaError::Server { code: 1040, state: "08004".to_owned(), text: "Too many connections".to_owned() };
-    for (error, goes_down) in [
-        (of_postgres(b"53300"), false),
-        (of_postgres(b"57P03"), true),
-        (Error::from(PgError::Closed("said".to_owned())), true),
-        (Error::from(too_many).context("Cannot establish 9 connections"), false),
-        (Error::from(MariaError::Closed("said".to_owned())), true),
+    let of_mariadb =
+        |code| Error::from(MariaError::Server { code, state: "08004".to_owned(), text: "said".to_owned() });
+    let [host, cause] = ["h", "closed by the server"].map(str::to_owned);
+    for (error, goes_down, in_words) in [
+        (of_postgres(b"53300"), false, true),
+        (of_postgres(b"57P03"), true, true),
+        (Error::from(PgError::Closed("said".to_owned())), true, false),
+        // A session that a crash ends before it is established.
+        (Error::from(PgError::Connect { host, cause }), false, false),
+        (of_mariadb(1040).context("Cannot establish 9 connections"), false, true),
+        (of_mariadb(1053), true, true),
+        (Error::from(MariaError::Closed("said".to_owned())), true, false),
     ] {
         assert!(is_of_connections(&error), "{error:#}");
-        assert_eq!(is_cut_off(&error), goes_down, "{error:#}");
+        assert_eq!((is_cut_off(&error), is_refusal(&error)), (goes_down, in_words), "{error:#}");
     }
     assert!(!is_of_connections(&anyhow!("something else")));
 }
