@@ -104,7 +104,7 @@ const VERSION: usize = UNDER_WAY + 1;
 const ROW: usize = (VERSION + 1).next_multiple_of(4);
 /// For how long a row is read again until it has not changed meanwhile, in nanoseconds. Only a worker that was killed or stopped while it
 /// changed its row takes as long: one without a CPU gets one sooner.
-const READ_LIMIT: u64 = 1_000_000_000;
+const READ_LIMIT: u64 = 10_000_000_000;
 
 /// The waits of all workers, in shared memory: each row is written only by its worker.
 #[derive(Clone)]
@@ -423,9 +423,22 @@ mod tests {
                     during(WaitEvent::Latch, || ());
                 }
             });
-            let (mut last, end, mut less) = (table.read(0), Instant::now() + Duration::from_millis(200), None);
+            // The worker may be late: without a wait there would be nothing to read.
+            let start = Instant::now();
+            while table.read(0).of(WaitEvent::Latch).count == 0 && start.elapsed() < Duration::from_secs(300) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // What is read of a worker that stalled for so long in the middle of a change may be torn.
+            let read = || loop {
+                let begun = now_ns();
+                let tallies = table.read(0);
+                if now_ns() - begun < READ_LIMIT {
+                    break tallies;
+                }
+            };
+            let (mut last, end, mut less) = (read(), Instant::now() + Duration::from_millis(200), None);
             while Instant::now() < end && less.is_none() {
-                let now = table.read(0);
+                let now = read();
                 let pairs = WaitEvent::ALL.iter().map(|event| (event, last.of(*event), now.of(*event)));
                 less = pairs.into_iter().find(|(_, before, after)| before.ns > after.ns || before.count > after.count);
                 last = now;

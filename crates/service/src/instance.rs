@@ -30,8 +30,8 @@ const NO_SPACE: &str = "No space left on device";
 /// A server may take this long to start (recovery) or to stop (a checkpoint) on a slow disk or in a VM without KVM.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// How often a server that broke its connections is asked why.
-const PATIENCE: u32 = 40;
+/// How often a server that broke its connections is asked why, every 50 ms: on a busy machine it can take seconds to end.
+const PATIENCE: u32 = 200;
 
 /// How a server runs, in addition to its [`super::recipe::Recipe`].
 pub trait Server {
@@ -183,12 +183,16 @@ impl<S: Server> Instance<S> {
 
     /// Why the server, named `title`, cannot go on: how it ended, or what its log says.
     pub fn complaint(&mut self, title: &str) -> Option<ServerError> {
-        let status = self.end();
+        let mut status = self.end();
         let log = self.log_from(0);
         let has = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
         let (fatal, harmless) = (self.server.fatal_words(), self.server.harmless_words());
         let fatal = |line: &&str| has(line, fatal) && !has(line, harmless);
         let line = log.lines().rfind(fatal);
+        if line.is_some() && matches!(status, Ok(None)) {
+            // It may have said why it ends, and end only now.
+            status = patiently(|| self.end().transpose()).transpose();
+        }
         if let Ok(Some(status)) = status {
             let why = line.map_or_else(String::new, |line| format!(": {}", line.trim()));
             return Some(ServerError::Failed(format!("{title} ended in the run ({status}){why}")));
