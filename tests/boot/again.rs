@@ -63,9 +63,10 @@ fn the_same_study_gives_the_same_numbers_on_a_loaded_machine_and_through_a_kill(
     test.run(&args("quiet")).status(0);
 
     // The second time both cores are busy, and bigiron is killed, started again and interrupted once the first pair is done.
-    // A processor is modelled in each of these boots, which changes nothing either.
+    // A processor is modelled in each of these boots, which changes nothing either. They run one after the other, so that each end takes at most
+    // one of them along: the first time they ran side by side.
     let (_one, _two) = (Spinner::start(), Spinner::start());
-    let modelled = [&["compare", "--model"], &args("loaded")[1..]].concat();
+    let modelled = [&["compare", "--model", "--jobs", "1"], &args("loaded")[1..]].concat();
     let mut killed = underway(&test, &modelled, 1);
     killed.kill().unwrap();
     killed.wait().unwrap();
