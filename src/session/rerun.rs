@@ -106,7 +106,7 @@ mod tests {
         for (clock, most) in [(Clock::Exact, 3), (Clock::Wall, 1)] {
             let dir = tempfile::tempdir().unwrap();
             let folder = Folder::create(&dir.path().join("study"), &plan(4, 2, clock, 7)).unwrap();
-            let host = CountingHost::new(Script { delay_ms: 150, parallel: 3, ..Script::default() });
+            let host = CountingHost::new(Script { delay_ms: 20, parallel: 3, ..Script::default() }, most);
             let slots: Vec<_> = (0..8).map(|slot| (slot, Purpose::Locks)).collect();
             let failed = rerun(&folder, &host, &slots, 8, &AtomicBool::new(false), &|_| {}).unwrap();
             assert_eq!(failed.len(), 8, "the host `sim` has no evidence");

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -86,20 +88,42 @@ fn starts(events: &[SessionEvent]) -> Vec<(u32, u32)> {
     events.iter().filter_map(start).collect()
 }
 
-fn most_at_once(clock: Clock, parallel: usize, jobs: usize) -> usize {
+/// Runs a study on a host that allows `parallel` trials at once, of which no more and no fewer than `most` are to run.
+#[track_caller]
+fn at_once(clock: Clock, parallel: usize, jobs: usize, most: usize) {
     let study = Study::new(&plan(8, 2, clock, 3));
-    let host = CountingHost::new(Script { delay_ms: 5, parallel, ..Script::default() });
+    let host = CountingHost::new(Script { delay_ms: 5, parallel, ..Script::default() }, most);
     study.run(&host, jobs, &AtomicBool::new(false)).0.unwrap();
-    host.most()
+    assert_eq!(host.most(), most);
 }
 
 #[test]
 fn only_the_exact_clock_runs_trials_side_by_side() {
-    assert_eq!(most_at_once(Clock::Wall, 8, 8), 1);
-    assert_eq!(most_at_once(Clock::None, 8, 8), 1);
-    assert_eq!(most_at_once(Clock::Exact, 8, 3), 3);
-    assert_eq!(most_at_once(Clock::Exact, 2, 8), 2);
-    assert_eq!(most_at_once(Clock::Exact, 8, 0), 1);
+    at_once(Clock::Wall, 8, 8, 1);
+    at_once(Clock::None, 8, 8, 1);
+    at_once(Clock::Exact, 8, 3, 3);
+    at_once(Clock::Exact, 2, 8, 2);
+    at_once(Clock::Exact, 8, 0, 1);
+}
+
+/// Holds slot 7 until slot 4 has its record: if the thread of slot 4 were delayed, slot 7 would be the first to run again.
+struct InOrder<'a> {
+    host: SimHost,
+    folder: &'a Folder,
+}
+
+impl Host for InOrder<'_> {
+    fn parallel(&self) -> usize {
+        self.host.parallel()
+    }
+
+    fn run(&self, trial: &Trial<'_>, phase: &dyn Fn(Phase)) -> Result<TrialResult, HostError> {
+        let is_too_early = || self.folder.records().unwrap().records.iter().all(|r| r.slot != 4);
+        while trial.slot.slot == 7 && !trial.cancel.load(Ordering::Relaxed) && is_too_early() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.host.run(trial, phase)
+    }
 }
 
 #[test]
@@ -118,7 +142,8 @@ fn slots_run_in_the_plans_order_and_side_by_side_gives_the_same_records() {
     assert_eq!(starts(&events), order);
 
     let parallel = Study::new(&plan);
-    let (ended, events) = parallel.play(script, 4);
+    let host = InOrder { host: SimHost::new(script), folder: &parallel.folder };
+    let (ended, events) = parallel.run(&host, 4, &AtomicBool::new(false));
     ended.unwrap();
     assert_eq!(starts(&events), order);
     let void = |r: &Record| matches!(r.outcome, Outcome::Void { .. });

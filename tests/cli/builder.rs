@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::fs::Permissions;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -223,6 +223,17 @@ pub fn executable() -> &'static Path {
         fs::write(&new, bytes).unwrap();
         fs::set_permissions(&new, Permissions::from_mode(0o755)).unwrap();
         fs::rename(new, &path).unwrap();
+        // A child that another test has just started holds the file open for writing, too, until it executes its program; until then the file is not
+        // executed.
+        let begun = Instant::now();
+        let is_busy = || {
+            let ran = Command::new(&path).arg("--version").stdin(Stdio::null()).output();
+            ran.is_err_and(|error| error.kind() == ErrorKind::ExecutableFileBusy)
+        };
+        while is_busy() {
+            assert!(begun.elapsed() < PATIENCE, "somebody writes to {}", path.display());
+            std::thread::sleep(Duration::from_millis(5));
+        }
         path
     })
 }

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::builder::{Ran, Test};
+use crate::builder::{PATIENCE, Ran, Test};
+use crate::kills::alone_as_root;
 
 /// A comparison in moments; what is to be run follows.
 const QUICK: [&str; 11] =
@@ -100,9 +101,10 @@ fn a_program_is_measured_and_its_own_metrics_are_found() {
 #[test]
 fn two_commands_are_arms_and_the_slower_one_is_worse() {
     let test = Test::new();
-    let arms = ["running,command.run=sleep 0.01", "running,command.run=sleep 0.06"];
+    // So far apart that a trial of A that this machine delays does not hide it.
+    let arms = ["running,command.run=sleep 0.01", "running,command.run=sleep 0.4"];
     let ran = compare(&test, &arms, &["--fail-on", "worse"]).status(3);
-    ran.stdout_has("slower than running,command.run=sleep 0.01").stdout_has("A: sleep 0.01; B: sleep 0.06");
+    ran.stdout_has("slower than running,command.run=sleep 0.01").stdout_has("A: sleep 0.01; B: sleep 0.4");
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn a_killed_study_leaves_nothing_of_its_command() {
         let began = Instant::now();
         // bigiron itself, the shell and what it put into a session of its own.
         while processes_with(&mark) < 3 {
-            assert!(began.elapsed() < Duration::from_secs(60), "no trial has begun");
+            assert!(began.elapsed() < PATIENCE, "no trial has begun");
             std::thread::sleep(Duration::from_millis(20));
         }
         let killed = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
@@ -257,9 +259,11 @@ fn a_program_that_has_changed_is_not_answered_for() {
 fn a_program_that_fails_everywhere_stops_the_study_after_the_first_trials() {
     let test = Test::new();
     let script = "echo missing library >&2; exit 3";
+    let alone = alone_as_root();
     let ran = compare(&test, &["running", "running,mm.thp=always"], &["--", "sh", "-c", script]).status(1);
     let ran = ran.stderr_has("The workload failed in the first trial of every arm").stderr_has("missing library");
     assert!(ran.stderr.contains("`--fresh`"), "{}", ran.stderr);
+    drop(alone);
     assert_eq!(failures(test.dir()).len(), 2);
     // A metric that the program does not print.
     let metric = ["--fresh", "--metric", "rate,unit=op/s,better=higher,regex=rate ([0-9.]+)", "--", "true"];

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::builder::Test;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::builder::{PATIENCE, Test};
 use crate::studies::{SLOWER, study};
 
 #[test]
@@ -23,7 +26,7 @@ fn workers_side_by_side_give_the_report_of_one_machine() {
     };
     let mut workers = vec![slot("3", "n1"), slot("3", "n2"), slot("4", "n1")];
     let mut killed = test.start(&["worker", "out", "--claim", "--machine", "n3", "--script", "s.toml"]);
-    std::thread::sleep(Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(200));
     killed.kill().unwrap();
     killed.wait().unwrap();
     for worker in &mut workers {
@@ -57,20 +60,71 @@ fn two_workers_that_claim_share_the_trials() {
     test.run(&["run", "s.toml", "--out", "out"]).status(0).stdout_has(": worse\n");
 }
 
+/// A machine that is not exact, and its worker, which works on slot 0 and is stopped in the middle: whatever is delivered until it may go on comes
+/// before its own result, on a slow machine, too.
+struct Inexact(Child);
+
+impl Inexact {
+    /// Prepares the study `s.toml` in `out`, which is not there yet; `effects` are those that the machine has.
+    fn start(test: &Test, effects: &str) -> Self {
+        fs::write(test.dir().join("other.toml"), study(&format!("delay-ms = 3000\n{effects}"))).unwrap();
+        for _ in 0..20 {
+            let prepared = test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
+            prepared.stdout_has("Prepared 16 trials, slots 0 to 15");
+            let slow = Self(test.start(&["worker", "out", "--slot", "0", "--machine", "n2", "--script", "other.toml"]));
+            let begun = Instant::now();
+            while !slow.is_at_work(test) && slow.state() != 'Z' {
+                assert!(begun.elapsed() < PATIENCE, "no trial begins");
+                thread::sleep(Duration::from_millis(5));
+            }
+            kill_process(Pid::from_child(&slow.0), Signal::STOP).unwrap();
+            while !matches!(slow.state(), 'T' | 'Z') {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if slow.state() == 'T' && slow.is_at_work(test) {
+                return slow;
+            }
+            // This thread was delayed until the trial had ended.
+            drop(slow);
+            fs::remove_dir_all(test.dir().join("out")).unwrap();
+        }
+        panic!("its trial has always ended before it is stopped");
+    }
+
+    /// Its trial's folder is there for as long as the trial lasts.
+    fn is_at_work(&self, test: &Test) -> bool {
+        test.dir().join(format!("out/slots/.0000-0.n2.{}/artifacts", self.0.id())).exists()
+    }
+
+    /// The state of its process, as proc(5) has it.
+    fn state(&self) -> char {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
+        stat.rsplit_once(')').unwrap().1.trim_start().chars().next().unwrap()
+    }
+
+    /// Lets it go on; its exit status.
+    fn end(mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.0), Signal::CONT).unwrap();
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Inexact {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_trial_that_differs_between_machines_spoils_the_study() {
     let test = Test::new().file("s.toml", study(SLOWER));
-    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0);
-    // The machine that is not exact works on the slot when the other one delivers it.
-    let other = study(
-        "delay-ms = 3000\nnoise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.2\n[sim.effects.\"debian:6.1\"]\n\"*\" = 1.2\n",
-    );
-    let test = test.file("other.toml", other);
-    let slow = test.start(&["worker", "out", "--slot", "0", "--machine", "n2", "--script", "other.toml"]);
-    std::thread::sleep(Duration::from_millis(500));
+    // It works on the slot when the other one delivers it.
+    let effects =
+        "noise = 0.002\n[sim.effects.\"debian:6.12\"]\n\"*\" = 1.2\n[sim.effects.\"debian:6.1\"]\n\"*\" = 1.2\n";
+    let slow = Inexact::start(&test, effects);
     test.run(&["worker", "out", "--slot", "0", "--machine", "n1", "--script", "s.toml"]).status(0);
-    let slow = slow.wait_with_output().unwrap();
-    assert_eq!(slow.status.code(), Some(1));
+    assert_eq!(slow.end(), Some(1));
     test.run(&["worker", "out", "--slot", "1", "--script", "s.toml"])
         .status(1)
         .stderr_has("Two machines ran trial 0000-0");
@@ -80,15 +134,12 @@ fn a_trial_that_differs_between_machines_spoils_the_study() {
 #[test]
 fn what_a_worker_delivers_to_a_finished_study_is_compared() {
     let test = Test::new().file("s.toml", study(SLOWER));
-    let test = test.file("other.toml", study("delay-ms = 3000\n[sim.effects.\"debian:6.1\"]\n\"*\" = 1.2\n"));
-    test.run(&["run", "s.toml", "--out", "out", "--prepare"]).status(0).stdout_has("Prepared 16 trials, slots 0 to 15");
-    let slow = test.start(&["worker", "out", "--slot", "0", "--machine", "n2", "--script", "other.toml"]);
-    std::thread::sleep(Duration::from_millis(500));
+    let slow = Inexact::start(&test, "[sim.effects.\"debian:6.1\"]\n\"*\" = 1.2\n");
     test.run(&["worker", "out", "--slot", "3", "--machine", "n1", "--script", "s.toml"]).status(0);
     test.run(&["show", "out"]).status(0).stdout_has("completed");
     test.run(&["report", "out"]).status(0).stderr_has("Workers have delivered 1 more trial");
     test.run(&["run", "s.toml", "--out", "out"]).status(0).stdout_has(": worse\n");
-    assert_eq!(slow.wait_with_output().unwrap().status.code(), Some(1));
+    assert_eq!(slow.end(), Some(1));
     for again in [&["run", "s.toml", "--out", "out"][..], &["report", "out"]] {
         test.run(again).status(1).stderr_has("Two machines ran trial 0000-0 with different results");
     }

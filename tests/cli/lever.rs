@@ -93,10 +93,10 @@ fn a_panic_restores_without_any_destructor() {
     assert_eq!(fs::read_to_string(EXPIRE).unwrap(), before, "{said}");
 }
 
-/// A study of moments that changes a setting of this machine in one arm.
-fn study(arm: &str) -> Vec<&str> {
-    let mut words = vec!["compare", "--on", "local", "running", arm, "micro", "--set", "micro.only=null-call"];
-    words.extend(["--pairs", "8", "--idle-gap", "0", "--seed", "5", "--out", "study"]);
+/// A study that changes a setting of this machine in one arm; its trials run this script.
+fn study<'a>(arm: &'a str, script: &'a str) -> Vec<&'a str> {
+    let mut words = vec!["compare", "--on", "local", "running", arm, "--pairs", "8", "--idle-gap", "0", "--seed", "5"];
+    words.extend(["--out", "study", "--", "sh", "-c", script]);
     words
 }
 
@@ -106,7 +106,12 @@ fn a_study_restores_after_each_trial_on_ctrl_c_and_by_undo_after_a_kill() {
     let test = Test::new();
     let said = || fs::read_to_string(EXPIRE).unwrap();
     let before = said();
-    let words = study("running,sysctl.vm.dirty_expire_centisecs=2750");
+    // While there is a file `hold`, a trial with the setting does not end by itself.
+    let hold = test.dir().join("hold");
+    fs::write(&hold, "").unwrap();
+    let is_set = "[ \"$(cat dirty_expire_centisecs)\" = 2750 ]";
+    let script = format!("cd /proc/sys/vm; while [ -e '{}' ] && {is_set}; do sleep 0.05; done", hold.display());
+    let words = study("running,sysctl.vm.dirty_expire_centisecs=2750", &script);
     if test.run(&["lever", "check", "sysctl.vm.dirty_expire_centisecs=2750"]).status != 0 {
         skipped(format_args!("{EXPIRE} cannot be written here"));
         return;
@@ -134,6 +139,7 @@ fn a_study_restores_after_each_trial_on_ctrl_c_and_by_undo_after_a_kill() {
     assert_eq!(said(), before, "after undo");
     let records = || fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
     let change = format!("\"path\":\"{EXPIRE}\",\"before\":\"{}\",\"after\":\"2750\"", before.trim());
+    fs::remove_file(hold).unwrap();
     let mut child = test.start(&words);
     // Past a trial of the other arm: each sets and restores for itself.
     wait_for(&mut child, || records().lines().count() >= 3);

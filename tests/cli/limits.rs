@@ -15,10 +15,11 @@ use crate::builder::{Test, executable, processes_in, skipped};
 /// A user of nobody's.
 const USER: &str = "54321";
 
-/// The records of the folder `study`.
+/// The records of the folder `study`. A line without an end is still being written.
 fn records(test: &Test) -> Vec<Value> {
     let text = fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
-    text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["record"].clone()).collect()
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    whole.map(|line| serde_json::from_str::<Value>(line).unwrap()["record"].clone()).collect()
 }
 
 fn wait_for(what: &str, seen: impl Fn() -> bool) {
@@ -29,7 +30,7 @@ fn wait_for(what: &str, seen: impl Fn() -> bool) {
     }
 }
 
-/// Lets a study get as far as `count` records and interrupts it.
+/// Lets a study get as far as `count` records and interrupts it, long before its end.
 fn interrupted(test: &Test, child: Child, count: usize) -> Vec<Value> {
     wait_for("no trial has ended", || records(test).len() >= count);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
@@ -43,7 +44,10 @@ fn a_limit_of_processes_is_named_and_no_kernel_is_blamed_for_it() {
     let test = Test::new();
     // Another user must reach everything.
     let executable = test.dir().join("bigiron");
-    fs::copy(env!("CARGO_BIN_EXE_bigiron"), &executable).unwrap();
+    // By another process: a child that another test starts would hold the file open for writing, too, until it executes its program, and what
+    // somebody writes to is not executed.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_bigiron")).arg(&executable).status().unwrap();
+    assert!(copied.success());
     fs::set_permissions(test.dir(), fs::Permissions::from_mode(0o777)).unwrap();
     let run = |limit: Option<&str>| {
         let mut words = vec!["prlimit".to_owned()];
@@ -76,9 +80,10 @@ fn a_limit_of_processes_is_named_and_no_kernel_is_blamed_for_it() {
     assert_eq!(records(&test).len(), 16);
 }
 
-/// dbsim with a cache of some size, whose memory is used from the beginning.
+/// dbsim with a cache of some size, whose memory is used from the beginning. More trials than are done before it is interrupted, however late that
+/// is: those that fail take a moment each.
 const CACHED: &str = "compare --on local running running dbsim --set dbsim.data.size=300M --set dbsim.cache.size=280M --set \
-     dbsim.journal.size=2M --set dbsim.direct=off --set dbsim.io=sync --set dbsim.processes=2 --set dbsim.transactions=50 --pairs 8 --idle-gap 0 \
+     dbsim.journal.size=2M --set dbsim.direct=off --set dbsim.io=sync --set dbsim.processes=2 --set dbsim.transactions=50 --pairs 500 --idle-gap 0 \
      --seed 5 --out study";
 
 /// The first trial under a limit has failed for want of memory, and the next one without it succeeds.
@@ -140,7 +145,11 @@ fn a_memory_cgroup_that_is_too_small_is_named_in_the_trials_failure() {
 fn a_trial_that_somebody_kills_is_void_and_runs_again() {
     let test = Test::new();
     let mut words = vec!["compare", "--on", "local", "running", "running", "--pairs", "8", "--idle-gap", "0"];
-    words.extend(["--seed", "5", "--out", "study", "--", "sleep", "0.3"]);
+    // Trials last while there is this file: the one that is found is there when it is killed.
+    let hold = test.dir().join("hold");
+    fs::write(&hold, "").unwrap();
+    let script = format!("while [ -e '{}' ]; do sleep 0.05; done", hold.display());
+    words.extend(["--seed", "5", "--out", "study", "--", "sh", "-c", &script]);
     let mut child = test.start(&words);
     let trials = || {
         let threads = fs::read_dir(format!("/proc/{}/task", child.id())).into_iter().flatten().flatten();
@@ -150,6 +159,7 @@ fn a_trial_that_somebody_kills_is_void_and_runs_again() {
     };
     wait_for("no trial has begun", || processes_in(&test.dir().join("study")) > 1 && !trials().is_empty());
     kill_process(Pid::from_raw(trials()[0]).unwrap(), Signal::KILL).unwrap();
+    fs::remove_file(hold).unwrap();
     let status = child.wait().unwrap();
     let said = std::io::read_to_string(child.stderr.take().unwrap()).unwrap();
     assert!(status.success(), "{said}");

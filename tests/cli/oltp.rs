@@ -16,10 +16,7 @@ use bigiron_sql::server::Transport;
 use bigiron_sql::server::{Cluster, Listen, OwnedFolder, Programs, RECIPE, Settings, Sizing, cluster};
 use bigiron_workload::testing::SmallDisk;
 
-use crate::builder::{Ran, Test};
-
-/// Longer than anything here takes on a machine that does other things too.
-const PATIENCE: Duration = Duration::from_secs(300);
+use crate::builder::{PATIENCE, Ran, Test};
 
 /// A test with the user's own cache: the server's programs are fetched once.
 fn test() -> Test {
@@ -48,7 +45,7 @@ fn processes_in(dir: &Path) -> Vec<PathBuf> {
 fn nothing_left(test: &Test) {
     let began = Instant::now();
     while !processes_in(test.dir()).is_empty() {
-        assert!(began.elapsed() < PATIENCE, "{:?}", processes_in(test.dir()));
+        assert!(began.elapsed() < Duration::from_secs(300), "{:?}", processes_in(test.dir()));
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(test.entries(".").is_empty(), "{:?}", test.entries("."));

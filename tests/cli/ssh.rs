@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::builder::PATIENCE;
 use machine::{ALL, Machine, configured, of_settings, study};
 use simulated::Simulated;
 
@@ -45,11 +46,15 @@ fn a_simulated_machine_boots_for_each_trial_and_runs_its_own_kernel_after_an_int
     let Some(machine) = Simulated::start() else { return };
     let test = &machine.test;
     let own = machine.command_line();
-    let arms = ["running", "running,boot.audit=0"];
-    let child = test.start(&study(&arms, &["--no-way-back"]));
+    // The third trial lasts until it is ended: the study is not further when it is interrupted, however late that is.
+    let trials = test.dir().join("trials");
+    let script = format!("echo >>'{0}'; while [ $(wc -l <'{0}') -gt 2 ]; do sleep 0.05; done", trials.display());
+    let mut words = vec!["compare", "--on", "ssh:db3", "running", "running,boot.audit=0", "--quick", "--idle-gap", "0"];
+    words.extend(["--why", "0", "--no-way-back", "--out", "study", "--", "sh", "-c", &script]);
+    let child = test.start(&words);
     let since = Instant::now();
     while test.records("study").len() < 2 {
-        assert!(since.elapsed() < Duration::from_secs(600), "no pair is done");
+        assert!(since.elapsed() < PATIENCE, "no pair is done");
         thread::sleep(Duration::from_millis(20));
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();

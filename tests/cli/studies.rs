@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::builder::Test;
+use crate::builder::{PATIENCE, Test};
 
 /// A study of two simulated kernels; `more` is the rest of the file, which ends in `[machine] host = "sim"` and the script.
 pub fn study(script: &str) -> String {
@@ -131,16 +131,19 @@ fn a_study_that_another_build_began_is_reported_but_not_gone_on_with() {
 
 #[test]
 fn a_kill_loses_no_finished_trial_and_the_report_is_the_same() {
-    let test = Test::new().file("s.toml", study("delay-ms = 40\n"));
+    // A trial that lasts for ever: the study cannot end by itself, however late the kill comes.
+    let endless = study("delay-ms = 40\n[[sim.incidents]]\nwhat = \"stall\"\nslot = 12\n");
+    let test = Test::new().file("s.toml", endless);
     let mut child = test.start(&["run", "s.toml", "--out", "out", "--jobs", "1"]);
     let begun = Instant::now();
-    while test.records("out").len() < 4 && begun.elapsed() < Duration::from_secs(20) {
+    while test.records("out").len() < 4 && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(5));
     }
     child.kill().unwrap();
     child.wait().unwrap();
     let kept = test.records("out");
     assert!((4..16).contains(&kept.len()), "{} records", kept.len());
+    let test = test.file("s.toml", study("delay-ms = 40\n"));
     let resumed = test.run(&["run", "s.toml", "--out", "out"]).status(0);
     let all = test.records("out");
     assert_eq!(all.len(), 16);

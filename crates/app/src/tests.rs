@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -11,7 +12,7 @@ use bigiron_model::clock::Clock;
 use bigiron_sql::database::Database;
 use bigiron_web::call::CallTally;
 use bigiron_workload::run_control::RunLength;
-use bigiron_workload::{Running as _, Workload as _, WorkloadResult, WrongData, testing};
+use bigiron_workload::{Context, Progress, Running as _, Workload as _, WorkloadResult, WrongData, testing};
 
 const SMALL: [(&str, &str); 5] =
     [("length", "600"), ("warmup", "200"), ("threads", "4"), ("dealers", "50"), ("session", "1K")];
@@ -30,6 +31,18 @@ fn trial<'a>(settings: &'a Settings, dir: &Path) -> anyhow::Result<Trial<'a>> {
 
 fn run(trial: &mut Trial<'_>, dir: &Path) -> anyhow::Result<WorkloadResult> {
     trial.run(&testing::context(dir))
+}
+
+/// The first run that conforms: one in which the machine stood still for seconds may not.
+fn conforming(trial: &mut Trial<'_>, dir: &Path) -> WorkloadResult {
+    let mut late = Vec::new();
+    while late.len() < 10 {
+        match run(trial, dir).map_err(|error| format!("{error:#}")) {
+            Err(said) if said.starts_with("The run does not conform: the 90th percentile of `") => late.push(said),
+            outcome => return outcome.unwrap(),
+        }
+    }
+    panic!("{late:?}");
 }
 
 fn is_there(pid: u32) -> bool {
@@ -51,7 +64,7 @@ fn delivers(database: &str, name: &str) {
     let settings = settings(&[("database", database)]);
     let mut trial = trial(&settings, dir.path()).unwrap();
     let pids = trial.tiers.pids();
-    let outcome = run(&mut trial, dir.path()).unwrap();
+    let outcome = conforming(&mut trial, dir.path());
     let declared = metrics::of();
     for def in &declared {
         assert!(def.kind.takes(outcome.values[&def.name]), "{}: {:?}", def.name, outcome.values);
@@ -119,14 +132,24 @@ fn changes_are_noticed(database: &mut dyn Database) {
 /// What a run says of a tier that is killed in it, and whether anything is left of it.
 fn killed(tier: usize) -> String {
     let dir = tempfile::tempdir().unwrap();
-    let settings = settings(&[("length", "60s")]);
+    let settings = settings(&[("length", "600s")]);
     let mut trial = trial(&settings, dir.path()).unwrap();
     let pids = trial.tiers.pids();
+    let (tell, begun) = mpsc::channel();
     let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(1500));
-        kill_process(Pid::from_raw(pids[tier] as i32).unwrap(), Signal::KILL).unwrap();
+        // Before that, this process itself asks the database for the sums.
+        if begun.recv().is_ok() {
+            std::thread::sleep(Duration::from_millis(1500));
+            kill_process(Pid::from_raw(pids[tier] as i32).unwrap(), Signal::KILL).unwrap();
+        }
     });
-    let error = run(&mut trial, dir.path()).unwrap_err();
+    let progress = move |now: Progress<'_>| {
+        if now.step == "run" {
+            tell.send(()).unwrap();
+        }
+    };
+    let error = trial.run(&Context { progress: &progress, ..testing::context(dir.path()) }).unwrap_err();
+    drop(progress);
     killer.join().unwrap();
     assert!(!error.is::<WrongData>(), "{error:#}");
     drop(trial);
@@ -145,7 +168,7 @@ fn a_killed_database_and_a_killed_jvm_fail_the_trial_with_their_end() {
 #[test]
 fn a_jvm_without_memory_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let settings = settings(&[("heap", "64M"), ("session", "4M"), ("length", "60s")]);
+    let settings = settings(&[("heap", "64M"), ("session", "4M"), ("length", "600s")]);
     let mut trial = trial(&settings, dir.path()).unwrap();
     let error = format!("{:#}", run(&mut trial, dir.path()).unwrap_err());
     assert!(

@@ -143,26 +143,30 @@ mod tests {
         if audits.run_delay.is_none() {
             return skipped("audits", "the kernel does not say how long a task is kept off the CPU");
         }
-        audits.begin();
         let burn = |d| {
             let end = thread_cpu_time() + d;
             while thread_cpu_time() < end {}
         };
-        for _ in 0..5 {
-            burn(Duration::from_millis(4));
-            during(WaitEvent::Think, || std::thread::sleep(Duration::from_millis(2)));
-            // CPU time inside a wait belongs to the wait.
-            during(WaitEvent::DataFileRead, || burn(Duration::from_millis(3)));
+        // The machine may be busy: then the run queue explains the time. But nothing explains the time for which a hypervisor takes
+        // the CPU away, so one of several audits must add up.
+        let mut tries: Vec<Audit> = Vec::new();
+        while !tries.last().is_some_and(|audit| (0.9..1.1).contains(&audit.explained().unwrap())) {
+            assert!(tries.len() < 20, "{tries:?}");
+            audits.begin();
+            for _ in 0..5 {
+                burn(Duration::from_millis(4));
+                during(WaitEvent::Think, || std::thread::sleep(Duration::from_millis(2)));
+                // CPU time inside a wait belongs to the wait.
+                during(WaitEvent::DataFileRead, || burn(Duration::from_millis(3)));
+            }
+            let audit = audits.end().unwrap();
+            let table = WaitTable::new(1).unwrap();
+            table.add_audit(0, &audit);
+            table.add_audit(0, &audit);
+            assert_eq!(table.audit(0), audit.plus(&audit));
+            assert!(audit.cpu >= 20_000_000 && audit.waits >= 25_000_000, "{audit:?}");
+            tries.push(audit);
         }
-        let audit = audits.end().unwrap();
-        let table = WaitTable::new(1).unwrap();
-        table.add_audit(0, &audit);
-        table.add_audit(0, &audit);
-        assert_eq!(table.audit(0), audit.plus(&audit));
-        assert!(audit.cpu >= 20_000_000 && audit.waits >= 25_000_000, "{audit:?}");
-        // The machine may be busy: then the run queue explains the time.
-        let explained = audit.explained().unwrap();
-        assert!((0.9..1.1).contains(&explained), "{explained} {audit:?}");
         assert!(audits.end().is_none());
     }
 }

@@ -9,8 +9,7 @@ use super::*;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bigiron_model::clock::Clock;
 use bigiron_workload::testing;
@@ -83,10 +82,10 @@ impl Bench {
         pids.filter(|pid| uses(*pid)).collect()
     }
 
-    /// Another test that forks at the wrong moment passes open files to its children; those end soon, while a leaked process
-    /// never ends.
+    /// Another test that forks at the wrong moment passes open files to its children; those end with that test, while a leaked
+    /// process never ends.
     fn no_process_stays(&self) -> bool {
-        (0..600).any(|_| {
+        (0..6_000).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
             self.processes("").is_empty()
         })
@@ -172,29 +171,38 @@ fn a_broken_block_stops_the_run_and_leaves_no_process() {
 #[test]
 fn a_killed_process_is_named_and_leaves_no_process() {
     let bench = Bench::new(&[("transactions", "1000000")]);
-    bench.prepare();
-    let (told, hear) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let bench = &bench;
-        scope.spawn(move || {
-            let outcome = bench.run().map(|_| ());
-            told.send(format!("{:#}", outcome.unwrap_err())).unwrap();
-        });
-        // Only the log writer opens the journals during a run; before it, this process does, to test the sync.
-        let me = std::process::id() as i32;
-        let victim = loop {
-            std::thread::sleep(Duration::from_millis(5));
-            match bench.processes("journal.0")[..] {
-                [log_writer] if log_writer != me => break log_writer,
-                _ => {}
-            }
-        };
-        rustix::process::kill_process(rustix::process::Pid::from_raw(victim).unwrap(), rustix::process::Signal::KILL)
-            .unwrap();
-    });
-    let error = hear.recv().unwrap();
-    assert_eq!(error, "Log writer was ended by signal 9");
+    let beside = tempfile::tempdir().unwrap();
+    let told = beside.path().join("error");
+    // In a process of its own, which no other test forks from: a child of another test that has the journals open could be taken for
+    // the log writer.
+    let parent = bigiron_sys::process::fork_child(|| {
+        let error = bench.prepare().run().map(|_| ()).unwrap_err();
+        std::fs::write(told.with_extension("new"), format!("{error:#}")).unwrap();
+        std::fs::rename(told.with_extension("new"), &told).unwrap();
+        // Until it is killed: the end of this process would end those that it has left.
+        std::thread::sleep(Duration::from_secs(3600));
+        0
+    })
+    .unwrap();
+    // Only the log writer opens the journals during a run; before it, its parent does, to create them and to test the sync.
+    let above = parent.pid().as_raw_nonzero().get();
+    let victim = loop {
+        std::thread::sleep(Duration::from_millis(5));
+        match bench.processes("journal.0")[..] {
+            [log_writer] if log_writer != above => break log_writer,
+            _ => {}
+        }
+    };
+    rustix::process::kill_process(rustix::process::Pid::from_raw(victim).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    let killed = Instant::now();
+    while !told.exists() {
+        assert!(killed.elapsed() < Duration::from_secs(300), "the run goes on without its log writer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(std::fs::read_to_string(&told).unwrap(), "Log writer was ended by signal 9");
     assert!(bench.no_process_stays());
+    drop(parent);
 }
 
 #[test]

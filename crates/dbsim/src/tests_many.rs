@@ -3,7 +3,7 @@
 use super::*;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bigiron_model::clock::Clock;
 use bigiron_sys::network::Wiring;
@@ -136,7 +136,16 @@ fn clients_are_served_over_every_transport() {
 fn idle_sessions_have_page_tables_over_the_cache() {
     let idle = |touch| class("session", 40, ClassKind::Idle { touch, every: Duration::from_millis(2) });
     let [few, many] = [1, 900].map(|touch| {
-        let ran = Bench::new(2, 100, vec![idle(touch)]).run(|_| std::thread::sleep(Duration::from_millis(50))).unwrap();
+        let ran = Bench::new(2, 100, vec![idle(touch)])
+            .run(|instance| {
+                // Each has touched its blocks once before the window; until one has woken in it.
+                let gets = || instance.counters[4..].iter().map(|c| c.gets.load(SeqCst)).sum::<u64>();
+                let start = Instant::now();
+                while gets() <= 40 * touch as u64 && start.elapsed() < Duration::from_secs(300) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            })
+            .unwrap();
         let gets: u64 = ran.counters[4..].iter().map(|c| c[0]).sum();
         assert!(gets > 40 * touch as u64, "nobody has woken: {gets}");
         ran.page_tables

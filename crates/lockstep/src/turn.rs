@@ -165,6 +165,10 @@ mod tests {
                 turn.park();
                 turn.unpark();
                 running.send(()).unwrap();
+                // The main loop may be late.
+                while turn.state.load(Ordering::SeqCst) != AWAITED {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 // Like a thread on a busy machine: it uses no CPU for much longer than the patience.
                 std::thread::sleep(Duration::from_millis(400));
                 parked.store(true, Ordering::SeqCst);

@@ -91,7 +91,16 @@ fn kill_postmaster(trial_database: &TrialDatabase) {
 }
 
 fn kill_session(trial_database: &TrialDatabase) {
-    kill(sessions(trial_database)[0]);
+    // At one moment, none of them may be at a statement of these kinds.
+    let began = Instant::now();
+    let session = loop {
+        match sessions(trial_database).first() {
+            Some(session) => break *session,
+            None => assert!(began.elapsed() < PATIENCE, "there is no session"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    kill(session);
 }
 
 /// Undoes a payment so completely that every consistency condition still holds.

@@ -180,9 +180,17 @@ mod tests {
         assert!(has_ended(&stat("Z", 1)) && has_ended(&stat("X", 0)));
         assert!(!has_ended(&stat("Z", 25)) && !has_ended(&stat("S", 1)));
         // The position of the field, from a process that has not one thread by chance.
-        let others: Vec<_> =
-            (0..3).map(|_| std::thread::spawn(|| std::thread::sleep(Duration::from_millis(300)))).collect();
-        let own = self::stat(std::process::id() as i32).unwrap();
-        assert!(own.split(' ').nth(20 - 3).unwrap().parse::<usize>().unwrap() > others.len());
+        let others = 3;
+        let counted = std::sync::Barrier::new(others + 1);
+        let own = std::thread::scope(|threads| {
+            for _ in 0..others {
+                threads.spawn(|| counted.wait());
+            }
+            let own = self::stat(std::process::id() as i32);
+            // They live until then.
+            counted.wait();
+            own.unwrap()
+        });
+        assert!(own.split(' ').nth(20 - 3).unwrap().parse::<usize>().unwrap() > others);
     }
 }

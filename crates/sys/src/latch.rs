@@ -219,7 +219,7 @@ fn wake(word: &AtomicU32, count: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{Exit, fork_child};
+    use crate::process::{Child, Exit, fork_child};
     use crate::segment::Segment;
     use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
@@ -366,9 +366,15 @@ mod tests {
                 .unwrap()
             })
             .collect();
-        // A waiting process may not be asleep yet: it sees the new generation, checks once more, and may take the token.
+        // A waiting process may not be asleep yet: it would see the new generation and check once more. So each signal waits until all are
+        // asleep, or have ended.
+        let still = |child: &Child| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.pid().as_raw_nonzero())).unwrap();
+            stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S") || rest.starts_with(" Z"))
+        };
         until(|| event.waiting() == 10);
         for left in (0..10).rev() {
+            until(|| children.iter().all(still));
             tokens.store(1, SeqCst);
             event.signal_some(1);
             until(|| tokens.load(SeqCst) == 0);

@@ -46,7 +46,7 @@ impl Host for OneEach {
 fn all_machines_work_at_once_and_each_in_the_plans_order() {
     let plan = plan();
     let study = Study::new(&plan);
-    let host = CountingHost::new(Script { delay_ms: 40, ..Script::default() });
+    let host = CountingHost::new(Script { delay_ms: 40, ..Script::default() }, 3);
     let host = OneEach { host, busy: Mutex::new(Vec::new()) };
     let (ended, events) = study.run(&host, 1, &AtomicBool::new(false));
     assert_eq!(ended.unwrap().completed, 24);
@@ -61,7 +61,7 @@ fn all_machines_work_at_once_and_each_in_the_plans_order() {
         assert_eq!(record.machine.as_deref(), Some(["a", "b", "c"][record.pair as usize % 3]));
     }
     // Reruns for evidence are one at a time.
-    let host = CountingHost::new(Script { delay_ms: 20, ..Script::default() });
+    let host = CountingHost::new(Script { delay_ms: 20, ..Script::default() }, 1);
     let slots: Vec<_> = (0..6).map(|slot| (slot, Purpose::Locks)).collect();
     rerun(&study.folder, &host, &slots, 8, &AtomicBool::new(false), &|_| {}).unwrap();
     assert_eq!(host.most(), 1);

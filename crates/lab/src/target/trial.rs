@@ -248,7 +248,8 @@ mod tests {
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         assert!(matches!(state(&folder, &key).unwrap(), TrialState::Running));
         assert_eq!(running(&folder), std::slice::from_ref(&at));
-        drop(lock);
+        // Closing it would not be enough: a process that another test forks meanwhile holds it too until it executes its program.
+        flock(&lock, FlockOperation::Unlock).unwrap();
         assert!(matches!(state(&folder, &key).unwrap(), TrialState::Died { rebooted: false }));
         assert!(running(&folder).is_empty());
         fs::write(at.join(LOG), "\n").unwrap();

@@ -25,7 +25,7 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lockstep.so"));
 const LOADER: &[u8] = b"/ld-linux-x86-64.so.2";
 
 /// A machine without a kernel waits for a timer 0.25 s after its start; on a host that is overloaded, later.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The library, as a file that only this process has.
 pub struct Library {
@@ -145,6 +145,8 @@ fn start(qemu: &Qemu, cpus: u32, clock: Clock) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
     use super::*;
     use crate::vm::process::cpu_seconds;
     use crate::vm::qemu::Version;
@@ -220,15 +222,10 @@ mod tests {
         let library = Library::of(qemu).unwrap();
         library.preload(&mut command, cpus, Clock::Exact);
         let mut child = command.spawn().unwrap();
-        let mut used = 0.0;
-        let status = loop {
-            used = cpu_seconds(child.id()).unwrap_or(0.0).max(used);
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        };
-        assert_eq!(status.code(), Some(1));
+        // When it has ended and is not reaped yet: all of its time is there, however late this thread looks.
+        waitid(WaitId::Pid(Pid::from_child(&child)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        let used = cpu_seconds(child.id()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(1));
         let said = std::fs::read(said).unwrap();
         (u32::from_le_bytes(said.try_into().unwrap()), used)
     }
@@ -236,10 +233,17 @@ mod tests {
     #[test]
     fn one_vcpu_pauses_at_the_same_virtual_time_for_less() {
         let qemu = Qemu::find().expect("QEMU is installed");
-        let ((alone_ns, alone_s), (ns, s)) = (pauses(&qemu, 1), pauses(&qemu, 2));
+        let ((alone_ns, mut alone_s), (ns, s)) = (pauses(&qemu, 1), pauses(&qemu, 2));
         // Three instructions each, and that before the first.
         assert_eq!(alone_ns, 9_000_002);
         assert_eq!(ns, alone_ns);
+        // What a busy machine does to a process only adds to its time: the least of several is the nearest to its own.
+        for _ in 0..10 {
+            if alone_s < s / 2.0 {
+                break;
+            }
+            alone_s = alone_s.min(pauses(&qemu, 1).1);
+        }
         // A seventh, measured.
         assert!(alone_s < s / 2.0, "{alone_s} s, and {s} s with a loop that is left at each");
     }

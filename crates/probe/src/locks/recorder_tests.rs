@@ -137,12 +137,18 @@ fn this_machines_waits_are_recorded_or_refused_in_words() {
         Ok(armed) => armed,
         Err(why) => return assert!(!why.is_empty()),
     };
+    let (begun, begin) = std::io::pipe().unwrap();
     let child = bigiron_sys::process::fork_child(|| {
+        // Not before the recording has begun: there may be no other wait in it.
+        if rustix::io::read(&begun, &mut [0_u8]).is_err() {
+            return 1;
+        }
         // From the call on: a thread that parks has a deadline, which comes sooner if it was delayed before its call.
         let _ = futex::wait(&AtomicU32::new(0), 0, futex::Scope::Process, Some(Duration::from_millis(3)));
         0
     });
     let recorder = armed.start().unwrap();
+    rustix::io::write(&begin, &[1]).unwrap();
     child.unwrap().wait().unwrap();
     let recording = recorder.stop();
     let of_the_child = |wait: &&Wait| {

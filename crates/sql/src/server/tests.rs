@@ -164,8 +164,13 @@ fn an_ordinary_user_has_one_too() {
 #[test]
 fn a_killed_bigiron_leaves_no_server() {
     if let Some(told) = std::env::var_os(AGAIN) {
-        let running = start(Listen::Socket, &[]);
-        let text = format!("{} {}", running.cluster.pid(), running.place.path().display());
+        // In a folder of this test's own: tests make folders for their servers in another, from which they remove those of killed owners.
+        let server = Programs::of(&RECIPE, &tree()).unwrap();
+        let place = server_folder(&std::env::temp_dir()).unwrap();
+        postgres::init(&server, place.path(), false).unwrap();
+        let settings = Settings::new(&sizing(), &[]).unwrap();
+        let cluster = cluster::start(&server, place.path(), &settings, Listen::Socket).unwrap();
+        let text = format!("{} {}", cluster.pid(), place.path().display());
         fs::write(&told, text).unwrap();
         std::thread::sleep(Duration::from_secs(600));
         return;

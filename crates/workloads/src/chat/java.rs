@@ -218,6 +218,9 @@ mod tests {
         assert!(elapsed <= inner && inner < outer, "{elapsed:?} of {inner:?}");
         let pid = rustix::process::Pid::from_raw(rooms.server.pid() as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        // Until it has ended, which a busy machine may delay; it stays unreaped.
+        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended).unwrap();
         // As the users see it.
         let broken = anyhow!("The JVM ended (exit status: 1): IllegalStateException: {BROKEN}: java.io.EOFException");
         for error in [rooms.cause(broken), rooms.run().unwrap_err()] {

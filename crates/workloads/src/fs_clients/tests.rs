@@ -90,12 +90,19 @@ fn a_warm_up_by_time_is_followed_by_whole_passes() {
 
 #[test]
 fn a_clients_own_work_comes_before_requests_and_is_no_part_of_them() {
-    let bench = Bench::new(&[("clients", "1"), ("length", "1"), ("requests", "200"), ("work", "2ms")]);
-    let outcome = bench.run().unwrap();
-    // 500 per second if the processor keeps the frequency at which the loop was timed; without the work there are 10,000 and
-    // more.
-    assert!(outcome.values["requests"] < 2500.0, "{:?}", outcome.values);
-    assert!(outcome.values["close-mean"] < 1e6, "{:?}", outcome.values);
+    let mut disturbed = Vec::new();
+    let (bench, outcome) = loop {
+        let bench = Bench::new(&[("clients", "1"), ("length", "1"), ("requests", "200"), ("work", "2ms")]);
+        let outcome = bench.run().unwrap();
+        // 500 per second if the processor keeps the frequency at which the loop was timed; without the work there are 10,000 and more. If the machine
+        // stands still in a request or while the loop is timed, another run shows it.
+        let (requests, close) = (outcome.values["requests"], outcome.values["close-mean"]);
+        if requests < 2500.0 && close < 1e6 {
+            break (bench, outcome);
+        }
+        disturbed.push((requests, close));
+        assert!(disturbed.len() < 20, "{disturbed:?}");
+    };
     assert_eq!(outcome.facts["work-per-request"], "2ms");
     bench.verify().unwrap();
 }

@@ -1,6 +1,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -153,11 +154,12 @@ fn with_java(script: &str) -> anyhow::Error {
     bigiron_service::java::testing::install();
     let dir = tempfile::tempdir().unwrap();
     let java = dir.path().join("java");
-    fs::write(&java, format!("#!/bin/sh\n{script}\n")).unwrap();
+    // Not by this process: one that another test forks meanwhile would have the file open too, and while it is open for writing nobody can execute it.
+    let write = ["-c", "printf %s \"$2\" >\"$1\" && chmod 755 \"$1\"", "sh"];
+    let text = format!("#!/bin/sh\n{script}\n");
+    assert!(Command::new("sh").args(write).arg(&java).arg(text).status().unwrap().success());
     // Root's servers run as another user.
-    for path in [dir.path(), &java] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let settings = settings(&[]);
     let programs = Programs::installed(&RECIPE, dir.path(), SERIES);
     match trial(&settings, &programs, dir.path()) {

@@ -337,20 +337,27 @@ mod tests {
     use super::super::{job, this_machine};
     use super::*;
     use crate::vm::freezer;
+    use crate::vm::process::held;
     use bigiron_model::clock::Clock;
 
     /// What comes of a trial whose process is `script`, with so much patience, and what cannot be killed of it.
     fn talked(script: &str, silence: Option<SilenceWatch>) -> (ConversationEnd, usize) {
+        talked_after(script, |_| silence)
+    }
+
+    /// The same with the patience that `ready` returns, which gets the number of the process.
+    fn talked_after(script: &str, ready: impl FnOnce(u32) -> Option<SilenceWatch>) -> (ConversationEnd, usize) {
         let task = Task { job: job(Clock::Wall, 1, Vec::new()), machine: this_machine(1, 1 << 30), mounts: Vec::new() };
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut process = Process::start(command).unwrap();
+        let silence = ready(process.pid().as_raw_nonzero().get().unsigned_abs());
         let cancel = AtomicBool::new(false);
         let (over, wait) = std::sync::mpsc::channel::<()>();
         let talked = std::thread::scope(|threads| {
             let cancel = &cancel;
             threads.spawn(move || {
-                let _ = wait.recv_timeout(Duration::from_secs(60));
+                let _ = wait.recv_timeout(Duration::from_secs(600));
                 cancel.store(true, Ordering::Relaxed);
             });
             let talked = converse(&task, &mut process, silence, cancel, &mut ReceivedEvents::default(), &|_| {});
@@ -378,12 +385,15 @@ mod tests {
             let (file, word) = group.switch(true);
             let script =
                 format!("echo $$ >{}; echo {word} >{}; exec sleep 600", group.procs().display(), file.display());
-            // Long enough for the shell to freeze itself, also on a busy machine.
-            let (ended, _) = talked(&script, silence_watch(60, Duration::from_secs(4)));
+            // The patience begins when the shell has frozen itself, however late that is.
+            let (ended, _) = talked_after(&script, |pid| {
+                assert!(wait_for(Duration::from_secs(300), &mut || held(pid).is_some()), "it is not frozen");
+                silence_watch(60, Duration::from_millis(100))
+            });
             let ConversationEnd::Held(why) = ended else { panic!("{ended:?}") };
             assert_eq!(why, "was in a frozen cgroup");
             group.set(false);
-            assert!(wait_for(GRACE, &mut || group.processes() == 0), "the trial is left");
+            assert!(wait_for(Duration::from_secs(300), &mut || group.processes() == 0), "the trial is left");
         }
     }
 

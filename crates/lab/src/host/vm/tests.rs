@@ -1,4 +1,4 @@
-use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use super::arm::PreparedArm;
 use super::images::ArmImages;
@@ -13,8 +13,10 @@ fn scripted(dir: &Path, script: &str) -> VmHost {
     let program = dir.join("qemu");
     let file = |id: &str| format!("{id}=$(echo \"$*\" | sed 's/.*id={id},path=\\([^ ]*\\).*/\\1/')");
     let (events, console) = (file("events"), file("console"));
-    std::fs::write(&program, format!("#!/bin/sh\n{events}\n{console}\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let text = format!("#!/bin/sh\n{events}\n{console}\n{script}\n");
+    // Not by this process: one that another test forks meanwhile would have the file open too, and while it is open for writing nobody can execute it.
+    let write = ["-c", "printf %s \"$2\" >\"$1\" && chmod 755 \"$1\"", "sh"];
+    assert!(Command::new("sh").args(write).arg(&program).arg(text).status().unwrap().success());
     let arm = PreparedArm::bare(dir.join("kernel"), ArmImages::default());
     VmHost {
         qemu: Qemu::named(program, Version(7, 2, 0)),
