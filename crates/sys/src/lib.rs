@@ -1,9 +1,10 @@
-//! The only unsafe code: system calls without a safe form in rustix, shared memory, port I/O. Above it, load generation ([`load`]) and network
+//! The unsafe code of the workloads and of bigiron itself: system calls without a safe form in rustix, shared memory, port I/O. Above it, load generation ([`load`]) and network
 //! namespaces ([`network`]).
 
 pub mod async_io;
 pub mod broadcast;
 pub mod child;
+pub mod close;
 pub mod cpu_clock;
 pub mod cpu_list;
 pub mod emulation;
