@@ -11,6 +11,7 @@ mod session;
 mod trial;
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -110,6 +111,14 @@ impl Configured for Settings {
 
     fn lays_out(&self) -> bool {
         false
+    }
+
+    fn silence(&self) -> Duration {
+        self.last().silence()
+    }
+
+    fn guest_silence(&self) -> Duration {
+        self.last().guest_silence()
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {

@@ -259,6 +259,10 @@ impl Server for Session<'_> {
         Ok(())
     }
 
+    fn measured(&mut self) {
+        self.expected.measured();
+    }
+
     fn serve(&mut self, request: &Request) -> Result<()> {
         let answer = self.do_it(request);
         self.expected.check(request, answer)

@@ -17,7 +17,6 @@ use crate::loadfile::{Replayed, Settings as Replay};
 use bigiron_probe::symbols;
 use bigiron_service::error::ServerError;
 use bigiron_sys::load::files::file_system;
-use bigiron_workload::length::Length;
 use bigiron_workload::{Context, Progress, WorkloadResult};
 
 /// A server that runs. Dropping it ends it.
@@ -38,7 +37,7 @@ impl Running {
     fn replay(&self, settings: &Replay, seed: u64, between: impl FnOnce()) -> Result<Point> {
         let pattern = &Pattern::new(seed, settings.file.longest());
         // If the first pass is measured, there is no time to check it.
-        let checked = matches!(settings.warm_up, Length::Passes(1..));
+        let checked = !settings.warm_up.is_nothing();
         let seen = &Seen::default();
         let replayed = match self {
             Self::Nfs(nfs) => {

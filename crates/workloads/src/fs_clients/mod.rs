@@ -10,6 +10,7 @@ mod server;
 mod verify;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -25,7 +26,6 @@ use super::loadfile::{DEFAULT, FileOperation, Loadfile, Settings, metrics};
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::load::files::file_system;
-use bigiron_workload::length::Length;
 use bigiron_workload::{
     ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, RunsOn, Workload, WorkloadResult,
 };
@@ -98,6 +98,14 @@ impl Configured for Replay {
         false
     }
 
+    fn silence(&self) -> Duration {
+        self.settings.silence()
+    }
+
+    fn guest_silence(&self) -> Duration {
+        self.settings.guest_silence()
+    }
+
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         let root = cx.dir.join(super::loadfile::ROOT);
         std::fs::create_dir(&root).with_context(|| format!("Cannot create `{}`", root.display()))?;
@@ -116,7 +124,7 @@ impl Running for &Replay {
             pattern: &Pattern::new(cx.seed, settings.file.longest()),
             syncing: self.syncing,
             // If the first pass is measured, there is no time to check it.
-            checked: matches!(settings.warm_up, Length::Passes(1..)),
+            checked: !settings.warm_up.is_nothing(),
         };
         let replayed = replay(settings, &service, || (cx.progress)(Progress { step: "window", done: 1, of }))?;
         save(&cx.dir, &replayed.progress)?;

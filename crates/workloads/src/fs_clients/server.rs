@@ -18,6 +18,7 @@ use super::content::{Pattern, Writer};
 use super::names::{matches, of_client};
 use crate::loadfile::replay::Server;
 use crate::loadfile::{DIRECTORY, Disposition, FileOperation, Loadfile, Request, Status};
+use bigiron_sys::close::close;
 use bigiron_sys::record_lock;
 
 /// Bytes of directory entries read at once.
@@ -232,6 +233,10 @@ impl<'a> FileServer<'a> {
         Ok(rustix::fs::utimensat(CWD, self.path(open.path), &times, AtFlags::empty())?)
     }
 
+    fn close_all(&mut self) -> Result<()> {
+        self.open.drain(..).try_for_each(|open| close(open.fd).context("Cannot close a file"))
+    }
+
     fn do_it(&mut self, request: &Request) -> Result<(), Refused> {
         match request.action {
             FileOperation::Create { path, options, disposition, handle } => {
@@ -239,8 +244,8 @@ impl<'a> FileServer<'a> {
             }
             FileOperation::Close { handle } => {
                 let n = self.open.iter().rposition(|o| o.handle == handle).context("The handle is not open")?;
-                drop(self.open.swap_remove(n));
-                Ok(())
+                // A network file system may tell only now that it could not write.
+                Ok(close(self.open.swap_remove(n).fd)?)
             }
             FileOperation::Read { handle, offset, size, found } => self.read((handle, offset, size, found)),
             FileOperation::Write { handle, offset, size } => self.write(handle, offset, size),
@@ -283,10 +288,14 @@ impl<'a> FileServer<'a> {
 
 impl Server for FileServer<'_> {
     fn begin(&mut self, pass: u32) -> Result<()> {
-        self.open.clear();
+        self.close_all()?;
         self.pass = pass;
         self.expected.begin(pass);
         Ok(())
+    }
+
+    fn measured(&mut self) {
+        self.expected.measured();
     }
 
     fn serve(&mut self, request: &Request) -> Result<()> {
@@ -295,7 +304,7 @@ impl Server for FileServer<'_> {
     }
 
     fn reset(&mut self) -> Result<()> {
-        self.open.clear();
+        self.close_all()?;
         let own = of_client(crate::loadfile::CLIENT, self.client)?;
         match remove_all(&own) {
             Ok(()) => {}

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
+use crate::loadfile::Status;
 use bigiron_workload::testing;
 
 /// Runs in its own directory.
@@ -192,4 +193,41 @@ fn options_that_cannot_be_are_refused() {
         let error = testing::options(&FsClients, [(name, value)]).unwrap_err();
         assert!(error.contains(says), "{error}");
     }
+}
+
+#[test]
+fn what_is_read_is_compared_until_the_measured_time_begins() {
+    let bench = Bench::new(&[("warmup", "5s"), ("length", "5s")]);
+    let file = &bench.replay.settings.file;
+    let pattern = Pattern::new(1, file.longest());
+    let mut expected = answer::Expectation::new(file, &pattern, 0, (true, true));
+    expected.begin(1);
+    let mut wrong = 0;
+    for request in &file.requests {
+        if let FileOperation::Read { handle, offset, found, .. } = request.action
+            && request.status == Status::Ok
+            && found > 0
+        {
+            // No piece of the pattern has so many equal bytes.
+            wrong += usize::from(expected.check_read(handle, offset, found, &vec![7; found as usize]).is_err());
+            if wrong == 3 {
+                expected.measured();
+            }
+        }
+        let answer = if request.status == Status::Ok { Ok(()) } else { Err(answer::Refused::With(request.status)) };
+        expected.check(request, answer).unwrap();
+    }
+    assert_eq!(wrong, 3);
+}
+
+#[test]
+fn a_long_run_is_no_hang() {
+    let silences = |settings: &[(&str, &str)]| {
+        let replay = Bench::new(settings).replay;
+        [replay.silence(), replay.guest_silence()].map(|time| time.as_secs())
+    };
+    let requests = Bench::new(&[]).replay.settings.file.requests.len() as u64;
+    // Of two clients, in a warm-up and 999 passes.
+    assert_eq!(silences(&[("length", "999")]), [600 + 10 * requests, 40 * requests]);
+    assert_eq!(silences(&[("warmup", "0"), ("length", "5m")]), [900, 6_000]);
 }

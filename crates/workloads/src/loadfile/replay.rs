@@ -22,6 +22,9 @@ pub trait Server {
     /// The client begins a pass.
     fn begin(&mut self, pass: u32) -> Result<()>;
 
+    /// The measured time begins, perhaps in the middle of the first pass: nothing may be done any more beyond serving.
+    fn measured(&mut self) {}
+
     /// Serves a request; a reply that differs from the loadfile is an error.
     ///
     /// # Errors
@@ -175,6 +178,9 @@ impl<S: Service> GroupWork for Replay<'_, S> {
                 client.server.reset()?;
                 client.next = 0;
                 client.counter.first.store(client.passes.into(), Relaxed);
+            }
+            if !client.measured && matches!(self.settings.warm_up, Length::Time(_)) {
+                client.server.measured();
             }
         }
         Ok(())

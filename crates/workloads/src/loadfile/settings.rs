@@ -41,6 +41,14 @@ pub const LENGTH: OptionDef = option(
     "Measured part: `3` passes of each client, `30s`, or `auto`: 10 s on the wall clock, else 2 passes",
 );
 
+/// The longest step besides the load: directories are made, servers start, or files are checked.
+const BESIDE_LOAD: Duration = Duration::from_secs(600);
+/// Time of a request at most, on average: some wait for a disk.
+const REQUEST: Duration = Duration::from_millis(5);
+const EMULATED_REQUEST: Duration = Duration::from_millis(20);
+/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
+const EMULATED_SECOND: u32 = 20;
+
 /// The settings of a replay.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -55,6 +63,26 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The longest time without progress.
+    pub fn silence(&self) -> Duration {
+        BESIDE_LOAD + self.longest(REQUEST, 1)
+    }
+
+    /// The same in CPU time of an emulated guest, beyond what every step may take.
+    pub fn guest_silence(&self) -> Duration {
+        self.longest(EMULATED_REQUEST, EMULATED_SECOND)
+    }
+
+    /// If a request takes up to `request` of all of the machine, and a second of a length of time `second`.
+    fn longest(&self, request: Duration, second: u32) -> Duration {
+        let pass = (request + self.work).saturating_mul((self.clients * self.file.requests.len()) as u32);
+        let part = |length| match length {
+            Length::Passes(n) => pass.saturating_mul(n),
+            Length::Time(time) => time.saturating_mul(second),
+        };
+        part(self.warm_up).saturating_add(part(self.length))
+    }
+
     /// Parses the options of `workload`.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 mod exchange;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -76,6 +77,14 @@ impl Configured for Replay {
 
     fn lays_out(&self) -> bool {
         false
+    }
+
+    fn silence(&self) -> Duration {
+        self.settings.silence()
+    }
+
+    fn guest_silence(&self) -> Duration {
+        self.settings.guest_silence()
     }
 
     fn prepare(&self, _cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
