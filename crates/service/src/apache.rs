@@ -96,6 +96,12 @@ impl Mpm {
     }
 }
 
+/// Processes, and threads of each, that are `workers` in all, or the next number that can be shared equally; at most `most` threads in a process.
+pub fn shared(workers: u32, most: u32) -> (u32, u32) {
+    let processes = workers.div_ceil(most);
+    (processes, workers.div_ceil(processes))
+}
+
 pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
     let at = |name: &str| inside.join(name).display().to_string();
     let module = |name: &str| format!("LoadModule {name}_module /{MODULES}/mod_{name}.so\n");
@@ -138,7 +144,7 @@ pub(crate) fn configuration(httpd: &Httpd, mpm: Mpm, inside: &Path) -> String {
             all + 1
         ),
         Mpm::Event | Mpm::Worker => {
-            let (processes, threads) = (all.div_ceil(httpd.threads), httpd.threads.min(all));
+            let (processes, threads) = shared(all, httpd.threads);
             let all = processes * threads;
             let idle = match mpm {
                 // Connections that a process may hold in addition to those being served, for each idle thread.
@@ -197,6 +203,15 @@ pub(crate) fn says_ready(folder: &Path, pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn workers_are_shared_equally() {
+        for (workers, most, shares) in
+            [(26, 25, (2, 13)), (50, 25, (2, 25)), (10, 25, (1, 10)), (128, 64, (2, 64)), (53, 25, (3, 18))]
+        {
+            assert_eq!(super::shared(workers, most), shares, "{workers}");
+        }
+    }
+
     use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
     use std::thread::sleep;
     use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::{Context as _, Error, Result, bail};
 
-use bigiron_service::apache::THREADS;
+use bigiron_service::apache::{Mpm, shared};
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::{TREE, programs_here};
 use bigiron_service::httpd::{self, Httpd, Kind};
@@ -119,14 +119,19 @@ impl TrialServer {
         });
         let encryptor = encryptor.transpose().map_err(Error::msg)?;
         // A process of Apache closes idle connections when all of its threads are busy, and one may be for a while after its response has arrived.
-        let (threads, least) = match settings.job {
-            Job::C10k => (THREADS.max(4 * settings.busy), 8 * settings.busy),
-            _ => (THREADS, 1),
-        };
+        let (threads, least) =
+            (settings.process_threads(), if settings.job == Job::C10k { 8 * settings.busy } else { 1 });
         let workers = workers.unwrap_or_else(|| match kind {
             Kind::Nginx { .. } => cx.cpus,
             Kind::Apache { mpm } => mpm.workers_for(connections).max(least),
         });
+        let workers = match kind {
+            Kind::Apache { mpm: Mpm::Event | Mpm::Worker } => {
+                let (processes, threads) = shared(workers, threads);
+                processes * threads
+            }
+            _ => workers,
+        };
         let httpd = Httpd { kind, address, workers, threads, connections, sendfile, access_log, tls, gateway };
         let process = Some(Instance::start(httpd, &programs, &folder)?);
         let version = programs.version()?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bigiron_model::workload::Options;
-use bigiron_service::apache::Mpm;
+use bigiron_service::apache::{Mpm, THREADS, shared};
 use bigiron_service::httpd::{Gateway, Kind, TlsVersion};
 use bigiron_workload::keys::form::{Word, words_of};
 use bigiron_workload::network::over_devices;
@@ -24,6 +24,8 @@ const WORKERS: RangeInclusive<u32> = 1..=10_000;
 const LINE_RATE: f64 = 400_000.0;
 /// A connection of these has a worker of its own, and each is a process or a thread of the server.
 const MOST_PREFORKED: u32 = 1_000;
+/// Mean size of a document of `web99`, rounded up (SPECweb99: 14.7 KB).
+const MEAN_BYTES: u32 = 16_000;
 /// Files that a process opens besides its connections.
 const FILES: u64 = 256;
 /// Ramp and window on the exact clock, in requests, and on the wall clock. A handshake or a page from a database takes as long as ten requests,
@@ -246,7 +248,7 @@ impl Settings {
             ("network", private, "server"),
             ("workers", private, "server"),
             ("sendfile", private, "server"),
-            ("sendfile", self.job != Job::CgiDb, "job"),
+            ("sendfile", self.job != Job::CgiDb && !self.job.is_encrypted(), "job"),
             ("gateway", self.job == Job::CgiDb, "job"),
             ("access-log", private, "server"),
             ("mpm", private && !nginx, "server"),
@@ -277,13 +279,20 @@ impl Settings {
         if self.rate.is_some() && self.keep_alive == KeepAlive::Page {
             return Err("`web.keep-alive` cannot be `page` with `web.rate`, whose requests belong to no page; set it to `yes` or `no`".to_owned());
         }
+        let has_pages = private && matches!(self.job, Job::StaticPage | Job::Web99);
+        if self.keep_alive == KeepAlive::Page && !has_pages {
+            let with = if private { "`web.job` `cgi-db`" } else { "`web.server` `url`" };
+            return Err(
+                read.wrong("keep-alive", &format!("`yes` or `no` with {with}, whose requests belong to no page"))
+            );
+        }
         if nginx && self.gateway == Gateway::Cgi {
             return Err(
                 read.wrong("gateway", "`fastcgi` with nginx, which starts no programs; `web.server` `apache` does")
             );
         }
-        if self.driven() > self.connections {
-            return Err(read.wrong("busy", "at most the number of connections"));
+        if self.job == Job::C10k && self.busy >= self.connections {
+            return Err(read.wrong("busy", "fewer than the number of connections, the others of which are idle"));
         }
         if self.threads.is_some_and(|threads| threads > self.driven()) {
             return Err(read.wrong("threads", "at most the number of connections that are not idle, or `auto`"));
@@ -294,7 +303,15 @@ impl Settings {
     /// Refuses numbers of workers with which connections would wait for ever.
     fn check_workers(&self, read: &OptionReader<'_>) -> Result<(), String> {
         let WebServer::Private { kind: Kind::Apache { mpm }, workers } = &self.server else { return Ok(()) };
-        if *mpm == Mpm::Event || self.keep_alive == KeepAlive::No {
+        if let (Mpm::Event | Mpm::Worker, Some(wanted)) = (mpm, *workers) {
+            let (processes, threads) = shared(wanted, self.process_threads());
+            if processes * threads != wanted {
+                let (fewer, more) = (processes * (threads - 1), processes * threads);
+                let right = format!("`auto`, {fewer} or {more}: each of {processes} processes has as many threads");
+                return Err(read.wrong("workers", &right));
+            }
+        }
+        if *mpm == Mpm::Event {
             return Ok(());
         }
         let mpm = mpm.name();
@@ -305,7 +322,8 @@ impl Settings {
             ));
         }
         match workers {
-            Some(workers) if *workers < self.connections => Err(read.wrong(
+            // A connection that ends makes room for another.
+            Some(workers) if *workers < self.connections && self.keep_alive != KeepAlive::No => Err(read.wrong(
                 "workers",
                 &format!(
                     "`auto`, or at least {} with `web.mpm` `{mpm}`, which has a worker for each kept connection",
@@ -314,6 +332,11 @@ impl Settings {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Threads of a process of Apache at most.
+    pub fn process_threads(&self) -> u32 {
+        if self.job == Job::C10k { THREADS.max(4 * self.busy) } else { THREADS }
     }
 
     /// The driver's threads on a machine with this many CPUs.
@@ -346,10 +369,27 @@ impl Settings {
         u64::from(self.connections) * 3 / 2 + FILES
     }
 
-    /// The longest time without progress, as far as it is set.
-    pub fn longest(&self) -> Duration {
-        let time = |length| if let RunLength::Time(time) = length { time } else { Duration::ZERO };
-        time(self.warm_up) + time(self.length)
+    /// The longest time without progress, if a request takes up to `request`, and `second` for a second of a window of time.
+    pub fn longest(&self, request: Duration, second: u32) -> Duration {
+        // All connections together send at this rate, or as fast as they are answered.
+        let each = self.rate.map_or(request, |rate| request.max(Duration::from_secs_f64(1.0 / rate)));
+        let at_line_rate = self
+            .line_rate
+            .map_or(Duration::ZERO, |bits| Duration::from_secs_f64(f64::from(MEAN_BYTES) * 8.0 / bits) / self.driven());
+        let part = |length| match length {
+            RunLength::Operations(n) => each.max(at_line_rate).saturating_mul(u32::try_from(n).unwrap_or(u32::MAX)),
+            RunLength::Time(time) => time.saturating_mul(second),
+        };
+        part(self.warm_up).saturating_add(part(self.length))
+    }
+
+    /// Requests of the whole run at most: as many as a fast machine answers in the time.
+    pub fn requests(&self) -> u64 {
+        let part = |length| match length {
+            RunLength::Operations(n) => n,
+            RunLength::Time(time) => (time.as_secs_f64() * self.rate.unwrap_or(100_000.0)) as u64,
+        };
+        part(self.warm_up).saturating_add(part(self.length))
     }
 }
 
@@ -398,96 +438,5 @@ fn series(read: &OptionReader<'_>, server: &WebServer) -> Result<String, String>
 }
 
 #[cfg(test)]
-mod tests {
-    use bigiron_model::clock::Clock;
-    use bigiron_workload::testing;
-
-    use super::*;
-    use crate::workload::Web;
-
-    fn parse(settings: &[(&str, &str)]) -> Result<Settings, String> {
-        let options = testing::options(&Web, settings.iter().copied())?;
-        Ok(Settings::parse(&options)?.on(Clock::Exact).clone())
-    }
-
-    #[test]
-    fn defaults_are_a_private_server_on_kept_connections() {
-        let settings = parse(&[]).unwrap();
-        let kind = Kind::Nginx { reuseport: false };
-        assert_eq!(settings.server, WebServer::Private { kind, workers: None });
-        assert_eq!((settings.series.as_str(), settings.keep_alive, settings.rate), ("1.22", KeepAlive::Yes, None));
-        assert_eq!((settings.length, settings.threads_on(64)), (RunLength::Operations(3000), 16));
-        let options = testing::options(&Web, [("length", "5s")]).unwrap();
-        let wall = Settings::parse(&options).unwrap().wall;
-        assert_eq!((wall.warm_up, wall.longest()), (RunLength::Time(TIMES.0), Duration::from_secs(7)));
-        let apache = parse(&[("server", "apache"), ("mpm", "prefork"), ("workers", "20")]).unwrap();
-        let kind = Kind::Apache { mpm: Mpm::Prefork };
-        assert_eq!(apache.server, WebServer::Private { kind, workers: Some(20) });
-        let c10k = parse(&[("job", "c10k")]).unwrap();
-        assert_eq!((c10k.connections, c10k.driven(), c10k.threads_on(64), c10k.files()), (10_000, 16, 16, 15_256));
-        let tls = parse(&[("job", "tls"), ("tls-version", "1.2")]).unwrap();
-        assert_eq!((tls.job, tls.keep_alive, tls.tls_version), (Job::Handshakes, KeepAlive::No, Some(TlsVersion::V12)));
-        assert!(tls.is_encrypted());
-        let tls = parse(&[("job", "tls"), ("tls-load", "bulk"), ("pipeline", "2")]).unwrap();
-        assert!(tls.job == Job::Bulk && tls.keep_alive == KeepAlive::Yes);
-        assert_eq!(tls.length, RunLength::Operations(TRANSFERS.1));
-        let web99 = parse(&[("job", "web99"), ("connections", "1000")]).unwrap();
-        assert_eq!((web99.line_rate, web99.directories), (Some(400_000.0), 680));
-        assert_eq!((web99.dynamic, web99.gateway()), (true, Some(Gateway::Both)));
-        let plain = parse(&[("job", "web99"), ("line-rate", "off"), ("dynamic", "no")]).unwrap();
-        assert_eq!((plain.line_rate, plain.gateway()), (None, None));
-    }
-
-    #[test]
-    fn what_cannot_be_or_has_no_effect_is_refused() {
-        for (settings, words) in [
-            (&[("connections", "0")][..], "`web.connections` cannot be `0`; it can be 1 to 10000, or `auto`"),
-            (&[("job", "cgi-db"), ("gateway", "cgi")], "it can be `fastcgi` with nginx"),
-            (&[("gateway", "cgi")], "`web.gateway` has no effect with `web.job` `static-page`"),
-            (&[("job", "cgi-db"), ("sendfile", "no")], "`web.sendfile` has no effect with `web.job` `cgi-db`"),
-            (&[("dynamic", "no")], "`web.dynamic` has no effect with `web.job` `static-page`"),
-            (
-                &[("server", "url"), ("url", "http://127.0.0.1/"), ("network", "veth")],
-                "`web.network` has no effect with",
-            ),
-            (&[("busy", "2")], "`web.busy` has no effect with `web.job` `static-page`"),
-            (&[("job", "c10k"), ("connections", "9")], "`web.busy` cannot be `16`; it can be at most the number of"),
-            (&[("job", "c10k"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `c10k`"),
-            (&[("job", "c10k"), ("server", "apache"), ("mpm", "worker")], "at most 1000 with `web.mpm` `worker`"),
-            (&[("threads", "x")], "`web.threads` cannot be `x`; it can be 1 to 256, or `auto`"),
-            (&[("threads", "20")], "at most the number of connections"),
-            (&[("rate", "-1")], "requests per second"),
-            (&[("length", "0")], "1 request or more"),
-            (&[("length", "x")], "a number of requests such as `3000`"),
-            (&[("version", "15")], "two numbers such as `1.26`"),
-            (&[("mpm", "worker")], "`web.mpm` has no effect with `web.server` `nginx`; omit it"),
-            (&[("server", "apache"), ("reuseport", "yes")], "`web.reuseport` has no effect"),
-            (&[("server", "url")], "`web.server` `url` needs `web.url`"),
-            (&[("url", "http://127.0.0.1/")], "`web.url` has no effect with `web.server` `nginx`"),
-            (&[("server", "url"), ("url", "ftp://x")], "`web.url` cannot be `ftp://x`"),
-            (&[("server", "url"), ("url", "http://127.0.0.1/"), ("sendfile", "no")], "`web.sendfile` has no effect"),
-            (&[("tls-version", "1.2")], "`web.tls-version` has no effect with `web.job` `static-page`"),
-            (&[("authorities", "/x")], "`web.authorities` has no effect with `web.server` `nginx`"),
-            (
-                &[("server", "url"), ("url", "http://127.0.0.1/"), ("authorities", "/x")],
-                "`web.authorities` has no effect with `web.url` `http://127.0.0.1/`",
-            ),
-            (&[("tls-load", "bulk")], "`web.tls-load` has no effect"),
-            (&[("job", "tls"), ("keep-alive", "no")], "`web.keep-alive` has no effect with `web.job` `tls`"),
-            (&[("job", "tls"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.tls-load` `handshakes`"),
-            (&[("directories", "2")], "`web.directories` has no effect with `web.job` `static-page`"),
-            (&[("line-rate", "9")], "bits per second from 1000"),
-            (&[("job", "web99"), ("rate", "9")], "`web.rate` has no effect with `web.line-rate`"),
-            (&[("line-rate", "1e6"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.line-rate`"),
-            (&[("keep-alive", "no"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.keep-alive` `no`"),
-            (&[("rate", "100"), ("pipeline", "2")], "`web.pipeline` has no effect with `web.rate`"),
-            (&[("rate", "100"), ("keep-alive", "page")], "cannot be `page` with `web.rate`"),
-            (&[("server", "apache"), ("mpm", "worker"), ("workers", "15")], "at least 16 with `web.mpm` `worker`"),
-            (&[("server", "apache"), ("mpm", "prefork"), ("connections", "2000")], "at most 1000 with"),
-            (&[("sendfile", "maybe")], "it can be `yes` or `no`"),
-        ] {
-            let said = parse(settings).unwrap_err();
-            assert!(said.contains(words), "{settings:?}: {said}");
-        }
-    }
-}
+#[path = "settings_tests.rs"]
+mod tests;

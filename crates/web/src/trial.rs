@@ -160,7 +160,10 @@ impl<'a> Trial<'a> {
             WebServer::Url(_) => return facts,
         };
         put("workers", self.server.workers().to_string());
-        put("sendfile", switch(sendfile));
+        // Encrypted, documents are sent from the server's memory.
+        if !self.settings.is_encrypted() {
+            put("sendfile", switch(sendfile));
+        }
         put("access-log", switch(access_log));
         if self.settings.job == Job::CgiDb {
             let gateway = if self.settings.gateway == Gateway::Cgi { "CGI" } else { "FastCGI" };

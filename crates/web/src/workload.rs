@@ -25,6 +25,14 @@ const POST: u64 = 100;
 /// And for a copy of the executable that makes dynamic pages.
 const PROGRAM: u64 = 64 * MIB;
 
+/// The longest step besides the load: documents are written, the server starts, or the database is checked.
+const BESIDE_LOAD: Duration = Duration::from_secs(600);
+/// CPU time of a request at both ends at most: that of a page made by a program.
+const REQUEST: Duration = Duration::from_millis(10);
+const EMULATED_REQUEST: Duration = Duration::from_millis(100);
+/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
+const EMULATED_SECOND: u32 = 20;
+
 /// The workload `web`.
 pub struct Web;
 
@@ -94,7 +102,11 @@ impl Configured for Settings {
     }
 
     fn silence(&self) -> Duration {
-        self.longest() + Duration::from_secs(600)
+        BESIDE_LOAD + self.longest(REQUEST, 1)
+    }
+
+    fn guest_silence(&self) -> Duration {
+        self.longest(EMULATED_REQUEST, EMULATED_SECOND)
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
@@ -105,12 +117,13 @@ impl Configured for Settings {
 impl Settings {
     /// Space for the documents and the access log.
     fn room(&self) -> u64 {
-        // As many requests as a fast machine answers in the time.
-        let requests = self.longest().as_secs_f64() * self.rate.unwrap_or(100_000.0);
-        let log = if self.access_log { requests as u64 * LOG_LINE } else { 0 };
-        let posts = if self.dynamic { requests as u64 / 20 * POST } else { 0 };
-        // The documents of the page are part of the room.
-        ROOM + log + self.document_bytes() + posts + if self.gateway().is_some() { PROGRAM } else { 0 }
+        let requests = self.requests();
+        let log = if self.access_log { requests * LOG_LINE } else { 0 };
+        let posts = if self.dynamic { requests / 20 * POST } else { 0 };
+        // The documents of the page are part of the room, and so are the lines of a short run.
+        ROOM + (log + posts).saturating_sub(ROOM / 2)
+            + self.document_bytes()
+            + if self.gateway().is_some() { PROGRAM } else { 0 }
     }
 
     /// Bytes of the files of `web99`, each rounded up to whole blocks.
