@@ -19,7 +19,7 @@ pub(super) struct CountingHost {
 
 #[derive(Default)]
 struct Counts {
-    /// Trials are held until so many have run at the same time.
+    /// Number of trials that must run at the same time before any of them goes on.
     expected: usize,
     running: usize,
     most: usize,

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-/// Fails whatever it runs beside others, and says how many busy loops it runs beside: waits until there are as many as the file `loops` says, since the
+/// Fails every test that it runs beside others, and prints the number of busy loops. It first waits for the number in the file `loops`, because the
 /// script has only just started them.
 const CARGO: &str = r#"#!/bin/sh
 dir=$(dirname "$0")

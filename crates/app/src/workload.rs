@@ -11,6 +11,7 @@ use bigiron_model::workload::Options;
 use bigiron_service::tomcat;
 use bigiron_sql::database::Database;
 use bigiron_sql::engine::PrivateDatabase;
+use bigiron_workload::silence::{BESIDE_LOAD, EMULATED_SECOND};
 use bigiron_workload::{
     Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload, limits,
 };
@@ -30,13 +31,9 @@ const EACH: u64 = 3 * MIB;
 /// Threads and processes besides Tomcat's and the pool's.
 const BESIDE: usize = 64;
 
-/// The longest step besides the load: the tables are filled, servers start, or the data are checked.
-const BESIDE_LOAD: Duration = Duration::from_secs(600);
 /// CPU time of a request in all tiers at most. Emulated boots of 1,400 requests took 130 s, with the start of the servers.
 const REQUEST: Duration = Duration::from_millis(10);
 const EMULATED_REQUEST: Duration = Duration::from_millis(100);
-/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
-const EMULATED_SECOND: u32 = 20;
 
 /// The workload `app`.
 pub struct App;

@@ -399,7 +399,7 @@ mod tests {
                 let done = of_thread.resolve(&spec, &quiet).map(drop).map_err(|e| e.to_string());
                 let _ = send.send(done);
             });
-            // Who waits for a FIFO waits for ever; on a busy machine others take long too.
+            // A reader of a FIFO waits for ever. Other reads can take long on a busy machine.
             let answer = answer.recv_timeout(std::time::Duration::from_secs(600)).expect(name);
             match answer {
                 Ok(()) => assert!(!fatal, "{name}"),

@@ -9,6 +9,7 @@ use bigiron_model::workload::Options;
 use bigiron_service::apache::Mpm;
 use bigiron_service::httpd::Kind;
 use bigiron_workload::network::modules;
+use bigiron_workload::silence::{BESIDE_LOAD, EMULATED_SECOND};
 use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
 
 use crate::options::OPTIONS;
@@ -25,13 +26,9 @@ const POST: u64 = 100;
 /// And for a copy of the executable that makes dynamic pages.
 const PROGRAM: u64 = 64 * MIB;
 
-/// The longest step besides the load: documents are written, the server starts, or the database is checked.
-const BESIDE_LOAD: Duration = Duration::from_secs(600);
 /// CPU time of a request at both ends at most: that of a page made by a program.
 const REQUEST: Duration = Duration::from_millis(10);
 const EMULATED_REQUEST: Duration = Duration::from_millis(100);
-/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
-const EMULATED_SECOND: u32 = 20;
 
 /// The workload `web`.
 pub struct Web;

@@ -15,6 +15,7 @@ pub mod registry;
 pub mod run_control;
 pub mod shortage;
 #[cfg(any(test, feature = "testing"))]
+pub mod silence;
 pub mod testing;
 pub mod units;
 

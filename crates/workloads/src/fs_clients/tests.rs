@@ -208,7 +208,7 @@ fn what_is_read_is_compared_until_the_measured_time_begins() {
             && request.status == Status::Ok
             && found > 0
         {
-            // No piece of the pattern has so many equal bytes.
+            // The pattern is random: no piece of it is all sevens.
             wrong += usize::from(expected.check_read(handle, offset, found, &vec![7; found as usize]).is_err());
             if wrong == 3 {
                 expected.measured();

@@ -7,6 +7,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::size::parse_bytes;
 use bigiron_model::workload::Options;
 use bigiron_workload::run_control::RunLength;
+use bigiron_workload::silence::EMULATED_SECOND;
 use bigiron_workload::units::print_duration;
 use bigiron_workload::{ByClock, OptionDef, OptionReader, choice, option, words_of};
 
@@ -47,8 +48,6 @@ pub const BESIDE_HEAP: u64 = 192 << 20;
 const OPERATION_MS: u64 = 1;
 /// Milliseconds for a MiB of data when it is loaded: 13 were measured, and emulation takes up to 20 times as long.
 const LOAD_MS: u64 = 250;
-/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
-const EMULATED_SECOND: u32 = 20;
 const MOST_WAREHOUSES: u32 = 256;
 /// What the JVM logs: collections and safepoints; whether it uses huge pages, and (`coops`) where it could not reserve them; each compiled method.
 const LOGGED: &str = "gc,gc+init,gc+phases,safepoint,gc+heap+coops=debug,jit+compilation=debug";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{DEFAULT, Loadfile, Size, of};
 use bigiron_model::workload::Options;
 use bigiron_workload::length::{A_LENGTH, Length};
+use bigiron_workload::silence::{BESIDE_LOAD, EMULATED_SECOND};
 use bigiron_workload::units;
 use bigiron_workload::{ByClock, OptionDef, option};
 
@@ -41,13 +42,9 @@ pub const LENGTH: OptionDef = option(
     "Measured part: `3` passes of each client, `30s`, or `auto`: 10 s on the wall clock, else 2 passes",
 );
 
-/// The longest step besides the load: directories are made, servers start, or files are checked.
-const BESIDE_LOAD: Duration = Duration::from_secs(600);
 /// Time of a request at most, on average: some wait for a disk.
 const REQUEST: Duration = Duration::from_millis(5);
 const EMULATED_REQUEST: Duration = Duration::from_millis(20);
-/// CPU seconds for a second of the exact clock: 10^9 instructions, of which emulation executes some tens of millions per second.
-const EMULATED_SECOND: u32 = 20;
 
 /// The settings of a replay.
 #[derive(Clone, Debug)]
