@@ -11,6 +11,7 @@ use bigiron_lab::host::machines::{MachinesHost, OneOfMachines};
 use bigiron_lab::host::sim::{Script, SimHost};
 use bigiron_lab::host::ssh::{SshHost, Target};
 use bigiron_lab::host::vm::VmHost;
+use bigiron_lab::host::vm::gate::Gate;
 use bigiron_lab::vm::agent;
 use bigiron_lab::vm::qemu::Accelerator;
 use bigiron_lab::vm::{lockstep, moves};
@@ -23,6 +24,7 @@ use bigiron_model::size;
 use bigiron_model::store::{Folder, SlotTally};
 
 use super::environment::Environment;
+use super::foundations;
 use crate::registry::WORKLOADS;
 use crate::study::resolved::{Capabilities as _, ResolvedQuestion};
 
@@ -225,16 +227,16 @@ fn on_targets<'e>(
     let plan = folder.plan();
     let records = folder.records()?.records;
     let missing = SlotTally::of(plan, &records).missing();
-    let mut brought = kernels.iter().cloned();
-    let kernels: Vec<Option<Kernel>> =
-        plan.arms.iter().map(|arm| if arm.kernel.spec == RUNNING { None } else { brought.next() }).collect();
-    let observer = environment.observer();
+    let kernels = brought(plan, kernels);
     let targets = environment.targets()?;
     let open = |(machine, target): (u32, &'e Target)| -> anyhow::Result<Box<dyn Host + 'e>> {
         let left = missing.iter().filter(|(slot, _)| plan.slots[*slot as usize].machine == machine).count() as u32;
-        let note = Box::new(move |text: &str| observer.note(text));
         let gate = if left > 0 && kernels.iter().any(Option::is_some) { environment.gate()? } else { None };
-        Ok(Box::new(SshHost::new(plan, kernels.clone(), gate, left, environment.no_way_back(), target, note)?))
+        let host = on_one(plan, &kernels, gate, left, environment, target)?;
+        if left > 0 && !records.is_empty() {
+            foundations::check(folder, &host)?;
+        }
+        Ok(Box::new(host))
     };
     if plan.machine.members.is_empty() {
         return open((0, &targets[0]));
@@ -249,6 +251,25 @@ fn on_targets<'e>(
         machines.push(OneOfMachines { host, plan });
     }
     Ok(Box::new(MachinesHost { machines }))
+}
+
+/// For each arm: the files of its kernel, if it is brought to the targets.
+pub(super) fn brought(plan: &Plan, kernels: &[Kernel]) -> Vec<Option<Kernel>> {
+    let mut kernels = kernels.iter().cloned();
+    plan.arms.iter().map(|arm| if arm.kernel.spec == RUNNING { None } else { kernels.next() }).collect()
+}
+
+pub(super) fn on_one<'e>(
+    plan: &Plan,
+    kernels: &[Option<Kernel>],
+    gate: Option<Gate>,
+    left: u32,
+    environment: &'e Environment<'_>,
+    target: &'e Target,
+) -> anyhow::Result<SshHost<'e>> {
+    let observer = environment.observer();
+    let note = Box::new(move |text: &str| observer.note(text));
+    SshHost::new(plan, kernels.to_vec(), gate, left, environment.no_way_back(), target, note)
 }
 
 /// The host `vm` for a plan.

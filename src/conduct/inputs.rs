@@ -134,7 +134,7 @@ pub(super) fn check_build(kernel: &Identity, build: &Build, now: &Identity) -> R
     })
 }
 
-fn changed(folder: &Folder, changes: &str) -> Refusal {
+pub(super) fn changed(folder: &Folder, changes: &str) -> Refusal {
     let dir = folder.dir().display().to_string();
     if let Some(later) = study_folder::later(folder.dir(), folder.plan()) {
         let later = quote(&later.display().to_string());

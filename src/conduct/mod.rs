@@ -3,6 +3,7 @@
 mod builds;
 pub mod environment;
 mod estimate;
+mod foundations;
 pub mod hosts;
 pub mod inputs;
 mod modelled;
@@ -29,7 +30,6 @@ use bigiron_judge::causes::Causes;
 use bigiron_judge::counters::ComparedCounters;
 use bigiron_judge::{Judgement, calls, causes, counters, locks, modelled as cycles, stacks};
 use bigiron_lab::host::Host;
-use bigiron_lab::host::foundation;
 use bigiron_lab::host::sim::Script;
 use bigiron_lab::host::ssh::way_back;
 use bigiron_model::date;
@@ -234,12 +234,8 @@ pub fn conduct(request: &StudyRequest<'_>) -> anyhow::Result<Conducted> {
             };
             plan.provenance = Some(environment.provenance(plan.machine.host)?);
             plan.begun = Some(date::now());
-            if !matches!(plan.machine.host, HostKind::Sim | HostKind::Ssh) {
-                for i in 0..plan.arms.len() {
-                    let workloads = &resolved.arms[i].parsed.workloads;
-                    plan.arms[i].foundation = foundation::find(workloads, &plan, &plan.arms[i])?;
-                }
-            }
+            let stop = request.part.map(|part| &**part.cancel).or(cancel.as_deref());
+            foundations::find(&resolved, &mut plan, &kernels, &environment, stop)?;
             plan.failed_check = noise_card::failed(&plan)?;
             plan.wider_margins = noise_card::wider_margins(&plan, &q.margins)?;
             plan.noise_floor = noise_card::floor(&plan)?;

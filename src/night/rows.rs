@@ -65,9 +65,10 @@ pub struct LeftOut {
 pub fn possible(rows: Vec<Row>, base: &Question) -> (Vec<Row>, Vec<LeftOut>) {
     let lacks = |row: &Row| {
         let workload = registry::find(&row.workload)?;
-        let settings = lever::overlay(&row.settings, &base.settings);
-        let (_, configured) = workload::configure(workload, options_of(&settings, &row.workload), RunsOn::Here).ok()?;
-        configured.check_arm(RunsOn::Here).err()
+        let settings = beside(row, &base.settings);
+        let (_, configured) =
+            workload::configure(workload, options_of(&settings, &row.workload), RunsOn::Guest).ok()?;
+        configured.check_arm(RunsOn::Guest).err()
     };
     let mut left_out = Vec::new();
     let run = rows.into_iter().filter(|row| match lacks(row) {
@@ -99,6 +100,22 @@ fn of(workload: &dyn Workload, budget: Budget) -> Vec<Row> {
     workload.nightly().iter().map(row).collect()
 }
 
+/// A row's settings with those that are `asked` for, which take precedence. A setting of the row that has no effect beside them is left out.
+fn beside(row: &Row, asked: &[Setting]) -> Vec<Setting> {
+    let of_both = |own: &[Setting]| lever::overlay(own, asked);
+    let fits = |own: &[Setting]| {
+        let workload = registry::find(&row.workload);
+        workload.is_none_or(|w| workload::configure(w, options_of(&of_both(own), &row.workload), RunsOn::Guest).is_ok())
+    };
+    if !fits(&row.settings) {
+        let without = |lever: &str| row.settings.iter().filter(|(own, _)| own != lever).cloned().collect::<Vec<_>>();
+        if let Some(less) = row.settings.iter().map(|(lever, _)| without(lever)).find(|less| fits(less)) {
+            return of_both(&less);
+        }
+    }
+    of_both(&row.settings)
+}
+
 /// The question of a study that runs `rows` in one boot: `base` is common to all studies of the night, and its settings take
 /// precedence.
 pub fn question(base: &Question, rows: &[&Row]) -> Question {
@@ -106,8 +123,8 @@ pub fn question(base: &Question, rows: &[&Row]) -> Question {
         let family = lever.split('.').next().unwrap_or(lever);
         lever::scope(lever) != Scope::Workload || rows.iter().any(|r| r.workload == family)
     };
-    let own: Vec<Setting> = rows.iter().flat_map(|r| r.settings.iter().cloned()).collect();
     let asked: Vec<Setting> = base.settings.iter().filter(|(lever, _)| runs(lever)).cloned().collect();
+    let own: Vec<Setting> = rows.iter().flat_map(|row| beside(row, &asked)).collect();
     Question {
         workloads: rows.iter().map(|r| r.workload.clone()).collect(),
         filesystem: rows.first().map(|r| r.filesystem.clone()),
@@ -168,7 +185,7 @@ mod tests {
             for row in &rows {
                 let workload = registry::find(&row.workload).unwrap();
                 let options = options_of(&row.settings, &row.workload);
-                workload::configure(workload, options, RunsOn::Here)
+                workload::configure(workload, options, RunsOn::Guest)
                     .map(drop)
                     .unwrap_or_else(|e| panic!("{}: {e}", row.name));
                 setting::check("fs.type", &row.filesystem).unwrap();
@@ -179,6 +196,21 @@ mod tests {
         }
         assert!(rows(Budget::Full, &["command".into()]).unwrap_err().message.contains("no row"));
         assert_eq!(rows(Budget::Full, &["micro".into()]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_rows_setting_without_effect_beside_the_users_is_left_out() {
+        let rows = rows(Budget::Quick, &["files".to_owned()]).unwrap();
+        let row = rows.iter().find(|row| row.settings.iter().any(|(lever, _)| lever == "files.requests")).unwrap();
+        let loadfile = "# loadfile own.txt\nMkdir \"\\clients\\client1\" NT_STATUS_OK\nNTCreateX \"\\clients\\client1\\a\" 0x40 0x2 1 NT_STATUS_OK\n\
+                        WriteX 1 0 5000 5000 NT_STATUS_OK\n";
+        let asked = [("files.loadfile".to_owned(), loadfile.to_owned())];
+        let settings = beside(row, &asked);
+        assert!(!settings.iter().any(|(lever, _)| lever == "files.requests"), "{settings:?}");
+        assert_eq!(settings.len(), row.settings.len());
+        // What is wrong in itself stays for its own message.
+        let wrong = [("files.clients".to_owned(), "none".to_owned())];
+        assert!(beside(row, &wrong).iter().any(|(lever, _)| lever == "files.requests"));
     }
 
     #[test]
@@ -198,13 +230,15 @@ mod tests {
     fn what_the_user_sets_wins_and_reaches_only_who_has_it() {
         let set = |l: &str, v: &str| (l.to_owned(), v.to_owned());
         let mut row = row("micro", "xfs");
-        row.settings = vec![set("micro.scale", "0.1"), set("micro.only", "fork")];
+        row.settings = vec![set("micro.scale", "0.1"), set("micro.only", "fork-exit")];
         let settings = vec![set("micro.scale", "2"), set("dbsim.readers", "3"), set("boot.nosmt", "")];
         let base = Question { settings, ..Question::default() };
         let q = question(&base, &[&row]);
         assert_eq!(q.filesystem.as_deref(), Some("xfs"));
         let has = |l: &str, v: &str| q.settings.contains(&set(l, v));
-        assert!(has("micro.scale", "2") && has("micro.only", "fork") && has("boot.nosmt", "") && q.settings.len() == 3);
+        assert!(
+            has("micro.scale", "2") && has("micro.only", "fork-exit") && has("boot.nosmt", "") && q.settings.len() == 3
+        );
         assert!(check_reach(&base, &[row]).unwrap_err().message.contains("`dbsim.readers` has nothing to act on"));
     }
 }

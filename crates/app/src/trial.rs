@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
@@ -14,7 +14,7 @@ use bigiron_web::document::Documents;
 use bigiron_web::driver::{self, Drive, Work};
 use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
-use bigiron_workload::{Context, Progress, Running, WorkloadResult};
+use bigiron_workload::{Context, EndedBadly, Progress, Running, WorkloadResult};
 
 use crate::calls::{KINDS, Requests};
 use crate::conditions::{self, Sums};
@@ -166,6 +166,6 @@ impl Running for Trial<'_> {
 
     /// The data were checked after the last window.
     fn verify(self: Box<Self>, _: &Context<'_>) -> Result<()> {
-        Ok(self.tiers.close()?)
+        self.tiers.close().context(EndedBadly)
     }
 }

@@ -55,9 +55,6 @@ pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
     match &settings.engine {
         DssEngine::DataFusion { .. } | DssEngine::Sql(Engine::Sqlite { .. }) => of_files(settings, cx),
         DssEngine::Sql(Engine::Postgres { version, .. }) => of_server(settings, *version, cx),
-        DssEngine::Sql(Engine::Url(_)) if cx.filesystem.is_some() => {
-            bail!("A guest has no network: use `--on local` with `dss.url`")
-        }
         DssEngine::Sql(Engine::Url(url)) => {
             let answers = existing::ensure(&Url::parse(url)?, settings, cx.note)?;
             let foundation = [(ANSWERS.to_owned(), answers.to_string())].into();

@@ -25,7 +25,7 @@ use bigiron_sql::engine::Engine;
 use bigiron_sys::cpu_clock::thread_cpu_time;
 use bigiron_sys::load::files::file_system;
 use bigiron_sys::load::now_ns;
-use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
+use bigiron_workload::{Context, EndedBadly, Progress, Running, WorkloadResult, WrongData};
 
 /// An hour, in nanoseconds.
 const HOUR: f64 = 3.6e12;
@@ -296,7 +296,7 @@ impl Running for Trial<'_> {
             let right = self.settings.scale.rows(Table::Orders);
             same_rows(Table::Orders, right, AFTER_REFRESH, first_number(Some(&answer))?)?;
         }
-        Ok(self.database.close()?)
+        self.database.close().context(EndedBadly)
     }
 }
 

@@ -11,7 +11,9 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sql::catalogue;
 use bigiron_sql::engine::Engine;
-use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn, Workload, check_network,
+};
 
 #[cfg(test)]
 #[path = "workload_tests.rs"]
@@ -93,6 +95,10 @@ impl Settings {
 }
 
 impl Configured for Settings {
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        if let DssEngine::Sql(Engine::Url(_)) = self.engine { check_network("dss.url", on) } else { Ok(()) }
+    }
+
     fn needs(&self) -> Needs {
         let server = match self.engine {
             DssEngine::DataFusion { .. } => 128 * MIB + u64::from(self.streams) * (64 * MIB + self.memory),

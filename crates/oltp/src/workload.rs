@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::config::{Engine, RunLength};
 use super::job::Job;
@@ -24,8 +24,8 @@ use bigiron_sql::pg::Url;
 use bigiron_workload::acknowledgements::AckTarget;
 use bigiron_workload::library::Library;
 use bigiron_workload::{
-    Configured, Context, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn, Workload,
-    WorkloadResult, keys, path_elsewhere,
+    Configured, Context, EndedBadly, Explanation, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn,
+    Workload, WorkloadResult, check_network, keys, path_elsewhere,
 };
 
 /// Bytes of a warehouse right after load, with its indexes, on any engine; and of the items.
@@ -76,7 +76,7 @@ impl Workload for Oltp {
             "acks" => match (value.parse(), on) {
                 (Ok(AckTarget::File(_)), _) if [AS_JOB, "none"].contains(&value) => Ok(value.to_owned()),
                 (Ok(AckTarget::File(_)), RunsOn::Elsewhere) => path_elsewhere("oltp.acks", value),
-                (Ok(AckTarget::File(path)), RunsOn::Here) => {
+                (Ok(AckTarget::File(path)), _) => {
                     Ok(std::path::absolute(path).map_err(|e| e.to_string())?.display().to_string())
                 }
                 _ => Ok(value.to_owned()),
@@ -104,6 +104,16 @@ impl Workload for Oltp {
 }
 
 impl Configured for Job {
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        if on == RunsOn::Guest && self.acks.is_some() {
+            return Err(
+                "`oltp.acks` sends acknowledgements out of the machine, which a guest cannot do; `bigiron oltp crash-test` has its own way"
+                    .to_owned(),
+            );
+        }
+        if let Engine::Url(_) = self.engine { check_network("oltp.url", on) } else { Ok(()) }
+    }
+
     fn needs(&self) -> Needs {
         let job = self;
         let data = u64::from(job.scale.warehouses) * WAREHOUSE_BYTES;
@@ -207,9 +217,9 @@ impl Running for OpenTrial<'_> {
         let trial_database = self.trial_database;
         trial::verify(&trial_database.target(), &trial_context(cx, &trial_database))?;
         if let Some(rendezvous) = &trial_database.rendezvous {
-            rendezvous.close()?;
+            rendezvous.close().context(EndedBadly)?;
         }
-        trial_database.close()
+        trial_database.close().context(EndedBadly)
     }
 }
 

@@ -20,6 +20,9 @@ const THROUGHPUT: &str = "throughput";
 /// Options that decide which work is done.
 const WORK: [&str; 5] = ["loadfile", "loadfile-seed", "requests", CLIENTS, "work"];
 const CLIENTS: &str = "clients";
+/// The loadfile that is made from the next options; any other has its own requests.
+const LOADFILE: (&str, &str) = ("loadfile", "generated");
+const OF_GENERATED: [&str; 2] = ["loadfile-seed", "requests"];
 const MB: f64 = 1e6;
 
 /// The layers of one comparison.
@@ -61,7 +64,11 @@ fn difference(plan: &Plan, arms: [&Arm; 2]) -> Option<String> {
         Some(if option == CLIENTS { value.rsplit(',').next()?.trim().to_owned() } else { value })
     };
     let options = || LAYERS.iter().flat_map(|(layer, _)| WORK.map(|option| (layer, option)));
-    arms.into_iter().flat_map(|arm| options().map(move |of| (arm, of))).find_map(|(arm, (layer, option))| {
+    let counts = |arm: &Arm, option: &str| {
+        !OF_GENERATED.contains(&option) || value(arm, WHOLE, LOADFILE.0).is_none_or(|name| name == LOADFILE.1)
+    };
+    let all = arms.into_iter().flat_map(|arm| options().map(move |of| (arm, of)));
+    all.filter(|(arm, (_, option))| counts(arm, option)).find_map(|(arm, (layer, option))| {
         // Without the values: a loadfile is its whole text.
         let differs = value(arm, WHOLE, option) != value(arm, layer, option);
         differs.then(|| format!("`{WHOLE}.{option}` and `{layer}.{option}` differ"))
@@ -188,5 +195,13 @@ mod tests {
         plan.arms[1].settings.push(("files.requests".to_owned(), "4000".to_owned()));
         let (shares, _, text) = of_plan(&plan, [1.0, 1.0, 1.2]);
         assert!(shares.is_empty() && text.contains("`files.requests` and `fs-clients.requests` differ"), "{text}");
+        // A loadfile of the user's has its own requests, whatever the defaults for a generated one.
+        let named = |w: PlannedWorkload| {
+            let options = w.options.into_iter().chain([("loadfile".to_owned(), "# loadfile own.txt".to_owned())]);
+            PlannedWorkload { options: options.collect(), ..w }
+        };
+        plan.workloads = plan.workloads.into_iter().map(named).collect();
+        let (shares, ..) = of_plan(&plan, [1.0, 1.0, 1.2]);
+        assert_eq!(shares.len(), 3);
     }
 }

@@ -133,6 +133,7 @@ impl<S: Server> Instance<S> {
             if self.server.leaves_processes() {
                 // At once: as long as one of them lives, nothing else gets the group's number.
                 let _ = kill_process_group(self.parent(), Signal::KILL);
+                processes::await_ends(&processes::of_group(self.parent()));
             }
         }
         Ok(status)

@@ -62,11 +62,28 @@ pub fn new_password(folder: &Path, user: u32) -> Result<String, ServerError> {
     Ok(password)
 }
 
-/// A port of 127.0.0.1 that no process uses now, for a server in `folder`.
+/// Ports from here on are not those of well-known servers.
+const FIRST_PORT: u16 = 16_384;
+/// Random ports that are tried.
+const TRIES: usize = 64;
+
+/// A port of 127.0.0.1 that no process uses now, for a server in `folder`. It is none of those that the kernel gives to connections, one of which could
+/// get it before the server does.
 ///
 /// # Errors
 /// None is free.
 pub fn free_port(folder: &Path) -> Result<u16, ServerError> {
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let of_connections = range.split_whitespace().next().and_then(|port| port.parse().ok()).unwrap_or(FIRST_PORT);
+    if of_connections > FIRST_PORT {
+        for _ in 0..TRIES {
+            let random = u16::from_le_bytes(random_bytes().map_err(doing("No random bytes for", folder))?);
+            let port = FIRST_PORT + random % (of_connections - FIRST_PORT);
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                return Ok(port);
+            }
+        }
+    }
     let address = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     Ok(address.map_err(doing("No free port of 127.0.0.1 for", folder))?.port())
 }
@@ -82,7 +99,25 @@ pub(crate) fn is_listening(port: u16, user: u32) -> bool {
 }
 
 fn random_word() -> io::Result<String> {
-    let mut bytes = [0; 16];
+    Ok(random_bytes::<16>()?.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_free_port_is_free_and_no_connection_gets_it() {
+        let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+        let first: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
+        let port = free_port(Path::new("/")).unwrap();
+        assert!(first <= FIRST_PORT || (FIRST_PORT..first).contains(&port), "{port}, connections from {first}");
+        TcpListener::bind(("127.0.0.1", port)).unwrap();
+    }
 }

@@ -43,6 +43,14 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
         .collect()
 }
 
+/// The processes of a group.
+pub(crate) fn of_group(group: Pid) -> Vec<Pid> {
+    let group = group.as_raw_nonzero().get().to_string();
+    // proc(5): the state, the first of `stat`, is field 3; the group is field 5.
+    let is_in = |pid: &i32| stat(*pid).is_some_and(|s| s.split(' ').nth(5 - 3) == Some(&group));
+    all().filter(is_in).filter_map(Pid::from_raw).collect()
+}
+
 /// Processes with this working folder, in any namespace.
 pub(crate) fn inhabitants(folder: &Path) -> Vec<Pid> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|m| (m.dev(), m.ino()));
@@ -170,6 +178,29 @@ mod tests {
         parent.kill().unwrap();
         parent.wait().unwrap();
         assert!(last > 0);
+    }
+
+    #[test]
+    fn a_group_has_its_processes_and_no_others() {
+        use std::os::unix::process::CommandExt as _;
+        let mut first =
+            std::process::Command::new("sh").args(["-c", "sleep 600 & wait"]).process_group(0).spawn().unwrap();
+        let group = Pid::from_child(&first);
+        while children(group).is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut both = [vec![group], children(group)].concat();
+        let mut found = of_group(group);
+        both.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
+        found.sort_unstable_by_key(|pid| pid.as_raw_nonzero());
+        assert_eq!(found, both);
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let left = of_group(group);
+        assert_eq!(left.len(), 1);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        await_ends(&left);
+        assert!(of_group(group).iter().all(|pid| is_dead(*pid)));
     }
 
     #[test]

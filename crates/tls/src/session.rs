@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{CertificateError, ClientConfig, ClientConnection};
+use rustls::{CertificateError, ClientConfig, ClientConnection, ProtocolVersion};
 
 use super::{Encryption, Raw};
 
@@ -40,6 +40,14 @@ impl Session {
 impl Encryption for Session {
     fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
+    }
+
+    fn version(&self) -> Option<&'static str> {
+        match self.connection.protocol_version()? {
+            ProtocolVersion::TLSv1_2 => Some("1.2"),
+            ProtocolVersion::TLSv1_3 => Some("1.3"),
+            _ => None,
+        }
     }
 
     fn has_plaintext(&self) -> bool {

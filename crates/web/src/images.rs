@@ -1,6 +1,6 @@
 //! The images that a guest's server starts from: its programs. Its documents are made in the guest.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use bigiron_archive::Store;
 use bigiron_service::guest_tree;
@@ -11,7 +11,7 @@ use crate::settings::{Settings, WebServer};
 /// The images for a trial with `settings`; makes missing ones.
 ///
 /// # Errors
-/// The server is not available, or a guest would need a network.
+/// The server is not available, or this machine lacks what it needs.
 pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
     let mut images = Images::default();
     if cx.filesystem.is_none() {
@@ -19,9 +19,6 @@ pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
         limits::allow_files(settings.files())?;
     }
     let Some(recipe) = settings.server.recipe() else {
-        if cx.filesystem.is_some() {
-            bail!("A guest has no network: use `--on local` with `web.url`");
-        }
         if let WebServer::Url(url) = &settings.server {
             images.foundation.insert("server".to_owned(), url.to_string());
         }

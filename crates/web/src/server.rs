@@ -69,6 +69,8 @@ pub struct TrialServer {
     /// Its name in requests.
     pub host: String,
     pub documents: Documents,
+    /// The version of TLS, if its connections are encrypted.
+    pub tls_version: Option<&'static str>,
     /// Name and version, for the record.
     pub version: String,
 }
@@ -134,8 +136,9 @@ impl TrialServer {
         };
         let httpd = Httpd { kind, address, workers, threads, connections, sendfile, access_log, tls, gateway };
         let process = Some(Instance::start(httpd, &programs, &folder)?);
+        let (host, tls_version) = (format!("{host}:{port}"), encryptor.is_some().then(|| version.name()));
         let version = programs.version()?;
-        Ok(Self { process, pages, address, wiring, encryptor, host: format!("{host}:{port}"), documents, version })
+        Ok(Self { process, pages, address, wiring, encryptor, host, documents, tls_version, version })
     }
 
     /// The user's server, with the document that it sends.
@@ -148,14 +151,14 @@ impl TrialServer {
         let encryptor = encryptor.transpose().map_err(Error::msg)?;
         let fetch = || {
             let session = encryptor.as_deref().map(Encryptor::begin).transpose().map_err(Error::msg)?;
-            fetch::body(address, session, &host, &url.path)
+            fetch::document(address, session, &host, &url.path)
         };
-        let body = fetch().with_context(|| format!("Cannot fetch {url}"))?;
+        let fetched = fetch().with_context(|| format!("Cannot fetch {url}"))?;
         let again = fetch().with_context(|| format!("Cannot fetch {url}"))?;
-        if body != again {
+        if fetched.body != again.body {
             bail!("{url} does not always send the same bytes, so that its responses cannot be checked");
         }
-        let documents = Documents::single(&url.path, body);
+        let documents = Documents::single(&url.path, fetched.body);
         Ok(Self {
             process: None,
             pages: None,
@@ -164,6 +167,8 @@ impl TrialServer {
             encryptor,
             host,
             documents,
+            // Several servers behind one address may differ.
+            tls_version: fetched.tls_version.filter(|version| again.tls_version == Some(version)),
             version: url.to_string(),
         })
     }

@@ -214,6 +214,16 @@ fn a_server_of_the_users_is_driven_however_it_cuts_and_ends_its_responses() {
     for (ends, words) in [(true, &[][..]), (true, &[("keep-alive", "no")]), (false, &[("pipeline", "3")])] {
         let outcome = of_url(server(ends), words).unwrap_or_else(|e| panic!("{words:?}: {e:#}"));
         assert_eq!(outcome.facts["document-bytes"], "11");
+        // Every seventh response ends its connection, in the window of 300 too.
+        let made: u64 = outcome.facts["connections-made"].parse().unwrap();
+        let right = if !ends {
+            0..1
+        } else if words.is_empty() {
+            20..80
+        } else {
+            150..400
+        };
+        assert!(right.contains(&made), "{words:?}: {made} connections");
         assert!(!outcome.values.contains_key("server-cpu") && outcome.values["driver-cpu"] > 0.0);
     }
 }

@@ -85,6 +85,8 @@ fn an_encrypting_server_of_the_users_is_driven_and_checked() {
             (outcome.facts["document-bytes"].as_str(), outcome.facts["requests-checked"].as_str()),
             ("5", "300")
         );
+        let version = words.iter().find(|(name, _)| *name == "tls-version").map_or("1.3", |(_, version)| version);
+        assert_eq!(outcome.facts["tls-version"], version);
     }
     let error = of_url("localhost", serve(config, Some((30, "hellO"))), Some(&file), &[]).unwrap_err();
     assert!(error.is::<WrongData>(), "{error:#}");

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
 use bigiron_service::guest_tree::TREE;
-use bigiron_service::httpd::{Gateway, Kind, TlsVersion};
+use bigiron_service::httpd::{Gateway, Kind};
 use bigiron_service::kernel_cpu_ns;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::footprint::{Footprint, of_kernel};
 use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
-use bigiron_workload::{Context, Progress, Running, WorkloadResult, WrongData};
+use bigiron_workload::{Context, EndedBadly, Progress, Running, WorkloadResult, WrongData};
 
 use crate::driver::{self, Drive, DriveResult, Work};
 use crate::encryption;
@@ -142,14 +142,11 @@ impl<'a> Trial<'a> {
             put("backlog", driven.backlog.to_string());
             put("longest-queue", driven.longest_queue.to_string());
         }
-        if self.server.encryptor.is_some() {
-            let version = match &self.settings.server {
-                WebServer::Private { .. } => Some(self.settings.tls_version.unwrap_or_default()),
-                WebServer::Url(_) => self.settings.tls_version,
-            };
-            put("tls-version", version.map_or("the newest of both sides", TlsVersion::name).to_owned());
+        if let Some(version) = self.server.tls_version {
+            put("tls-version", version.to_owned());
         }
-        if keep_alive != KeepAlive::Yes {
+        // A server of the user's may end connections after a number of requests.
+        if keep_alive != KeepAlive::Yes || matches!(self.settings.server, WebServer::Url(_)) {
             put("connections-made", driven.tally.connect.count().to_string());
         }
         let tail = |q| driven.tally.first_byte.quantile(q).unwrap_or(0) as f64 / 1e6;
@@ -217,6 +214,6 @@ impl Running for Trial<'_> {
 
     /// Every response was compared when it arrived.
     fn verify(self: Box<Self>, _: &Context<'_>) -> Result<()> {
-        Ok(self.server.close()?)
+        self.server.close().context(EndedBadly)
     }
 }

@@ -10,7 +10,9 @@ use bigiron_service::apache::Mpm;
 use bigiron_service::httpd::Kind;
 use bigiron_workload::network::modules;
 use bigiron_workload::silence::{BESIDE_LOAD, EMULATED_SECOND};
-use bigiron_workload::{Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload};
+use bigiron_workload::{
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn, Workload, check_network,
+};
 
 use crate::options::OPTIONS;
 use crate::settings::{Job, Settings, WebServer};
@@ -63,6 +65,10 @@ impl Workload for Web {
 }
 
 impl Configured for Settings {
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        if let WebServer::Url(_) = self.server { check_network("web.url", on) } else { Ok(()) }
+    }
+
     fn needs(&self) -> Needs {
         let connections = u64::from(self.connections);
         let server = match &self.server {

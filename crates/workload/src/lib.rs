@@ -181,6 +181,12 @@ pub struct WorkloadResult {
 #[error("{0}")]
 pub struct WrongData(pub String);
 
+/// The context of an error of a server that did not end as it should after its data had been found right: the verification that ends with it counts as
+/// a run that failed, not as lost data.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("The data are right, but the server did not end as it should")]
+pub struct EndedBadly;
+
 /// A receiver of acknowledgements, whole and in order.
 pub trait AckSink: Send {
     /// Sends one piece. When it returns, the piece has left the program.
@@ -246,8 +252,12 @@ pub trait Workload: Sync {
 /// Where the trials of a study run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunsOn {
-    /// On this machine or in its guests.
+    /// In guests of this machine.
+    Guest,
+    /// On this machine itself.
     Here,
+    /// Nowhere: they are simulated.
+    Simulation,
     /// On another machine, whose files and programs are not known when the study is planned.
     Elsewhere,
 }
@@ -260,6 +270,19 @@ pub fn path_elsewhere(option: &str, path: &str) -> Result<String, String> {
     match Path::new(path).is_absolute() {
         true => Ok(path.to_owned()),
         false => Err(format!("`{option}={path}` must be an absolute path, because it is on another machine")),
+    }
+}
+
+/// Refuses the `option` that names a server on the network in guests, which have none.
+///
+/// # Errors
+/// The trials run in guests.
+pub fn check_network(option: &str, on: RunsOn) -> Result<(), String> {
+    match on {
+        RunsOn::Guest => Err(format!(
+            "a guest has no network and cannot reach the server of `{option}`; use `--on local` or `--on ssh:NAME`"
+        )),
+        RunsOn::Here | RunsOn::Elsewhere | RunsOn::Simulation => Ok(()),
     }
 }
 

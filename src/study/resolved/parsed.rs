@@ -121,7 +121,12 @@ fn planned(
     arms: &mut [ResolvedArm],
 ) -> Result<PlannedWorkload, Refusal> {
     let name = workload.name();
-    let on = if q.host == Some(HostKind::Ssh) { RunsOn::Elsewhere } else { RunsOn::Here };
+    let on = match q.host.unwrap_or_default() {
+        HostKind::Vm => RunsOn::Guest,
+        HostKind::Sim => RunsOn::Simulation,
+        HostKind::Local => RunsOn::Here,
+        HostKind::Ssh => RunsOn::Elsewhere,
+    };
     let (options, common) =
         workload::configure(workload, options_of(&q.settings, name), on).map_err(|e| q.places.refuse("set", e))?;
     let (metrics, common) = (common.metrics(), Rc::from(common));

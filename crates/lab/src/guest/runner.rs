@@ -30,7 +30,7 @@ use bigiron_sys::process::Exit;
 use bigiron_workload::registry::Registry;
 use bigiron_workload::shortage;
 use bigiron_workload::shortage::Shortage;
-use bigiron_workload::{AckSink, Configured, Context, Progress, WorkloadResult};
+use bigiron_workload::{AckSink, Configured, Context, EndedBadly, Progress, WorkloadResult};
 
 /// The job's workloads with parsed options, in order.
 ///
@@ -311,7 +311,7 @@ fn one(
         voice.borrow_mut().say(&GuestEvent::LockStat { stat });
     }
     step(Progress { step: "verify", done: 0, of: 0 });
-    running.verify(&cx).map_err(|e| (Failure::VerifyFailed, e))?;
+    running.verify(&cx).map_err(|e| if e.is::<EndedBadly>() { failed(e) } else { (Failure::VerifyFailed, e) })?;
     match outcome.values.iter().find(|(_, value)| !value.is_finite()) {
         Some((name, value)) => Err(error(anyhow!("The metric `{name}` is {value}"))),
         None => Ok(outcome),

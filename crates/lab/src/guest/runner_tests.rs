@@ -87,7 +87,11 @@ impl Running for Open<'_> {
 
     fn verify(self: Box<Self>, _cx: &Context<'_>) -> anyhow::Result<()> {
         stage("verify", &self.0.0);
-        Ok(())
+        match self.0.0.as_str() {
+            "stuck" => Err(anyhow!("It hangs").context(EndedBadly)),
+            "lost" => Err(anyhow!("A row is missing")),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -143,4 +147,11 @@ fn options_are_parsed_once_and_a_workload_ends_before_the_next_one_is_prepared()
         STAGES.lock().unwrap().iter().filter(|stage| stage.ends_with(['1', '2'])).cloned().collect();
     assert_eq!(numbered.join(", "), stages);
     assert!(said.contains(r#""message":"staged: There is no run 2""#), "{said}");
+}
+
+#[test]
+fn a_server_that_does_not_stop_after_its_data_were_found_right_has_lost_none() {
+    let stuck = "staged: The data are right, but the server did not end as it should: It hangs";
+    assert!(said(["stuck", "after"]).contains(&format!(r#""failure":"workload-error","message":"{stuck}""#)));
+    assert!(said(["lost", "after"]).contains(r#""failure":"verify-failed","message":"staged: A row is missing""#));
 }

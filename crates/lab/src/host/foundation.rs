@@ -9,6 +9,7 @@ use bigiron_model::host::HostKind;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_workload::{Configured, ImageContext, Images};
 
+use super::ssh::connection::PROGRESS;
 use crate::lever;
 
 /// By `WORKLOAD.NAME`, as in a plan.
@@ -16,13 +17,18 @@ pub type Foundation = BTreeMap<String, String>;
 
 /// Lets `workload`, which the plan calls `name`, find or build its foundation in `arm`: the one in the plan, if there is one.
 pub(super) fn lay(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str) -> anyhow::Result<Images> {
+    let images = unchecked(workload, plan, arm, name)?;
+    check(name, &of(&arm.foundation, name), &images.foundation)?;
+    Ok(images)
+}
+
+/// The same, also if it is not the plan's.
+fn unchecked(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str) -> anyhow::Result<Images> {
     let foundation = &of(&arm.foundation, name);
     let filesystem =
         (plan.machine.host == HostKind::Vm).then(|| lever::fs::kind(&arm.settings, &plan.machine.filesystem));
-    let cx = ImageContext { filesystem, foundation, note: &|text| eprintln!("bigiron: {text}") };
-    let images = workload.images(&cx)?;
-    check(name, foundation, &images.foundation)?;
-    Ok(images)
+    let cx = ImageContext { filesystem, foundation, note: &|text| eprintln!("{PROGRESS}{text}") };
+    workload.images(&cx)
 }
 
 /// The foundation of all `workloads` of `arm`, in the plan's order; missing parts are built now, which may take minutes.
@@ -30,6 +36,23 @@ pub(super) fn lay(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str)
 /// # Errors
 /// If a part is unavailable, cannot be built, or differs from the plan.
 pub fn find(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
+    all(workloads, plan, arm, lay)
+}
+
+/// The same for a single trial: the one before may have built a command's programs anew.
+///
+/// # Errors
+/// If a part is unavailable, or cannot be built.
+pub(super) fn of_trial(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
+    all(workloads, plan, arm, unchecked)
+}
+
+fn all(
+    workloads: &[impl AsRef<dyn Configured>],
+    plan: &Plan,
+    arm: &Arm,
+    lay: fn(&dyn Configured, &Plan, &Arm, &str) -> anyhow::Result<Images>,
+) -> anyhow::Result<Foundation> {
     let mut all = Foundation::new();
     for (planned, workload) in plan.workloads.iter().zip(workloads) {
         let images = lay(workload.as_ref(), plan, arm, &planned.name)?;

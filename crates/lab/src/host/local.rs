@@ -32,6 +32,7 @@ use crate::protocol::{GuestJob, WorkloadJob};
 use crate::undo::{self, Ledger, LedgerMark};
 use bigiron_model::clock::Clock;
 use bigiron_model::evidence::Evidence;
+use bigiron_model::host::HostKind;
 use bigiron_model::identity::Identity;
 use bigiron_model::plan::Plan;
 use bigiron_model::purpose::Purpose;
@@ -67,7 +68,7 @@ pub struct LocalHost {
     machine: GuestIdentity,
     /// For each arm of the plan: whether its workloads have clients behind network devices.
     has_network: Vec<bool>,
-    /// For each arm whose trials run here, what its workloads start from: a plan for other machines does not name it.
+    /// For each arm whose trials run here, what its workloads start from.
     foundations: BTreeMap<usize, Foundation>,
     /// Held while the study runs, if any of its arms changes this machine.
     ledger: Option<Mutex<Ledger>>,
@@ -137,7 +138,13 @@ impl LocalHost {
                 continue;
             }
             let workloads = registry.of_arm(plan, arm).map_err(anyhow::Error::msg)?;
-            foundations.insert(i, foundation::find(&workloads, plan, arm)?);
+            let on_target = plan.machine.host == HostKind::Ssh;
+            let found = if on_target {
+                foundation::of_trial(&workloads, plan, arm)
+            } else {
+                foundation::find(&workloads, plan, arm)
+            };
+            foundations.insert(i, found?);
             let has = workloads.iter().any(|workload| workload.needs().has_network());
             // Created and dropped, so that errors appear before anything runs.
             lever::net::link(has, VethPair::make)?;

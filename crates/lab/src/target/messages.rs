@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::allow::{Allow, Demands};
 use crate::host::TrialResult;
+use crate::host::foundation::Foundation;
 
 /// One trial of one study. The name is unique: what ran under it never runs again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,23 @@ pub struct Job {
     pub demands: Demands,
     /// The word that its boot has on the command line; `None` if it runs on the kernel that is running.
     pub nonce: Option<String>,
+}
+
+/// Asks for what the workloads of a study start from on the target; the parts in the plan are not replaced by newer ones.
+#[derive(Serialize, Deserialize)]
+pub struct FoundationRequest {
+    pub study: String,
+    pub plan: Plan,
+    pub demands: Demands,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FoundationAnswer {
+    /// Of each arm.
+    Found(Vec<Foundation>),
+    /// A part differs from the plan's: which one, and how.
+    Changed(String),
 }
 
 /// How far a trial is.

@@ -5,6 +5,7 @@
 pub mod allow;
 pub mod boot;
 mod folder;
+mod foundations;
 mod grub;
 mod in_use;
 mod kernels;
@@ -61,7 +62,7 @@ fn boot_id() -> String {
 pub fn serve(args: &[String], registry: Registry, cancel: impl FnOnce() -> anyhow::Result<Arc<AtomicBool>>) -> i32 {
     let done = match args {
         [verb, dir] if verb == "run" => cancel().and_then(|flag| trial::run(Path::new(dir), registry, &flag)),
-        [verb, rest @ ..] => answer(verb, rest),
+        [verb, rest @ ..] => answer(verb, rest, registry),
         [] => Err(anyhow::anyhow!("`bigiron {SUBCOMMAND}` is for internal use")),
     };
     let Err(error) = done else { return 0 };
@@ -77,7 +78,7 @@ pub fn serve(args: &[String], registry: Registry, cancel: impl FnOnce() -> anyho
     }
 }
 
-fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
+fn answer(verb: &str, rest: &[String], registry: Registry) -> anyhow::Result<()> {
     match verb {
         "look" => return say(&look::look()?),
         "lever" => return say(&lever(&hear()?)),
@@ -90,6 +91,7 @@ fn answer(verb: &str, rest: &[String]) -> anyhow::Result<()> {
             let (study, demands): (String, Demands) = hear()?;
             Ok(in_use::check(&folder, &study, demands.boots)?)
         }
+        "foundations" => say(&foundations::lay(&folder, &hear()?, registry)?),
         "prepare" => {
             let _turn = in_use::turn_of(&folder, &hear::<String>()?)?;
             restore::note(&folder)

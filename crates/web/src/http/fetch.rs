@@ -15,22 +15,35 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Most bytes of a body.
 const LARGEST: usize = 256 << 20;
 
-/// The body of `path`, through `session` if the server encrypts.
+/// A document as it was sent.
+pub struct Fetched {
+    pub body: Vec<u8>,
+    /// The version of TLS, such as `1.3`; `None` without encryption.
+    pub tls_version: Option<&'static str>,
+}
+
+/// The document at `path`, through `session` if the server encrypts.
 ///
 /// # Errors
 /// The server is not there, cannot be verified, does not send a response of status 200 with a body, or sends too much.
-pub fn body(address: SocketAddrV4, session: Option<Box<dyn Encryption>>, host: &str, path: &str) -> Result<Vec<u8>> {
+pub fn document(
+    address: SocketAddrV4,
+    session: Option<Box<dyn Encryption>>,
+    host: &str,
+    path: &str,
+) -> Result<Fetched> {
     let mut stream =
         TcpStream::connect_timeout(&address.into(), LIMIT).with_context(|| format!("No server at {address}"))?;
     stream.set_read_timeout(Some(LIMIT))?;
     match session {
-        None => ask(&mut stream, host, path),
+        None => Ok(Fetched { body: ask(&mut stream, host, path)?, tls_version: None }),
         Some(mut session) => {
             while session.is_handshaking() {
                 session.flush(&mut stream)?;
                 session.pull(&mut stream)?;
             }
-            ask(&mut Encrypted { session, stream }, host, path)
+            let tls_version = session.version();
+            Ok(Fetched { body: ask(&mut Encrypted { session, stream }, host, path)?, tls_version })
         }
     }
 }

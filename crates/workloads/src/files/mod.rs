@@ -13,7 +13,7 @@ mod trial;
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 
 use self::nfs::NfsMount;
 use self::options::{NAME, OPTIONS, Server, Settings};
@@ -75,6 +75,16 @@ impl Workload for FileService {
 }
 
 impl Configured for Settings {
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        match (&self.server, on) {
+            (Server::Nfs(_), RunsOn::Here | RunsOn::Elsewhere) => Err(
+                "the NFS server is part of the kernel, and bigiron starts it in guests only; use `files.server=samba`, or omit `--on`"
+                    .to_owned(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
     fn needs(&self) -> Needs {
         let of_clients = fs_clients::needs(self.last());
         let memory_bytes = of_clients.memory_bytes + SERVER_MEMORY;
@@ -90,9 +100,6 @@ impl Configured for Settings {
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
         match &self.server {
-            Server::Nfs(_) if cx.filesystem.is_none() => bail!(
-                "The NFS server is part of the kernel, and bigiron does not start one on this machine: set `files.server` to `samba`, or run in guests, without `--on local`"
-            ),
             Server::Nfs(_) => Ok(Images::default()),
             Server::Samba(samba) => {
                 let (store, mut images) = (Store::open()?, Images::default());

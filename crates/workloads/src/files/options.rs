@@ -102,7 +102,7 @@ impl Settings {
             .map(|clients| {
                 let mut options = options.clone();
                 options.insert(CLIENTS_OPTION.name.to_owned(), clients.to_owned());
-                Replay::parse(NAME, &options)
+                Replay::parse(NAME, OPTIONS, &options)
             })
             .collect::<Result<Vec<_>, _>>()?;
         let of = |pick: fn(&ByClock<Replay>) -> &Replay| {

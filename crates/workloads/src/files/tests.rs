@@ -18,7 +18,10 @@ const SMALL: [(&str, &str); 5] =
     [("server", "samba"), ("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "1")];
 
 fn settings(more: &[(&str, &str)]) -> Settings {
-    let options = testing::options(&FileService, SMALL.into_iter().chain(more.iter().copied())).unwrap();
+    // The number of requests is that of a generated loadfile.
+    let is_own = more.iter().any(|(name, _)| *name == "loadfile");
+    let small = SMALL.into_iter().filter(|(name, _)| !is_own || *name != "requests");
+    let options = testing::options(&FileService, small.chain(more.iter().copied())).unwrap();
     Settings::parse(&options).unwrap().other
 }
 
@@ -253,8 +256,12 @@ fn options_that_cannot_be_are_refused() {
 fn the_kernels_own_server_is_not_started_on_this_machine() {
     let options = testing::options(&FileService, [("server", "nfs")]).unwrap();
     let configured = FileService.parse(&options).unwrap();
-    let cx = ImageContext { filesystem: None, foundation: &std::collections::BTreeMap::new(), note: &|_| () };
-    let said = configured.images(&cx).unwrap_err().to_string();
-    assert!(said.contains("without `--on local`"), "{said}");
+    for on in [RunsOn::Here, RunsOn::Elsewhere] {
+        let said = configured.check_arm(on).unwrap_err();
+        assert!(said.contains("in guests only; use `files.server=samba`, or omit `--on`"), "{said}");
+    }
+    configured.check_arm(RunsOn::Guest).unwrap();
+    let samba = testing::options(&FileService, [("server", "samba")]).unwrap();
+    FileService.parse(&samba).unwrap().check_arm(RunsOn::Elsewhere).unwrap();
     assert_eq!(configured.needs().modules, ["nfsd", "nfsv4"]);
 }

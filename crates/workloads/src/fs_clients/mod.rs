@@ -73,7 +73,7 @@ impl Workload for FsClients {
 
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
         let syncing = syncing(options);
-        let replays = Settings::parse(NAME, options)?;
+        let replays = Settings::parse(NAME, OPTIONS, options)?;
         let of = |settings| Replay { settings, syncing };
         Ok(Box::new(ByClock { wall: of(replays.wall), other: of(replays.other) }))
     }

@@ -13,8 +13,11 @@ struct Bench {
 impl Bench {
     fn new(settings: &[(&str, &str)]) -> Self {
         let base = [("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "2")];
-        let options = testing::options(&FsClients, base.into_iter().chain(settings.iter().copied())).unwrap();
-        let settings = Settings::parse(NAME, &options).unwrap().other;
+        // The number of requests is that of a generated loadfile.
+        let is_own = settings.iter().any(|(name, _)| *name == "loadfile");
+        let base = base.into_iter().filter(|(name, _)| !is_own || *name != "requests");
+        let options = testing::options(&FsClients, base.chain(settings.iter().copied())).unwrap();
+        let settings = Settings::parse(NAME, OPTIONS, &options).unwrap().other;
         Self { home: tempfile::tempdir().unwrap(), replay: Replay { settings, syncing: syncing(&options) } }
     }
 
@@ -192,6 +195,13 @@ fn options_that_cannot_be_are_refused() {
     ] {
         let error = testing::options(&FsClients, [(name, value)]).unwrap_err();
         assert!(error.contains(says), "{error}");
+    }
+    for option in ["requests", "loadfile-seed"] {
+        let error = testing::options(&FsClients, [("loadfile", &*every_request()), (option, "777")]).unwrap_err();
+        assert!(
+            error.starts_with(&format!("`fs-clients.{option}` has no effect with `fs-clients.loadfile`")),
+            "{error}"
+        );
     }
 }
 

@@ -80,12 +80,13 @@ impl Settings {
         part(self.warm_up).saturating_add(part(self.length))
     }
 
-    /// Parses the options of `workload`.
+    /// Parses the options of `workload`, which has these `definitions`.
     ///
     /// # Errors
     /// The fault, and what would be right.
-    pub fn parse(workload: &str, options: &Options) -> Result<ByClock<Self>, String> {
-        let text = |def: &OptionDef| options.get(def.name).map_or(def.default, String::as_str);
+    pub fn parse(workload: &str, definitions: &[OptionDef], options: &Options) -> Result<ByClock<Self>, String> {
+        let default = |def: &OptionDef| definitions.iter().find(|own| own.name == def.name).unwrap_or(def).default;
+        let text = |def: &OptionDef| options.get(def.name).map_or(default(def), String::as_str);
         let wrong = |def: &OptionDef, right: &str| {
             format!("`{workload}.{}` cannot be `{}`; it can be {right}", def.name, text(def))
         };
@@ -104,6 +105,14 @@ impl Settings {
         }
         let warm_up = read(&WARM_UP, PASSES.1, TIMES.1)?;
         let (name, file) = of(options, Size { requests, seed })?;
+        let is_set = |def: &&OptionDef| text(def) != default(def);
+        if let Some(def) = [&REQUESTS_OPTION, &SEED].into_iter().find(|def| name != DEFAULT && is_set(def)) {
+            let option = def.name;
+            return Err(format!(
+                "`{workload}.{option}` has no effect with `{workload}.{}`, whose requests are all replayed; omit it",
+                LOADFILE.name
+            ));
+        }
         if file.bytes() == (0, 0) {
             return Err(format!(
                 "The loadfile `{name}` reads and writes nothing, so it has no throughput; at least one ReadX or WriteX must succeed"

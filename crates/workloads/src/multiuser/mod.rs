@@ -21,6 +21,8 @@ mod user_processes;
 pub mod work;
 mod workfile;
 
+use std::time::Duration;
+
 use anyhow::Result;
 
 use self::options::{Mode, Settings};
@@ -28,6 +30,7 @@ use bigiron_model::clock::Clock;
 use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_workload::library::Library;
+use bigiron_workload::silence::{BESIDE_LOAD, EMULATED_SECOND};
 use bigiron_workload::{Configured, Context, Explanation, Needs, OptionDef, Running, RunsOn, Workload, WorkloadResult};
 
 /// The workload `multiuser`.
@@ -41,6 +44,8 @@ const EXPECTED_USERS: u32 = 64;
 /// Bytes of file system for what each user creates besides its files; and for all together, including the tree of names.
 const USER_STORAGE: u64 = 48 << 10;
 const STORAGE: u64 = 32 << 20;
+/// A job takes at most this time of the whole machine, on average, if its loops are not divided.
+const JOB: Duration = Duration::from_millis(100);
 
 impl Workload for Multiuser {
     fn name(&self) -> &'static str {
@@ -78,11 +83,7 @@ impl Workload for Multiuser {
 
 impl Configured for Settings {
     fn needs(&self) -> Needs {
-        let (users, more) = match (self.mode, self.most_users()) {
-            (Mode::Single, _) => (1, false),
-            (Mode::Multi, most) => most,
-        };
-        let expected = if more { users.max(EXPECTED_USERS) } else { users };
+        let (users, expected) = self.users();
         // Each user's file, its copy, and one shared file, at the sizes of the clock that makes them largest.
         let file = |users: u32| self.file_bytes(users, Clock::Wall) * (2 * u64::from(users) + 1);
         let files = file(1).max(file(expected));
@@ -100,9 +101,35 @@ impl Configured for Settings {
         metrics::of(self)
     }
 
+    fn silence(&self) -> Duration {
+        BESIDE_LOAD + self.longest(Clock::Wall, 1)
+    }
+
+    fn guest_silence(&self) -> Duration {
+        self.longest(Clock::Exact, EMULATED_SECOND)
+    }
+
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         trial::prepare(self, cx)?;
         Ok(Box::new(self))
+    }
+}
+
+impl Settings {
+    /// Users of the first point, and as many as are expected at the last.
+    fn users(&self) -> (u32, u32) {
+        match (self.mode, self.most_users()) {
+            (Mode::Single, _) => (1, 1),
+            (Mode::Multi, (users, more)) => (users, if more { users.max(EXPECTED_USERS) } else { users }),
+        }
+    }
+
+    /// The longest load point, if a second takes `second` of them.
+    fn longest(&self, clock: Clock, second: u32) -> Duration {
+        let jobs = self.users().1.saturating_mul(self.jobs());
+        let work = JOB.saturating_mul(jobs).as_secs_f64() / self.divisor(clock) as f64;
+        let work = Duration::try_from_secs_f64(work).unwrap_or(Duration::MAX);
+        work.saturating_add(self.period(clock)).saturating_mul(second)
     }
 }
 

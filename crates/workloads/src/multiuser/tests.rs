@@ -146,3 +146,16 @@ fn the_page_names_every_option_mix_and_metric() {
         assert!(PAGE.contains(&format!("`{name}")), "{name}");
     }
 }
+
+#[test]
+fn a_large_point_is_no_hang() {
+    let silences = |settings: &[(&str, &str)]| {
+        let period = ("period", "10s");
+        let options = testing::options(&Multiuser, settings.iter().copied().chain([period])).unwrap();
+        let spec = Settings::parse(&options).unwrap();
+        [spec.silence(), spec.guest_silence()].map(|time| time.as_secs())
+    };
+    // 100 jobs of a tenth of a second each; loops in a guest are divided by 50.
+    assert_eq!(silences(&[("users", "1,500")]), [600 + 5000 + 10, 20 * (100 + 10)]);
+    assert_eq!(silences(&[("users", "1,500"), ("scale", "1"), ("jobs", "10")]), [600 + 500 + 10, 20 * (500 + 10)]);
+}

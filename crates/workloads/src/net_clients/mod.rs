@@ -47,7 +47,7 @@ impl Workload for NetClients {
 
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
         let over_devices = over_devices(options);
-        let replays = Settings::parse(NAME, options)?;
+        let replays = Settings::parse(NAME, OPTIONS, options)?;
         let of = |settings| Replay { settings: without_files(settings), over_devices };
         Ok(Box::new(ByClock { wall: of(replays.wall), other: of(replays.other) }))
     }

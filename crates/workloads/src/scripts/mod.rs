@@ -82,7 +82,7 @@ impl Workload for Scripts {
 
 impl Configured for Spec {
     fn check_arm(&self, on: RunsOn) -> Result<(), String> {
-        if on == RunsOn::Here { self.runnable() } else { Ok(()) }
+        if on == RunsOn::Elsewhere { Ok(()) } else { self.runnable() }
     }
 
     fn needs(&self) -> Needs {

@@ -30,8 +30,8 @@ use bigiron_sys::cpu_clock::thread_cpu_time;
 use bigiron_sys::load::files::file_system;
 use bigiron_sys::load::now_ns;
 use bigiron_workload::{
-    ByClock, Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running, Workload,
-    WorkloadResult, WrongData,
+    ByClock, Configured, Context, EndedBadly, ImageContext, Images, Needs, NightlyRow, OptionDef, Progress, Running,
+    Workload, WorkloadResult, WrongData,
 };
 
 /// The primary metric's name.
@@ -172,7 +172,7 @@ impl Running for Trial<'_> {
 
     fn verify(self: Box<Self>, _: &Context<'_>) -> Result<()> {
         // Each phase has checked its tables and dropped them.
-        Ok(self.database.close()?)
+        self.database.close().context(EndedBadly)
     }
 }
 

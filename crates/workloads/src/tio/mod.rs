@@ -9,6 +9,7 @@ mod options;
 mod row;
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -23,12 +24,19 @@ use bigiron_sys::load::stamp::Stamp;
 use bigiron_sys::load::worker_group::{GroupBoard, GroupWork, Member, MemberKind, StageCost, WorkerGroup};
 use bigiron_sys::load::{ShardedHistogram, now_ns};
 use bigiron_sys::segment::{PAGE, Segment};
+use bigiron_workload::silence::BESIDE_LOAD;
 use bigiron_workload::{
     ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, Workload, WorkloadResult, limits,
 };
 
 /// The primary metric's name.
 const PRIMARY: &str = bigiron_model::metric::MEAN;
+/// What a slow disk moves in a second, and its longest operation on average: one of `random` or, without a cache, of any phase.
+const DISK: u64 = 10_000_000;
+const OPERATION: Duration = Duration::from_millis(20);
+/// The same for a second of CPU time of an emulated guest.
+const EMULATED: u64 = 2_000_000;
+const EMULATED_OPERATION: Duration = Duration::from_millis(1);
 
 /// The workload `tio`.
 pub struct Tio;
@@ -96,8 +104,25 @@ impl Configured for Settings {
         false
     }
 
+    fn silence(&self) -> Duration {
+        let waits = self.sync || self.access == Access::Direct;
+        BESIDE_LOAD + self.longest(DISK, self.random + if waits { self.blocks(1) } else { 0 }, OPERATION)
+    }
+
+    fn guest_silence(&self) -> Duration {
+        self.longest(EMULATED, self.random + self.blocks(1), EMULATED_OPERATION)
+    }
+
     fn prepare(&self, _cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
         Ok(Box::new(self))
+    }
+}
+
+impl Settings {
+    /// A phase that moves all bytes at `rate` bytes per second, with so many operations of `each`.
+    fn longest(&self, rate: u64, operations: u64, each: Duration) -> Duration {
+        let waits = each.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX));
+        Duration::from_secs(self.bytes / rate).saturating_add(waits)
     }
 }
 

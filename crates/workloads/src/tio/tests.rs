@@ -64,3 +64,14 @@ fn threads_that_write_in_turn_have_a_stage_each() {
     assert_eq!(script.len(), 1 + 2 * 2 + 2);
     assert_eq!(script[2], Step::Phase { phase: Phase::Write, threads: 2, row: 0, turn: Some(1) });
 }
+
+#[test]
+fn a_long_phase_is_no_hang() {
+    let silences = |settings: &[(&str, &str)]| {
+        with(settings, Path::new("/"), |spec, _| [spec.silence(), spec.guest_silence()].map(|time| time.as_secs()))
+    };
+    let large = ("size", "100000000000");
+    // 24,414,062 blocks, and 50 random ones.
+    assert_eq!(silences(&[large]), [600 + 10_000 + 1, 50_000 + 24_414]);
+    assert_eq!(silences(&[large, ("access", "direct")])[0], 600 + 10_000 + 488_282);
+}

@@ -3,7 +3,7 @@
 //! Invariant: nothing is asked on a terminal, and a dead connection ends every command within half a minute.
 
 use std::fs::{self, File};
-use std::io::{Read, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +30,9 @@ const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// The remote folder, for a shell.
 const FOLDER: &str = "${XDG_STATE_HOME:-$HOME/.local/state}/bigiron";
+
+/// Before a line that tells of a verb's progress.
+pub const PROGRESS: &str = "bigiron: ";
 
 /// Why a command on a target gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -172,18 +175,20 @@ impl Connection {
 
     /// Runs a script with this input; its output.
     fn run(&self, script: &str, input: impl Read + Send) -> Result<Vec<u8>, TargetError> {
-        self.run_until(script, input, None)
+        self.run_until(script, input, None, &|_| {})
     }
 
-    /// The same; the connection is given up when `cancel` is set. What runs on the target may go on.
+    /// The same; the connection is given up when `cancel` is set. What runs on the target may go on. `note` gets the lines that tell of its progress.
     fn run_until(
         &self,
         script: &str,
         mut input: impl Read + Send,
         cancel: Option<&AtomicBool>,
+        note: &(dyn Fn(&str) + Sync),
     ) -> Result<Vec<u8>, TargetError> {
         let mut child = self.script(script).map_err(|e| self.unreachable(&format!("cannot start ssh: {e}")))?;
-        let mut stdin = child.stdin.take().expect("it is a pipe");
+        let (mut stdin, stderr) =
+            (child.stdin.take().expect("it is a pipe"), child.stderr.take().expect("it is a pipe"));
         let ssh = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
         let over = AtomicBool::new(false);
         let ended = thread::scope(|scope| {
@@ -203,21 +208,21 @@ impl Connection {
                     }
                 });
             }
+            let errors = scope.spawn(move || errors(stderr, note));
             let ended = child.wait_with_output();
             over.store(true, Ordering::Relaxed);
-            ended
+            ended.map(|ended| (ended, errors.join().expect("no panic is caught")))
         });
-        let ended = ended.map_err(|e| self.unreachable(&e.to_string()))?;
-        self.judge(ended.status.code(), &ended.stderr).map(|()| ended.stdout)
+        let (ended, errors) = ended.map_err(|e| self.unreachable(&e.to_string()))?;
+        self.judge(ended.status.code(), &errors).map(|()| ended.stdout)
     }
 
     /// What a command's exit status says.
-    fn judge(&self, status: Option<i32>, stderr: &[u8]) -> Result<(), TargetError> {
-        let wrote = String::from_utf8_lossy(stderr);
+    fn judge(&self, status: Option<i32>, wrote: &str) -> Result<(), TargetError> {
         match status {
             Some(0) => Ok(()),
-            Some(SSH_FAILED) | None => Err(self.unreachable(&wrote)),
-            Some(status) => Err(judge(&self.name, status, &wrote)),
+            Some(SSH_FAILED) | None => Err(self.unreachable(wrote)),
+            Some(status) => Err(judge(&self.name, status, wrote)),
         }
     }
 
@@ -267,7 +272,11 @@ impl Connection {
     /// Runs a verb with a message and returns its answer.
     pub fn ask<A: DeserializeOwned>(&self, verb: &str, message: &impl Serialize) -> Result<A, TargetError> {
         let out = self.tell_bytes(verb, message)?;
-        serde_json::from_slice(&out).map_err(|e| TargetError::Failed {
+        self.answer(verb, &out)
+    }
+
+    fn answer<A: DeserializeOwned>(&self, verb: &str, out: &[u8]) -> Result<A, TargetError> {
+        serde_json::from_slice(out).map_err(|e| TargetError::Failed {
             name: self.name.clone(),
             why: format!("cannot read the answer to `{verb}`: {e}"),
         })
@@ -283,6 +292,22 @@ impl Connection {
         self.run(&self.command(verb, &[]), &message[..])
     }
 
+    /// Runs a verb that may take minutes, at most until `cancel` is set; `note` gets the lines that tell of its progress.
+    pub fn ask_long<A: DeserializeOwned>(
+        &self,
+        verb: &str,
+        message: &impl Serialize,
+        cancel: Option<&AtomicBool>,
+        note: &(dyn Fn(&str) + Sync),
+    ) -> Result<A, TargetError> {
+        let message = serde_json::to_vec(message).expect("messages are plain data");
+        let out = self.run_until(&self.command(verb, &[]), &message[..], cancel, note);
+        if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            return Err(TargetError::Failed { name: self.name.clone(), why: format!("`{verb}` was interrupted") });
+        }
+        self.answer(verb, &out?)
+    }
+
     /// Runs a verb with arguments and this input, at most until `cancel` is set; its output.
     pub fn stream(
         &self,
@@ -291,7 +316,7 @@ impl Connection {
         input: impl Read + Send,
         cancel: Option<&AtomicBool>,
     ) -> Result<Vec<u8>, TargetError> {
-        self.run_until(&self.command(verb, args), input, cancel)
+        self.run_until(&self.command(verb, args), input, cancel, &|_| {})
     }
 
     /// Starts a verb whose output is read while it runs.
@@ -338,6 +363,19 @@ fn quote_script(script: &str) -> String {
     format!("'{}'", script.replace('\'', r"'\''"))
 }
 
+/// What a command writes to its standard error, but for the lines of its progress, which `note` gets at once.
+fn errors(from: impl Read, note: &dyn Fn(&str)) -> String {
+    let mut wrote = String::new();
+    for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        match line.strip_prefix(PROGRESS) {
+            Some(text) => note(text),
+            None => wrote = wrote + &line + "\n",
+        }
+    }
+    wrote
+}
+
 /// What a verb that failed has said.
 fn judge(name: &str, status: i32, wrote: &str) -> TargetError {
     let refusal = serde_json::from_str::<(String, Option<String>)>(wrote.trim().lines().last().unwrap_or_default());
@@ -378,6 +416,15 @@ mod tests {
         assert_eq!(refusal.hint.as_deref(), Some("`bigiron undo --on ssh:db3` ends it"));
         assert_eq!(judge("db3", 1, "kexec is missing\n").to_string(), "On `db3`: kexec is missing");
         assert_eq!(judge("db3", 127, "").to_string(), "On `db3`: a command ended with status 127");
+        // Lines of progress are no part of it.
+        let noted = std::cell::RefCell::new(Vec::new());
+        let wrote = errors(&b"bigiron: Downloading\nNo room\xff\nbigiron: Unpacking"[..], &|text| {
+            noted.borrow_mut().push(text.to_owned());
+        });
+        assert_eq!(
+            (wrote.as_str(), noted.into_inner()),
+            ("No room\u{fffd}\n", vec!["Downloading".to_owned(), "Unpacking".to_owned()])
+        );
     }
 
     #[test]

@@ -30,7 +30,7 @@ use super::{Host, HostError, Phase, Trial, TrialResult};
 use crate::lever;
 use crate::target::allow::{self, Demands};
 use crate::target::look;
-use crate::target::messages::{BootMethod, Look};
+use crate::target::messages::{BootMethod, FoundationAnswer, FoundationRequest, Look};
 use config::HostConfig;
 use connection::{Connection, Place, TargetError};
 
@@ -190,6 +190,18 @@ impl<'a> SshHost<'a> {
             proved: AtomicBool::new(proved),
             note,
         })
+    }
+
+    /// What the workloads of each arm of `plan` start from on the target, at most until `cancel` is set; missing parts are made there, which may take
+    /// minutes.
+    ///
+    /// # Errors
+    /// A part is not available or cannot be made there.
+    pub fn foundations(&self, plan: &Plan, cancel: Option<&AtomicBool>) -> anyhow::Result<FoundationAnswer> {
+        let request = FoundationRequest { study: self.study.clone(), plan: plan.clone(), demands: self.demands };
+        let note = |text: &str| (self.note)(&format!("`{}`: {text}", self.target.look.name));
+        let ask = |connection: &Connection| connection.ask_long("foundations", &request, cancel, &note);
+        self.target.patiently(ask).map_err(TargetError::explained)
     }
 
     /// Asks until the target answers.
