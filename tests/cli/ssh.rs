@@ -93,6 +93,38 @@ fn a_command_runs_in_a_folder_of_the_other_machine() {
 }
 
 #[test]
+fn a_study_is_not_resumed_with_a_program_that_has_changed_on_the_machine() {
+    let Some(machine) = Simulated::start() else { return };
+    let test = &machine.test;
+    let (work, trials) = (test.dir().join("work"), test.dir().join("trials"));
+    // The third trial lasts until the study is interrupted.
+    let first = format!("echo >>'{0}'; while [ $(wc -l <'{0}') = 3 ]; do sleep 0.05; done", trials.display());
+    fs::write(&work, &first).unwrap();
+    let mut words = vec!["compare", "--on", "ssh:db3", "running", "running", "--quick", "--idle-gap", "0"];
+    let script = work.display().to_string();
+    words.extend(["--why", "0", "--out", "study", "--", "sh", &script]);
+    let child = test.start(&words);
+    let since = Instant::now();
+    let begun = || fs::read_to_string(&trials).unwrap_or_default().lines().count();
+    while begun() < 3 {
+        assert!(since.elapsed() < PATIENCE, "the third trial does not begin");
+        thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.code() == Some(130) && said.contains("Preparing the workloads on `db3`"), "{said}");
+    assert!(machine.audit().contains(&"prepared the workloads command".to_owned()), "{:?}", machine.audit());
+    fs::write(&work, "true").unwrap();
+    let change = format!("have changed since it began: `command.file {script}`: ");
+    test.run(&words).refused(&change);
+    fs::write(&work, first).unwrap();
+    // Four trials to a kernel, and the one that was interrupted.
+    test.run(&words).status(0);
+    assert_eq!(begun(), 9);
+}
+
+#[test]
 fn undo_waits_for_a_machine_that_does_not_answer_and_not_for_a_wrong_name() {
     let test = configured(UNREACHABLE, "");
     let mut child = test.start(&["undo", "--on", "ssh:db3"]);
