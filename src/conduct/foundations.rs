@@ -1,6 +1,6 @@
-//! What the workloads of a study start from besides the kernel: servers' programs and data, here or on the study's targets.
+//! The foundations of a study's arms, here or on its targets: servers' programs and data.
 //!
-//! Invariant: a study's trials start from the foundation in its plan. On targets it is made before the study begins, and no trial gets a newer one.
+//! Invariant: a study's trials start from the foundation in its plan. On targets, it is built before the study begins, and no trial gets a newer one.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -19,10 +19,10 @@ use super::environment::Environment;
 use super::{hosts, inputs};
 use crate::study::resolved::ResolvedQuestion;
 
-/// Puts into a new plan what the workloads of its arms start from; missing parts are made now, which may take minutes.
+/// Puts the foundation of each arm into a new plan; missing parts are built now, which may take minutes.
 ///
 /// # Errors
-/// A part is not available or cannot be made; or it differs between the targets of a study.
+/// A part is unavailable or cannot be built, or it differs between the study's targets.
 pub(super) fn find(
     resolved: &ResolvedQuestion,
     plan: &mut Plan,
@@ -48,7 +48,7 @@ fn put(plan: &mut Plan, all: Vec<Foundation>) {
     }
 }
 
-/// Finds them on all targets at once. What the first has found and others have not is asked for again: they may still have it.
+/// Finds the foundations on all targets in parallel. If a target's differ from the first one's, asks it for those of the first, which it may still have.
 fn on_targets(
     plan: &Plan,
     kernels: &[Kernel],
@@ -86,19 +86,19 @@ fn on_targets(
             return Err(differ(machines[0].0, name, &what).into());
         }
     }
-    // Programs of the machines' own are each machine's.
+    // Each machine's own programs may differ; the plan contains only those that all machines share.
     for (i, arm) in first.iter_mut().enumerate() {
         arm.retain(|key, value| !is_file(key) || found.iter().all(|own| own[i].get(key) == Some(value)));
     }
     Ok(first)
 }
 
-/// Whether a part is a program of the machine's own, such as `command.file make`.
+/// Whether a part is one of the machine's own programs, such as `command.file make`.
 fn is_file(key: &str) -> bool {
     key.split_once('.').is_some_and(|(_, name)| name.starts_with("file "))
 }
 
-/// The first part, but for programs of the machine's own, that differs between two machines: its name and both values.
+/// The first part that differs between two machines, except their own programs: its name and both values.
 fn difference(a: &[Foundation], b: &[Foundation]) -> Option<(String, [String; 2])> {
     a.iter().zip(b).find_map(|(of_a, of_b)| {
         let mut names = of_a.keys().chain(of_b.keys()).filter(|name| !is_file(name));
@@ -113,12 +113,12 @@ fn differ(first: &str, other: &str, (part, [a, b]): &(String, [String; 2])) -> R
         "The machines of a study must start from the same `{part}`: `{first}` has {a}, `{other}` has {b}"
     ))
     .hint(
-        "Name machines with the same Debian release; if they have it, one of them asked the archive up to a day earlier than the other: try again \
-         tomorrow",
+        "Use machines with the same Debian release; if their releases are the same, one of them read the archive up to a day before the other: try \
+         again tomorrow",
     )
 }
 
-/// Refuses to resume a study on a target on which its workloads would start from something else.
+/// Refuses to resume a study on a target whose foundation differs from the plan's.
 pub(super) fn check(folder: &Folder, host: &SshHost<'_>) -> anyhow::Result<()> {
     let plan = folder.plan();
     if plan.arms.iter().all(|arm| arm.foundation.is_empty()) {

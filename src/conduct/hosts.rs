@@ -253,7 +253,7 @@ fn on_targets<'e>(
     Ok(Box::new(MachinesHost { machines }))
 }
 
-/// For each arm: the files of its kernel, if it is brought to the targets.
+/// The kernel of each arm; `None` if the arm runs the target's own kernel.
 pub(super) fn brought(plan: &Plan, kernels: &[Kernel]) -> Vec<Option<Kernel>> {
     let mut kernels = kernels.iter().cloned();
     plan.arms.iter().map(|arm| if arm.kernel.spec == RUNNING { None } else { kernels.next() }).collect()

@@ -100,7 +100,7 @@ fn of(workload: &dyn Workload, budget: Budget) -> Vec<Row> {
     workload.nightly().iter().map(row).collect()
 }
 
-/// A row's settings with those that are `asked` for, which take precedence. A setting of the row that has no effect beside them is left out.
+/// A row's settings and those that the user has `asked` for, which take precedence. A setting of the row that has no effect with them is left out.
 fn beside(row: &Row, asked: &[Setting]) -> Vec<Setting> {
     let of_both = |own: &[Setting]| lever::overlay(own, asked);
     let fits = |own: &[Setting]| {
@@ -208,7 +208,7 @@ mod tests {
         let settings = beside(row, &asked);
         assert!(!settings.iter().any(|(lever, _)| lever == "files.requests"), "{settings:?}");
         assert_eq!(settings.len(), row.settings.len());
-        // What is wrong in itself stays for its own message.
+        // An invalid setting of the user's removes none of the row's; its own error message follows.
         let wrong = [("files.clients".to_owned(), "none".to_owned())];
         assert!(beside(row, &wrong).iter().any(|(lever, _)| lever == "files.requests"));
     }

@@ -119,7 +119,7 @@ fn a_study_is_not_resumed_with_a_program_that_has_changed_on_the_machine() {
     let change = format!("have changed since it began: `command.file {script}`: ");
     test.run(&words).refused(&change);
     fs::write(&work, first).unwrap();
-    // Four trials to a kernel, and the one that was interrupted.
+    // Four trials for each kernel, and the interrupted one.
     test.run(&words).status(0);
     assert_eq!(begun(), 9);
 }
@@ -237,4 +237,30 @@ fn a_machine_that_does_not_come_back_is_in_quarantine_and_its_power_command_runs
     machine.ends(&test.run(&words), 2, &["`db3` is in quarantine: "]);
     machine.ends(&test.run(&["undo", "--on", "ssh:db3"]), 0, &["the quarantine of `db3` has ended"]);
     machine.ends(&test.run(&["host", "check", "ssh:db3"]), 0, &["other kernels    allowed"]);
+}
+
+#[test]
+#[ignore = "boots machines: make test-hosts"]
+fn two_machines_boot_their_own_pairs_at_the_same_time() {
+    let (first, second) = (Machine::start("boot-limit = 1800\n"), Machine::start(""));
+    let test = &first.test;
+    // The first's test knows both.
+    let configs = [&first, &second].map(|machine| fs::read_to_string(machine.test.dir().join("ssh_config")).unwrap());
+    fs::write(test.dir().join("ssh_config"), configs[0].clone() + &configs[1].replace("Host db3", "Host db4")).unwrap();
+    let hosts = test.dir().join("config/bigiron/hosts.toml");
+    let table = fs::read_to_string(&hosts).unwrap();
+    fs::write(&hosts, table.clone() + &table.replace("[db3]", "[db4]")).unwrap();
+    for machine in [&first, &second] {
+        machine.allow(ALL);
+    }
+    let mut words = study(&["running", "running,boot.audit=0"], &["--no-way-back"]);
+    words[2] = "ssh:db3,ssh:db4";
+    let all = ["2 pairs on each of 2", "`db3` is as before: ", "`db4` is as before: "];
+    let ran = test.run(&words);
+    first.ends(&ran, 0, &all[1..]);
+    first.ends(&test.run(&["report", "study"]), 0, &all[..1]);
+    for machine in [&first, &second] {
+        assert_eq!((machine.audited("\"trial "), machine.audited("\"boot ")), (4, 4), "{}", ran.stderr);
+        assert!(!machine.says("cat /proc/cmdline").contains("bigiron.id="));
+    }
 }

@@ -107,7 +107,7 @@ impl Configured for Job {
     fn check_arm(&self, on: RunsOn) -> Result<(), String> {
         if on == RunsOn::Guest && self.acks.is_some() {
             return Err(
-                "`oltp.acks` sends acknowledgements out of the machine, which a guest cannot do; `bigiron oltp crash-test` has its own way"
+                "`oltp.acks` sends acknowledgements out of the machine, which a guest cannot do; omit it, or use `bigiron oltp crash-test`"
                     .to_owned(),
             );
         }

@@ -20,7 +20,7 @@ const THROUGHPUT: &str = "throughput";
 /// Options that decide which work is done.
 const WORK: [&str; 5] = ["loadfile", "loadfile-seed", "requests", CLIENTS, "work"];
 const CLIENTS: &str = "clients";
-/// The loadfile that is made from the next options; any other has its own requests.
+/// The loadfile that is generated from the options below; any other loadfile has its own requests.
 const LOADFILE: (&str, &str) = ("loadfile", "generated");
 const OF_GENERATED: [&str; 2] = ["loadfile-seed", "requests"];
 const MB: f64 = 1e6;
@@ -195,7 +195,7 @@ mod tests {
         plan.arms[1].settings.push(("files.requests".to_owned(), "4000".to_owned()));
         let (shares, _, text) = of_plan(&plan, [1.0, 1.0, 1.2]);
         assert!(shares.is_empty() && text.contains("`files.requests` and `fs-clients.requests` differ"), "{text}");
-        // A loadfile of the user's has its own requests, whatever the defaults for a generated one.
+        // A user's loadfile has its own requests, whatever the defaults for a generated one.
         let named = |w: PlannedWorkload| {
             let options = w.options.into_iter().chain([("loadfile".to_owned(), "# loadfile own.txt".to_owned())]);
             PlannedWorkload { options: options.collect(), ..w }

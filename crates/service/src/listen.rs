@@ -62,13 +62,13 @@ pub fn new_password(folder: &Path, user: u32) -> Result<String, ServerError> {
     Ok(password)
 }
 
-/// Ports from here on are not those of well-known servers.
+/// The lowest port to choose; well-known servers use lower ones.
 const FIRST_PORT: u16 = 16_384;
-/// Random ports that are tried.
+/// The number of random ports to try.
 const TRIES: usize = 64;
 
-/// A port of 127.0.0.1 that no process uses now, for a server in `folder`. It is none of those that the kernel gives to connections, one of which could
-/// get it before the server does.
+/// A port of 127.0.0.1 that no process uses now, for a server in `folder`. If possible, it is outside the kernel's range of ephemeral ports, because a
+/// connection could take one of those before the server does.
 ///
 /// # Errors
 /// None is free.

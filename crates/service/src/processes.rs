@@ -46,7 +46,7 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
 /// The processes of a group.
 pub(crate) fn of_group(group: Pid) -> Vec<Pid> {
     let group = group.as_raw_nonzero().get().to_string();
-    // proc(5): the state, the first of `stat`, is field 3; the group is field 5.
+    // proc(5) numbers the state, the first field that `stat` returns, as 3, and the process group as 5.
     let is_in = |pid: &i32| stat(*pid).is_some_and(|s| s.split(' ').nth(5 - 3) == Some(&group));
     all().filter(is_in).filter_map(Pid::from_raw).collect()
 }

@@ -49,3 +49,4 @@ pub mod swap;
 mod testing;
 pub mod ticks;
 pub mod veth;
+pub mod watchdog;

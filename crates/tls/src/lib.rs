@@ -21,7 +21,7 @@ impl<T: Read + Write> Raw for T {}
 pub trait Encryption: Send {
     fn is_handshaking(&self) -> bool;
 
-    /// The version that both sides have agreed on, such as `1.3`; `None` before that.
+    /// The negotiated version of TLS, such as `1.3`; `None` before the negotiation.
     fn version(&self) -> Option<&'static str>;
 
     /// Whether a receive would return data without the socket.

@@ -11,7 +11,7 @@ use crate::settings::{Settings, WebServer};
 /// The images for a trial with `settings`; makes missing ones.
 ///
 /// # Errors
-/// The server is not available, or this machine lacks what it needs.
+/// The server is unavailable, or this machine allows too few open files.
 pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
     let mut images = Images::default();
     if cx.filesystem.is_none() {

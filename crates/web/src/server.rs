@@ -167,7 +167,7 @@ impl TrialServer {
             encryptor,
             host,
             documents,
-            // Several servers behind one address may differ.
+            // Servers behind one address may use different versions.
             tls_version: fetched.tls_version.filter(|version| again.tls_version == Some(version)),
             version: url.to_string(),
         })

@@ -214,7 +214,7 @@ fn a_server_of_the_users_is_driven_however_it_cuts_and_ends_its_responses() {
     for (ends, words) in [(true, &[][..]), (true, &[("keep-alive", "no")]), (false, &[("pipeline", "3")])] {
         let outcome = of_url(server(ends), words).unwrap_or_else(|e| panic!("{words:?}: {e:#}"));
         assert_eq!(outcome.facts["document-bytes"], "11");
-        // Every seventh response ends its connection, in the window of 300 too.
+        // Every seventh response ends its connection, also in the window of 300 requests.
         let made: u64 = outcome.facts["connections-made"].parse().unwrap();
         let right = if !ends {
             0..1

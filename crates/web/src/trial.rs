@@ -145,7 +145,7 @@ impl<'a> Trial<'a> {
         if let Some(version) = self.server.tls_version {
             put("tls-version", version.to_owned());
         }
-        // A server of the user's may end connections after a number of requests.
+        // A user's server may close connections after a number of requests.
         if keep_alive != KeepAlive::Yes || matches!(self.settings.server, WebServer::Url(_)) {
             put("connections-made", driven.tally.connect.count().to_string());
         }

@@ -181,10 +181,10 @@ pub struct WorkloadResult {
 #[error("{0}")]
 pub struct WrongData(pub String);
 
-/// The context of an error of a server that did not end as it should after its data had been found right: the verification that ends with it counts as
-/// a run that failed, not as lost data.
+/// The context of an error from a server that did not stop properly after its data were verified. A verification that fails with it counts as a failed
+/// run, not as lost data.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("The data are right, but the server did not end as it should")]
+#[error("The data are correct, but the run did not end properly")]
 pub struct EndedBadly;
 
 /// A receiver of acknowledgements, whole and in order.
@@ -256,7 +256,7 @@ pub enum RunsOn {
     Guest,
     /// On this machine itself.
     Here,
-    /// Nowhere: they are simulated.
+    /// On no machine: they are simulated.
     Simulation,
     /// On another machine, whose files and programs are not known when the study is planned.
     Elsewhere,
@@ -273,7 +273,7 @@ pub fn path_elsewhere(option: &str, path: &str) -> Result<String, String> {
     }
 }
 
-/// Refuses the `option` that names a server on the network in guests, which have none.
+/// Refuses `option`, which names a server on the network, if the trials run in guests, which have no network.
 ///
 /// # Errors
 /// The trials run in guests.

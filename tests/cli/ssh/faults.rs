@@ -167,6 +167,40 @@ fn unreachable(arm: &str) {
     same(&machine, &before);
 }
 
+#[test]
+#[ignore = "boots a machine: make test-hosts"]
+fn a_machine_that_no_longer_runs_programs_is_reset_by_its_watchdog() {
+    let machine = Machine::start_as(&Setup {
+        hosts: "boot-limit = 1800\n",
+        options: &["-device", "i6300esb"],
+        ..Setup::default()
+    });
+    let test = &machine.test;
+    machine.allow(ALL);
+    let before = machine.says(STATE);
+    machine.ends(&test.run(&["host", "check", "ssh:db3"]), 0, &["watchdog         i6300ESB timer"]);
+    // On the second arm's kernel all programs stop, as if it ran none.
+    let script = "! grep -q audit=0 /proc/cmdline || kill -STOP -1";
+    let mut words = vec!["compare", "--on", "ssh:db3"];
+    words.extend(BOOTS);
+    words.extend(["--quick", "--why=0", "--out=study", "--idle-gap=0", "--no-way-back", "--seed=1", "--", "sh", "-c"]);
+    words.push(script);
+    let mut child = test.start(&words);
+    let records = || fs::read_to_string(test.dir().join("study/records.jsonl")).unwrap_or_default();
+    machine.wait_until("both arms have a record", || {
+        assert!(child.try_wait().unwrap().is_none(), "the study has ended");
+        records().contains("\"kind\":\"completed\"") && records().contains("\"kind\":\"failed\"")
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    let records = records();
+    assert!(records.contains("\"machine.watchdog\":\"i6300ESB timer, 180 s\""), "{records}");
+    assert!(machine.audited("started the watchdog i6300ESB timer, 180 s") >= 2);
+    assert!(!machine.says("cat /proc/cmdline").contains("bigiron.id="));
+    same(&machine, &before);
+}
+
 /// Trials of half a minute, during which something happens to the machine.
 const LONG: [&str; 12] = [
     "compare",

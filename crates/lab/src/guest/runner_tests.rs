@@ -151,7 +151,7 @@ fn options_are_parsed_once_and_a_workload_ends_before_the_next_one_is_prepared()
 
 #[test]
 fn a_server_that_does_not_stop_after_its_data_were_found_right_has_lost_none() {
-    let stuck = "staged: The data are right, but the server did not end as it should: It hangs";
+    let stuck = "staged: The data are correct, but the run did not end properly: It hangs";
     assert!(said(["stuck", "after"]).contains(&format!(r#""failure":"workload-error","message":"{stuck}""#)));
     assert!(said(["lost", "after"]).contains(r#""failure":"verify-failed","message":"staged: A row is missing""#));
 }

@@ -22,7 +22,7 @@ pub(super) fn lay(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str)
     Ok(images)
 }
 
-/// The same, also if it is not the plan's.
+/// As [`lay`], but accepts a foundation that differs from the plan's.
 fn unchecked(workload: &dyn Configured, plan: &Plan, arm: &Arm, name: &str) -> anyhow::Result<Images> {
     let foundation = &of(&arm.foundation, name);
     let filesystem =
@@ -39,10 +39,10 @@ pub fn find(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) ->
     all(workloads, plan, arm, lay)
 }
 
-/// The same for a single trial: the one before may have built a command's programs anew.
+/// As [`find`], for a single trial, but accepts a foundation that differs from the plan's: the previous trial may have rebuilt a command's programs.
 ///
 /// # Errors
-/// If a part is unavailable, or cannot be built.
+/// If a part is unavailable or cannot be built.
 pub(super) fn of_trial(workloads: &[impl AsRef<dyn Configured>], plan: &Plan, arm: &Arm) -> anyhow::Result<Foundation> {
     all(workloads, plan, arm, unchecked)
 }

@@ -68,7 +68,7 @@ pub struct LocalHost {
     machine: GuestIdentity,
     /// For each arm of the plan: whether its workloads have clients behind network devices.
     has_network: Vec<bool>,
-    /// For each arm whose trials run here, what its workloads start from.
+    /// The foundation of each arm whose trials run here.
     foundations: BTreeMap<usize, Foundation>,
     /// Held while the study runs, if any of its arms changes this machine.
     ledger: Option<Mutex<Ledger>>,

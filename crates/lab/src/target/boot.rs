@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{self, TargetFolder};
 use super::messages::{BootMethod, BootRequest, BootState, TrialKey};
-use super::{grub, kernels, restore, systemd_boot};
+use super::{grub, kernels, restore, systemd_boot, watchdog};
 use crate::lever;
 use crate::lever::boot::BootedCommandLine;
 
@@ -117,6 +117,9 @@ pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Resu
     } else {
         kernels::files(folder, &request.kernel)?
     };
+    for watchdog in watchdog::stop_left_over() {
+        folder.audit(&request.key.study, &format!("stopped the watchdog {watchdog}"))?;
+    }
     let line = command_line(&origin.cmdline, &request.words, &request.nonce);
     let dir = folder.trial(&request.key)?;
     folder::make_durable(&dir)?;

@@ -1,6 +1,6 @@
-//! What the workloads of a study start from on the target: servers' programs and generated data.
+//! The foundations of a study's arms on the target: servers' programs and generated data.
 //!
-//! Invariant: it is made in a turn, so that no trial and no boot begins meanwhile, and by a process that ends with its connection.
+//! Invariant: they are built during a turn, so that no trial and no boot begins meanwhile, by a process that ends when its connection closes.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ use super::messages::{FoundationAnswer, FoundationRequest};
 use super::{allow, in_use, look};
 use crate::host::foundation;
 
-/// Finds the foundation of each arm; missing parts are made.
+/// Finds the foundation of each arm, and builds missing parts.
 pub(super) fn lay(
     folder: &TargetFolder,
     request: &FoundationRequest,
@@ -36,13 +36,16 @@ pub(super) fn lay(
     }
 }
 
-/// Ends this process, and with it the servers that it has started, when the other end no longer wants the answer.
+/// What a closed standard output shows.
+const ENDED: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NVAL);
+
+/// Ends this process, and the servers that it has started, when the other end closes the connection.
 fn end_with_connection() {
     thread::spawn(|| {
         loop {
-            // Only errors are waited for: the other end was closed.
+            // Waits only for an error, which means that the other end is closed.
             let mut out = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::empty())];
-            let closed = poll(&mut out, None).is_ok() && out[0].revents().intersects(PollFlags::ERR | PollFlags::HUP);
+            let closed = poll(&mut out, None).is_ok() && out[0].revents().intersects(ENDED);
             if closed {
                 std::process::exit(1);
             }

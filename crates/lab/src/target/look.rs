@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::folder::TargetFolder;
 use super::messages::{BootMethod, Listener, Look, MethodReport};
-use super::{allow, boot, kernels, restore};
+use super::{allow, boot, kernels, restore, watchdog};
 use crate::host::local;
 use crate::undo;
 
@@ -56,7 +56,7 @@ pub fn look() -> anyhow::Result<Look> {
         users: users(Path::new("/proc")),
         network_mounts: network_mounts(&text("/proc/self/mounts")),
         on_battery: on_battery(Path::new("/sys/class/power_supply")),
-        watchdogs: watchdogs(Path::new("/sys/class/watchdog")),
+        watchdogs: watchdog::all(Path::new(watchdog::CLASS)).into_iter().map(|found| found.identity).collect(),
         left_over: undo::left_over().into_iter().map(|entry| format!("{} ({})", entry.what, entry.undo)).collect(),
         brought: target.as_ref().map_or_else(Vec::new, kernels::brought),
         proved: if root { boot::proved(target.as_ref()) } else { Vec::new() },
@@ -201,16 +201,6 @@ fn on_battery(supplies: &Path) -> bool {
         let is = |file: &str, text: &str| fs::read_to_string(dir.join(file)).is_ok_and(|t| t.trim() == text);
         is("type", "Battery") && is("status", "Discharging")
     })
-}
-
-/// Watchdogs with what they are; `softdog` dies with the kernel and is none.
-fn watchdogs(class: &Path) -> Vec<String> {
-    let entries = fs::read_dir(class).into_iter().flatten().flatten();
-    let identity = |dir: PathBuf| fs::read_to_string(dir.join("identity")).ok().map(|text| text.trim().to_owned());
-    let mut found: Vec<String> =
-        entries.filter_map(|e| identity(e.path())).filter(|name| name != "Software Watchdog").collect();
-    found.sort();
-    found
 }
 
 /// The device that holds `path`, if it is a plain partition with a file system that GRUB can write to.

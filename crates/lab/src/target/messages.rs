@@ -45,7 +45,7 @@ pub struct Job {
     pub nonce: Option<String>,
 }
 
-/// Asks for what the workloads of a study start from on the target; the parts in the plan are not replaced by newer ones.
+/// Asks for the foundations of a study's arms on the target; newer parts do not replace those in the plan.
 #[derive(Serialize, Deserialize)]
 pub struct FoundationRequest {
     pub study: String,
@@ -56,9 +56,9 @@ pub struct FoundationRequest {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundationAnswer {
-    /// Of each arm.
+    /// The foundation of each arm.
     Found(Vec<Foundation>),
-    /// A part differs from the plan's: which one, and how.
+    /// A part differs from the plan's: its name and both values.
     Changed(String),
 }
 

@@ -14,6 +14,7 @@ pub mod messages;
 mod restore;
 mod systemd_boot;
 mod trial;
+mod watchdog;
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

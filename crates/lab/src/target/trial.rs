@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal};
 
 use super::folder::{self, TargetFolder};
 use super::messages::{BootState, FinishedOnTarget, Job, TrialEnd, TrialKey, TrialState};
+use super::watchdog::Watchdog;
 use super::{allow, boot, in_use, look};
 use crate::host::local::LocalHost;
 use crate::host::{Host as _, HostError, Phase, Trial};
@@ -157,18 +158,28 @@ fn run_job(
         boot::verify(arm, nonce).map_err(HostError::Fatal)?;
     }
     let host = LocalHost::for_arm(registry, plan, slot.arm).map_err(fatal)?;
+    // The machine's own kernel is not bigiron's to guard.
+    let watchdog = job.nonce.as_ref().and_then(|_| Watchdog::start());
+    if let Some(Watchdog { name, .. }) = &watchdog {
+        let folder = TargetFolder::open().map_err(fatal)?;
+        folder.audit(&job.key.study, &format!("started the watchdog {name}")).map_err(fatal)?;
+    }
     let phases = OpenOptions::new().create(true).append(true).open(dir.join(PHASES)).map_err(|e| fatal(e.into()))?;
     let phases = Mutex::new(phases);
     let artifacts = dir.join(ARTIFACTS);
     let trial =
         Trial { plan, slot, arm, purpose: job.key.purpose, attempt: job.key.attempt, artifacts: &artifacts, cancel };
-    host.run(&trial, &|phase: Phase| {
+    let mut result = host.run(&trial, &|phase: Phase| {
         let Ok(mut line) = serde_json::to_vec(&phase) else { return };
         line.push(b'\n');
         let mut file = phases.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // `wait` shows these lines. The result does not depend on them.
         let _ = file.write_all(&line);
-    })
+    })?;
+    if let Some(Watchdog { name, .. }) = &watchdog {
+        result.facts.insert("machine.watchdog".to_owned(), name.clone());
+    }
+    Ok(result)
 }
 
 /// Writes a trial's phases to standard output, one a line, until it runs no more.

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Most bytes of a body.
 const LARGEST: usize = 256 << 20;
 
-/// A document as it was sent.
+/// A document as the server sent it.
 pub struct Fetched {
     pub body: Vec<u8>,
     /// The version of TLS, such as `1.3`; `None` without encryption.

@@ -78,7 +78,7 @@ impl Configured for Settings {
     fn check_arm(&self, on: RunsOn) -> Result<(), String> {
         match (&self.server, on) {
             (Server::Nfs(_), RunsOn::Here | RunsOn::Elsewhere) => Err(
-                "the NFS server is part of the kernel, and bigiron starts it in guests only; use `files.server=samba`, or omit `--on`"
+                "the NFS server is part of the kernel, and bigiron starts it only in guests; use `files.server=samba`, or omit `--on`"
                     .to_owned(),
             ),
             _ => Ok(()),

@@ -18,7 +18,7 @@ const SMALL: [(&str, &str); 5] =
     [("server", "samba"), ("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "1")];
 
 fn settings(more: &[(&str, &str)]) -> Settings {
-    // The number of requests is that of a generated loadfile.
+    // `requests` applies only to a generated loadfile.
     let is_own = more.iter().any(|(name, _)| *name == "loadfile");
     let small = SMALL.into_iter().filter(|(name, _)| !is_own || *name != "requests");
     let options = testing::options(&FileService, small.chain(more.iter().copied())).unwrap();
@@ -258,7 +258,7 @@ fn the_kernels_own_server_is_not_started_on_this_machine() {
     let configured = FileService.parse(&options).unwrap();
     for on in [RunsOn::Here, RunsOn::Elsewhere] {
         let said = configured.check_arm(on).unwrap_err();
-        assert!(said.contains("in guests only; use `files.server=samba`, or omit `--on`"), "{said}");
+        assert!(said.contains("only in guests; use `files.server=samba`, or omit `--on`"), "{said}");
     }
     configured.check_arm(RunsOn::Guest).unwrap();
     let samba = testing::options(&FileService, [("server", "samba")]).unwrap();

@@ -13,7 +13,7 @@ struct Bench {
 impl Bench {
     fn new(settings: &[(&str, &str)]) -> Self {
         let base = [("clients", "2"), ("requests", "400"), ("warmup", "1"), ("length", "2")];
-        // The number of requests is that of a generated loadfile.
+        // `requests` applies only to a generated loadfile.
         let is_own = settings.iter().any(|(name, _)| *name == "loadfile");
         let base = base.into_iter().filter(|(name, _)| !is_own || *name != "requests");
         let options = testing::options(&FsClients, base.chain(settings.iter().copied())).unwrap();

@@ -80,7 +80,7 @@ impl Settings {
         part(self.warm_up).saturating_add(part(self.length))
     }
 
-    /// Parses the options of `workload`, which has these `definitions`.
+    /// Parses the options of `workload`; `definitions` contains their defaults.
     ///
     /// # Errors
     /// The fault, and what would be right.

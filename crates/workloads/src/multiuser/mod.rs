@@ -44,7 +44,7 @@ const EXPECTED_USERS: u32 = 64;
 /// Bytes of file system for what each user creates besides its files; and for all together, including the tree of names.
 const USER_STORAGE: u64 = 48 << 10;
 const STORAGE: u64 = 32 << 20;
-/// A job takes at most this time of the whole machine, on average, if its loops are not divided.
+/// Upper bound on the mean time for which a job occupies the whole machine, if its loops are not divided.
 const JOB: Duration = Duration::from_millis(100);
 
 impl Workload for Multiuser {
@@ -116,7 +116,7 @@ impl Configured for Settings {
 }
 
 impl Settings {
-    /// Users of the first point, and as many as are expected at the last.
+    /// The number of users at the first point, and the expected number at the last.
     fn users(&self) -> (u32, u32) {
         match (self.mode, self.most_users()) {
             (Mode::Single, _) => (1, 1),
@@ -124,7 +124,7 @@ impl Settings {
         }
     }
 
-    /// The longest load point, if a second takes `second` of them.
+    /// The duration of the longest load point, if each of its seconds takes `second` seconds.
     fn longest(&self, clock: Clock, second: u32) -> Duration {
         let jobs = self.users().1.saturating_mul(self.jobs());
         let work = JOB.saturating_mul(jobs).as_secs_f64() / self.divisor(clock) as f64;

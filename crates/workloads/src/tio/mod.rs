@@ -31,10 +31,10 @@ use bigiron_workload::{
 
 /// The primary metric's name.
 const PRIMARY: &str = bigiron_model::metric::MEAN;
-/// What a slow disk moves in a second, and its longest operation on average: one of `random` or, without a cache, of any phase.
+/// A slow disk's bytes per second, and the longest mean time of its operations: of random ones or, without a cache, of all.
 const DISK: u64 = 10_000_000;
 const OPERATION: Duration = Duration::from_millis(20);
-/// The same for a second of CPU time of an emulated guest.
+/// The same for an emulated guest, in its CPU time.
 const EMULATED: u64 = 2_000_000;
 const EMULATED_OPERATION: Duration = Duration::from_millis(1);
 
@@ -119,7 +119,7 @@ impl Configured for Settings {
 }
 
 impl Settings {
-    /// A phase that moves all bytes at `rate` bytes per second, with so many operations of `each`.
+    /// The duration of a phase that moves all bytes at `rate` bytes per second, with `operations` operations that wait for `each`.
     fn longest(&self, rate: u64, operations: u64, each: Duration) -> Duration {
         let waits = each.saturating_mul(u32::try_from(operations).unwrap_or(u32::MAX));
         Duration::from_secs(self.bytes / rate).saturating_add(waits)

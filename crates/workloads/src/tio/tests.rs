@@ -71,7 +71,7 @@ fn a_long_phase_is_no_hang() {
         with(settings, Path::new("/"), |spec, _| [spec.silence(), spec.guest_silence()].map(|time| time.as_secs()))
     };
     let large = ("size", "100000000000");
-    // 24,414,062 blocks, and 50 random ones.
+    // 24,414,062 blocks, and 50 random operations.
     assert_eq!(silences(&[large]), [600 + 10_000 + 1, 50_000 + 24_414]);
     assert_eq!(silences(&[large, ("access", "direct")])[0], 600 + 10_000 + 488_282);
 }

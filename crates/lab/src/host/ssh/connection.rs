@@ -31,7 +31,7 @@ const CANCEL_POLL: Duration = Duration::from_millis(50);
 /// The remote folder, for a shell.
 const FOLDER: &str = "${XDG_STATE_HOME:-$HOME/.local/state}/bigiron";
 
-/// Before a line that tells of a verb's progress.
+/// Prefix of a line that reports a verb's progress.
 pub const PROGRESS: &str = "bigiron: ";
 
 /// Why a command on a target gave no answer.
@@ -178,7 +178,7 @@ impl Connection {
         self.run_until(script, input, None, &|_| {})
     }
 
-    /// The same; the connection is given up when `cancel` is set. What runs on the target may go on. `note` gets the lines that tell of its progress.
+    /// As [`Self::run`], but kills ssh when `cancel` is set; the script may continue on the target. `note` receives the progress lines.
     fn run_until(
         &self,
         script: &str,
@@ -292,7 +292,7 @@ impl Connection {
         self.run(&self.command(verb, &[]), &message[..])
     }
 
-    /// Runs a verb that may take minutes, at most until `cancel` is set; `note` gets the lines that tell of its progress.
+    /// Runs a verb that may take minutes, at most until `cancel` is set; `note` receives its progress lines.
     pub fn ask_long<A: DeserializeOwned>(
         &self,
         verb: &str,
@@ -363,7 +363,7 @@ fn quote_script(script: &str) -> String {
     format!("'{}'", script.replace('\'', r"'\''"))
 }
 
-/// What a command writes to its standard error, but for the lines of its progress, which `note` gets at once.
+/// Returns a command's standard error without its progress lines; `note` receives each of these at once.
 fn errors(from: impl Read, note: &dyn Fn(&str)) -> String {
     let mut wrote = String::new();
     for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(refusal.hint.as_deref(), Some("`bigiron undo --on ssh:db3` ends it"));
         assert_eq!(judge("db3", 1, "kexec is missing\n").to_string(), "On `db3`: kexec is missing");
         assert_eq!(judge("db3", 127, "").to_string(), "On `db3`: a command ended with status 127");
-        // Lines of progress are no part of it.
+        // The message contains no progress lines.
         let noted = std::cell::RefCell::new(Vec::new());
         let wrote = errors(&b"bigiron: Downloading\nNo room\xff\nbigiron: Unpacking"[..], &|text| {
             noted.borrow_mut().push(text.to_owned());

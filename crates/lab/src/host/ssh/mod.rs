@@ -192,11 +192,10 @@ impl<'a> SshHost<'a> {
         })
     }
 
-    /// What the workloads of each arm of `plan` start from on the target, at most until `cancel` is set; missing parts are made there, which may take
-    /// minutes.
+    /// Finds the foundation of each arm of `plan` on the target, at most until `cancel` is set. Missing parts are built there, which may take minutes.
     ///
     /// # Errors
-    /// A part is not available or cannot be made there.
+    /// A part is unavailable or cannot be built there.
     pub fn foundations(&self, plan: &Plan, cancel: Option<&AtomicBool>) -> anyhow::Result<FoundationAnswer> {
         let request = FoundationRequest { study: self.study.clone(), plan: plan.clone(), demands: self.demands };
         let note = |text: &str| (self.note)(&format!("`{}`: {text}", self.target.look.name));
