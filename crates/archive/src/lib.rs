@@ -7,7 +7,6 @@ mod deb;
 mod distribution;
 mod entry;
 pub mod error;
-#[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 #[cfg(test)]
 mod fuzz;

@@ -8,7 +8,6 @@ pub mod calls;
 pub mod causes;
 pub mod counters;
 pub mod family;
-#[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 pub mod history;
 mod inference;

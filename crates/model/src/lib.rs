@@ -12,7 +12,6 @@ pub mod environment;
 pub mod evidence;
 pub mod file_system;
 pub mod folder_files;
-#[cfg(any(test, feature = "testing"))]
 pub mod fuzz;
 pub mod host;
 pub mod identity;

@@ -158,7 +158,6 @@ pub fn jar() -> Option<&'static [u8]> {
     INSTALLED.get().copied()
 }
 
-#[cfg(any(test, feature = "testing"))]
 pub mod testing {
     /// The jar as in the executable.
     pub fn install() {

@@ -22,7 +22,6 @@ pub mod recipe;
 pub mod root;
 pub mod samba;
 pub mod server_folder;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod tomcat;
 pub mod tree;

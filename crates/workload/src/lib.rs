@@ -14,7 +14,6 @@ pub mod option_reader;
 pub mod registry;
 pub mod run_control;
 pub mod shortage;
-#[cfg(any(test, feature = "testing"))]
 pub mod silence;
 pub mod testing;
 pub mod units;

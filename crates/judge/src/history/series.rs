@@ -192,7 +192,6 @@ impl SeriesPoint {
 }
 
 /// Made-up histories for tests.
-#[cfg(any(test, feature = "testing"))]
 pub mod fixture {
     use super::*;
     use crate::history::entry::SCHEMA;

@@ -11,7 +11,6 @@ pub mod writer;
 
 #[cfg(test)]
 mod fuzz;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,6 @@ pub mod channel;
 pub mod connection;
 pub mod error;
 mod stream;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;

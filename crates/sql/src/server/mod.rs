@@ -6,7 +6,6 @@ pub mod loaded;
 pub mod mariadb;
 pub mod private;
 pub mod settings;
-#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
