@@ -178,11 +178,10 @@ fn a_machine_that_no_longer_runs_programs_is_reset_by_its_watchdog() {
     let test = &machine.test;
     machine.allow(ALL);
     let before = machine.says(STATE);
-    machine.ends(&test.run(&["host", "check", "ssh:db3"]), 0, &["watchdog         i6300ESB timer"]);
-    // On the second arm's kernel all programs stop, as if it ran none.
+    // Its own kernel has no driver for it. On the second arm's kernel all programs stop, as if it ran none.
     let script = "! grep -q audit=0 /proc/cmdline || kill -STOP -1";
     let mut words = vec!["compare", "--on", "ssh:db3"];
-    words.extend(BOOTS);
+    words.extend(["debian:6.12", "debian:6.12,boot.audit=0", "--no-vm-gate"]);
     words.extend(["--quick", "--why=0", "--out=study", "--idle-gap=0", "--no-way-back", "--seed=1", "--", "sh", "-c"]);
     words.push(script);
     let mut child = test.start(&words);
