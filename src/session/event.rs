@@ -49,6 +49,8 @@ pub enum SessionEvent {
         outcome: Outcome,
         /// Real time of the trial and of the idle gap before it, seconds.
         wall_s: f64,
+        /// Whether it left artefacts.
+        has_artifacts: bool,
         done: u32,
     },
     /// The host failed: the trials of `again` (slots) are run again at the end. `done` may be less than before: on the wall clock

@@ -182,14 +182,16 @@ impl Text {
                 lines
             }
             SessionEvent::SlotStart(_) | SessionEvent::Phase(..) | SessionEvent::SessionEnd { .. } => Vec::new(),
-            SessionEvent::SlotEnd { trial, outcome, wall_s, done } => {
+            SessionEvent::SlotEnd { trial, outcome, wall_s, has_artifacts, done } => {
                 self.done = *done;
                 self.timed = (self.timed.0 + 1.0, self.timed.1 + wall_s);
                 let what = match outcome {
                     Outcome::Completed => "completed".to_owned(),
                     Outcome::Failed { failure, message } => {
-                        let kept = Folder::artifacts_name(trial.slot, &trial.arm, trial.attempt);
-                        format!("{}: {} (see {kept})", failure.verb(), in_a_line(message))
+                        let kept =
+                            || format!(" (see {})", Folder::artifacts_name(trial.slot, &trial.arm, trial.attempt));
+                        let kept = if *has_artifacts { kept() } else { String::new() };
+                        format!("{}: {}{kept}", failure.verb(), in_a_line(message))
                     }
                     Outcome::Void { cause } => format!("void: {}", first_line(cause)),
                 };
@@ -282,17 +284,29 @@ mod tests {
         assert_eq!(text.lines(&start(0, 2, Vec::new())), ["24 trials in 12 pairs, 2 in parallel"]);
         assert!(text.lines(&SessionEvent::SlotStart(trial(0, 0))).is_empty());
         assert!(text.lines(&SessionEvent::Phase(trial(0, 0), Phase::Up)).is_empty());
-        let end = SessionEvent::SlotEnd { trial: trial(0, 0), outcome: Outcome::Completed, wall_s: 60.0, done: 1 };
+        let end = SessionEvent::SlotEnd {
+            trial: trial(0, 0),
+            outcome: Outcome::Completed,
+            wall_s: 60.0,
+            has_artifacts: false,
+            done: 1,
+        };
         assert_eq!(text.lines(&end), ["[ 1/24] pair 1/12, debian:6.12: completed; about 12 minutes left"]);
         let outcome = Outcome::Failed { failure: Failure::Panic, message: "Oops\nCall trace".to_owned() };
-        let end = SessionEvent::SlotEnd { trial: trial(1, 0), outcome, wall_s: 20.0, done: 2 };
+        let end = SessionEvent::SlotEnd { trial: trial(1, 0), outcome, wall_s: 20.0, has_artifacts: true, done: 2 };
         assert_eq!(
             text.lines(&end),
             ["[ 2/24] pair 1/12, debian:6.12: panicked: Oops (see artifacts/0001-debian_6.12-0); about 7 minutes left"]
         );
         let void = SessionEvent::Void { trial: trial(3, 0), cause: "No QEMU".to_owned(), again: vec![2, 3], done: 1 };
         assert_eq!(text.lines(&void), ["[ 1/24] pair 2/12, debian:6.12: void: No QEMU; 2 trials to run again"]);
-        let end = SessionEvent::SlotEnd { trial: trial(23, 1), outcome: Outcome::Completed, wall_s: 20.0, done: 24 };
+        let end = SessionEvent::SlotEnd {
+            trial: trial(23, 1),
+            outcome: Outcome::Completed,
+            wall_s: 20.0,
+            has_artifacts: false,
+            done: 24,
+        };
         assert_eq!(text.lines(&end), ["[24/24] pair 12/12, debian:6.12, attempt 2: completed"]);
     }
 

@@ -263,7 +263,9 @@ impl Session<'_> {
                 };
                 let wall_s = (ended.wall + gap(self.plan)).as_secs_f64();
                 self.record(&id, &artifacts, outcome.clone(), result)?;
-                (self.events)(SessionEvent::SlotEnd { trial: id, outcome, wall_s, done: self.tally.finished() });
+                let has_artifacts = self.records.last().is_some_and(|record| !record.artifacts.is_empty());
+                let done = self.tally.finished();
+                (self.events)(SessionEvent::SlotEnd { trial: id, outcome, wall_s, has_artifacts, done });
                 self.check_not_all_failed()
             }
             Err(HostError::Void(cause)) if !ended.late => self.void(id, &artifacts, cause, ended.wall),

@@ -128,7 +128,8 @@ fn one(
     let mut record = record_of(plan, &id, outcome.clone(), result);
     let delivered = delivery.complete(&mut record, machine)?;
     let done = SlotTally::of(plan, &all_records(folder)?).finished();
-    events(SessionEvent::SlotEnd { trial: id, outcome, wall_s: ended.wall.as_secs_f64(), done });
+    let has_artifacts = !record.artifacts.is_empty();
+    events(SessionEvent::SlotEnd { trial: id, outcome, wall_s: ended.wall.as_secs_f64(), has_artifacts, done });
     Ok(delivered)
 }
 

@@ -94,7 +94,7 @@ pub fn without_speed(plan: &Plan, spoilt: bool, baseline: &Survival, arm: &Survi
     plan.failed_check.as_ref().and_then(|_| of(Verdict::Invalid, Reason::FailedCheck))
 }
 
-/// Why the speed of the boots that completed, of this `verdict`, decides nothing good, if failed boots are the reason.
+/// Why the speed of the boots that completed, of this `verdict`, is not judged, if failed boots are the reason.
 pub fn unreliable(plan: &Plan, verdict: Verdict, baseline: &Survival, arm: &Survival) -> Option<Reason> {
     match plan.rule {
         Rule::First => (baseline.failed() > 0).then_some(Reason::BaselineFailed),

@@ -416,7 +416,7 @@ fn suite(plan: &Plan, judgement: &Judgement, comparison: &Comparison) -> Option<
             )
         }
         Reason::BothFailed => format!(
-            "{arm} {} and {baseline}, the baseline, {}: neither fails more often than chance explains, and while both fail their speed decides nothing good",
+            "{arm} {} and {baseline}, the baseline, {}: neither fails more often than chance explains, and as long as both fail, their speed is not judged",
             failures(plan, b).unwrap_or_default(),
             failures(plan, a).unwrap_or_default()
         ),

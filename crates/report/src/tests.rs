@@ -150,7 +150,7 @@ fn sentences_say_what_happened() {
             *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);
             [0, 1].iter().for_each(|slot| fail(&mut r[*slot], Failure::Panic, "oops"));
         },
-        "neither fails more often than chance explains, and while both fail their speed decides nothing good: inconclusive\n",
+        "neither fails more often than chance explains, and as long as both fail, their speed is not judged: inconclusive\n",
     );
     let many: &dyn Fn(&mut Plan, &mut Vec<Record>) = &|p, r| {
         *r = bigiron_judge::fixture::records(p, 0.004, |_, _, _| 1.0);

@@ -117,6 +117,9 @@ fn explain(error: &rustls::Error, advice: &Advice) -> String {
         NotValidYetContext, UnknownIssuer,
     };
     let Advice { authorities, name, is_authority } = advice;
+    if let rustls::Error::InvalidMessage(_) = error {
+        return format!("TLS: {error}; does the server speak TLS on this port?");
+    }
     let rustls::Error::InvalidCertificate(why) = error else { return format!("TLS: {error}") };
     let advice = match why {
         // An error of rustls's own library, which has no name here.

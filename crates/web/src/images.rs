@@ -3,15 +3,17 @@
 use anyhow::Result;
 
 use bigiron_archive::Store;
+use bigiron_model::refusal::Refusal;
 use bigiron_service::guest_tree;
 use bigiron_workload::{ImageContext, Images, limits};
 
+use crate::server::TrialServer;
 use crate::settings::{Settings, WebServer};
 
 /// The images for a trial with `settings`; makes missing ones.
 ///
 /// # Errors
-/// The server is unavailable, or this machine allows too few open files.
+/// The server is unavailable or does not answer, or this machine allows too few open files.
 pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
     let mut images = Images::default();
     if cx.filesystem.is_none() {
@@ -20,6 +22,8 @@ pub fn of(settings: &Settings, cx: &ImageContext<'_>) -> Result<Images> {
     }
     let Some(recipe) = settings.server.recipe() else {
         if let WebServer::Url(url) = &settings.server {
+            // Refused here if it does not answer: every trial would fail.
+            TrialServer::existing(url, settings).map_err(|error| Refusal::new(format!("{error:#}")))?;
             images.foundation.insert("server".to_owned(), url.to_string());
         }
         return Ok(images);

@@ -146,6 +146,7 @@ pub fn values(
     put(DRIVER_CPU, driver / requests);
     if !matches!(settings.server, WebServer::Url(_)) {
         let server = other.server.context("The CPU time of the server's processes cannot be read below /proc")? as f64;
+        ensure!(server > 0.0, "The window is too short to see any CPU time of the server; raise `web.length`");
         put(SERVER_CPU, server / requests);
         put(CPU, (driver + server + other.kernel as f64) / requests);
     }

@@ -142,7 +142,10 @@ impl TrialServer {
     }
 
     /// The user's server, with the document that it sends.
-    fn existing(url: &Url, settings: &Settings) -> Result<Self> {
+    ///
+    /// # Errors
+    /// It does not answer, or not always with the same document.
+    pub fn existing(url: &Url, settings: &Settings) -> Result<Self> {
         let (address, host) = (url.address()?, format!("{}:{}", url.host, url.port));
         let encryptor = url.is_secure.then(|| {
             let trusted = settings.authorities.clone().map_or(Trusted::System, Trusted::File);

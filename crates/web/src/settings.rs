@@ -307,7 +307,7 @@ impl Settings {
             let (processes, threads) = shared(wanted, self.process_threads());
             if processes * threads != wanted {
                 let (fewer, more) = (processes * (threads - 1), processes * threads);
-                let right = format!("`auto`, {fewer} or {more}: each of {processes} processes has as many threads");
+                let right = format!("`auto`, {fewer} or {more}: {processes} processes with equally many threads");
                 return Err(read.wrong("workers", &right));
             }
         }
@@ -315,6 +315,13 @@ impl Settings {
             return Ok(());
         }
         let mpm = mpm.name();
+        if self.connections > MOST_PREFORKED && read.text("connections") == "auto" {
+            return Err(format!(
+                "`web.job` `c10k` holds {} connections, which can be at most {MOST_PREFORKED} with `web.mpm` `{mpm}`; set the MPM to `event`, or set \
+                 `web.connections`",
+                self.connections
+            ));
+        }
         if self.connections > MOST_PREFORKED {
             return Err(read.wrong(
                 "connections",

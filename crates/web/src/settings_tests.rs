@@ -58,7 +58,10 @@ fn what_cannot_be_or_has_no_effect_is_refused() {
             &[("server", "url"), ("url", "http://127.0.0.1/"), ("keep-alive", "page")],
             "`yes` or `no` with `web.server` `url`",
         ),
-        (&[("server", "apache"), ("workers", "53")], "it can be `auto`, 51 or 54: each of 3 processes has as many"),
+        (
+            &[("server", "apache"), ("workers", "53")],
+            "it can be `auto`, 51 or 54: 3 processes with equally many threads",
+        ),
         (
             &[("server", "apache"), ("mpm", "prefork"), ("keep-alive", "no"), ("connections", "2000")],
             "at most 1000 with",

@@ -110,7 +110,9 @@ impl<'a> Trial<'a> {
         let mut facts = BTreeMap::from_iter(seen.network.iter().cloned());
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
-        put("server-version", self.server.version.clone());
+        if let WebServer::Private { .. } = self.settings.server {
+            put("server-version", self.server.version.clone());
+        }
         put("documents", self.server.documents.count().to_string());
         put("document-bytes", self.server.documents.bytes().to_string());
         put("connections", connections.to_string());
@@ -118,7 +120,9 @@ impl<'a> Trial<'a> {
             put("connections-idle", format!("{}, all held", connections - self.settings.driven()));
         }
         put("threads", self.settings.threads_on(cx.cpus).to_string());
+        let is_existing = matches!(self.settings.server, WebServer::Url(_));
         let kept = match keep_alive {
+            KeepAlive::Yes if is_existing => "until the server ends them",
             KeepAlive::Yes => "for the whole run",
             KeepAlive::Page => "for a page",
             KeepAlive::No => "for one request",
@@ -146,7 +150,7 @@ impl<'a> Trial<'a> {
             put("tls-version", version.to_owned());
         }
         // A user's server may close connections after a number of requests.
-        if keep_alive != KeepAlive::Yes || matches!(self.settings.server, WebServer::Url(_)) {
+        if keep_alive != KeepAlive::Yes || is_existing {
             put("connections-made", driven.tally.connect.count().to_string());
         }
         let tail = |q| driven.tally.first_byte.quantile(q).unwrap_or(0) as f64 / 1e6;
