@@ -87,6 +87,28 @@ fn levers_that_cannot_be_set() {
 }
 
 #[test]
+fn servers_that_the_trials_cannot_reach_or_start() {
+    let test = machine("7.2.22");
+    for (workload, option, url) in [
+        ("web", "web.url", "http://127.0.0.1:1/x"),
+        ("oltp", "oltp.url", "postgresql://u@127.0.0.1:1/d"),
+        ("dss", "dss.url", "postgresql://u@127.0.0.1:1/d"),
+    ] {
+        let server = if workload == "web" { "web.server=url" } else { &*format!("{workload}.engine=postgres") };
+        let set = format!("{option}={url}");
+        let arms = ["mine", "mine", workload, "--set", server, "--set", &set];
+        compare(&test, &arms).refused(&format!("a guest has no network and cannot reach the server of `{option}`"));
+    }
+    let acks = ["mine", "mine", "oltp", "--set", "oltp.acks=acks"];
+    compare(&test, &acks).refused("`oltp.acks` sends acknowledgements out of the machine");
+    let local = ["--on", "local", "running", "running"];
+    let nfs = [&local[..], &["files"]].concat();
+    compare(&test, &nfs).refused("starts it only in guests; use `files.server=samba`");
+    let web = [&local[..], &["web", "--set", "web.server=url", "--set", "web.url=http://127.0.0.1:1/x"]].concat();
+    compare(&test, &web).refused("Cannot fetch http://127.0.0.1:1/x: No server at 127.0.0.1:1");
+}
+
+#[test]
 fn machines_that_lack_something() {
     let test = machine("7.2.22");
     let ran =
