@@ -1,4 +1,4 @@
-//! The parts of [`Configured::silence`](crate::Configured::silence) that workloads with servers have in common.
+//! The parts of [`Configured::silence`](crate::Configured::silence) that workloads have in common.
 
 use std::time::Duration;
 

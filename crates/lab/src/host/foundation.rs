@@ -1,7 +1,6 @@
 //! What an arm's workloads start from besides its kernel: a server's programs, a loaded database.
 //!
-//! Invariant: all trials of a study start from the foundation in its plan; if it has changed, the study stops and names the
-//! change.
+//! Invariant: all trials of a study start from the foundation in its plan; a session compares it when it begins, and names a change.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +8,8 @@ use bigiron_model::host::HostKind;
 use bigiron_model::plan::{Arm, Plan};
 use bigiron_workload::{Configured, ImageContext, Images};
 
-use super::ssh::connection::PROGRESS;
 use crate::lever;
+use crate::target::messages::PROGRESS;
 
 /// By `WORKLOAD.NAME`, as in a plan.
 pub type Foundation = BTreeMap<String, String>;

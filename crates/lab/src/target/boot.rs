@@ -117,7 +117,7 @@ pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Resu
     } else {
         kernels::files(folder, &request.kernel)?
     };
-    for watchdog in watchdog::stop_left_over() {
+    if let Some(watchdog) = watchdog::stop_left_over(folder)? {
         folder.audit(&request.key.study, &format!("stopped the watchdog {watchdog}"))?;
     }
     let line = command_line(&origin.cmdline, &request.words, &request.nonce);

@@ -14,6 +14,9 @@ use super::allow::{Allow, Demands};
 use crate::host::TrialResult;
 use crate::host::foundation::Foundation;
 
+/// Prefix of a line on standard error that reports a verb's progress.
+pub const PROGRESS: &str = "bigiron: ";
+
 /// One trial of one study. The name is unique: what ran under it never runs again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialKey {

@@ -159,9 +159,9 @@ fn run_job(
     }
     let host = LocalHost::for_arm(registry, plan, slot.arm).map_err(fatal)?;
     // The machine's own kernel is not bigiron's to guard.
-    let watchdog = job.nonce.as_ref().and_then(|_| Watchdog::start());
+    let folder = TargetFolder::open().map_err(fatal)?;
+    let watchdog = job.nonce.as_ref().and_then(|_| Watchdog::start(&folder));
     if let Some(Watchdog { name, .. }) = &watchdog {
-        let folder = TargetFolder::open().map_err(fatal)?;
         folder.audit(&job.key.study, &format!("started the watchdog {name}")).map_err(fatal)?;
     }
     let phases = OpenOptions::new().create(true).append(true).open(dir.join(PHASES)).map_err(|e| fatal(e.into()))?;

@@ -1,6 +1,7 @@
 //! The target's hardware watchdog: it resets a machine whose kernel under test no longer runs programs.
 //!
-//! Invariant: it runs only while a trial's process lives, and only if it can be stopped.
+//! Invariant: bigiron starts only a watchdog that does not run yet and can be stopped, and stops only one that it has started in this boot: firmware or
+//! another program may have started others.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 use bigiron_sys::watchdog::set_timeout;
 
+use super::folder::{self, TargetFolder};
+
 /// The watchdogs in sysfs.
 pub(super) const CLASS: &str = "/sys/class/watchdog";
 /// Dies with the kernel, and is none.
@@ -22,6 +25,8 @@ const LIMIT: i32 = 180;
 const SHORTEST: i32 = 30;
 /// Interval of the signs of life.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// The file that names the watchdog that was started last, and the boot in which it was.
+const STARTED: &str = "watchdog.json";
 /// Written before it is closed, this stops it.
 const STOP: &[u8] = b"V";
 
@@ -77,9 +82,11 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts the first watchdog that no other program uses and that can be stopped again.
-    pub(super) fn start() -> Option<Self> {
-        all(Path::new(CLASS)).into_iter().filter(|hardware| !hardware.nowayout).find_map(|hardware| {
+    /// Starts the first watchdog that does not run and can be stopped again; `folder` remembers it.
+    pub(super) fn start(folder: &TargetFolder) -> Option<Self> {
+        let may_start = |hardware: &Hardware| !hardware.nowayout && !hardware.is_active;
+        all(Path::new(CLASS)).into_iter().filter(may_start).find_map(|hardware| {
+            folder::write(folder.path(), STARTED, &(&hardware.device, super::boot_id())).ok()?;
             let mut device = open(&hardware)?;
             let class = Path::new(CLASS).join(&hardware.device);
             let fixed = || fs::read_to_string(class.join("timeout")).ok()?.trim().parse().ok();
@@ -109,14 +116,15 @@ impl Drop for Watchdog {
     }
 }
 
-/// Stops the watchdogs that a killed trial has left running, which would reset the machine in its next boot; their names.
-pub(super) fn stop_left_over() -> Vec<String> {
-    let running = all(Path::new(CLASS)).into_iter().filter(|hardware| hardware.is_active);
-    let stopped = running.filter_map(|hardware| {
+/// Stops the watchdog that a killed trial of this boot has left running, which would reset the machine in its next boot; its name.
+pub(super) fn stop_left_over(folder: &TargetFolder) -> anyhow::Result<Option<String>> {
+    let started: Option<(String, String)> = folder::read(folder.path(), STARTED)?;
+    let Some((device, _)) = started.filter(|(_, boot)| *boot == super::boot_id()) else { return Ok(None) };
+    let left = all(Path::new(CLASS)).into_iter().find(|hardware| hardware.device == device && hardware.is_active);
+    Ok(left.and_then(|hardware| {
         stop(open(&hardware)?);
         Some(hardware.identity)
-    });
-    stopped.collect()
+    }))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use tempfile::TempDir;
 
 use super::config::HostConfig;
 use crate::target;
+use crate::target::messages::PROGRESS;
 
 /// The exit status of ssh for its own errors.
 const SSH_FAILED: i32 = 255;
@@ -30,9 +31,6 @@ const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// The remote folder, for a shell.
 const FOLDER: &str = "${XDG_STATE_HOME:-$HOME/.local/state}/bigiron";
-
-/// Prefix of a line that reports a verb's progress.
-pub const PROGRESS: &str = "bigiron: ";
 
 /// Why a command on a target gave no answer.
 #[derive(Debug, thiserror::Error)]
