@@ -181,6 +181,20 @@ mod tests {
         let report = Report::new(&plan, &records, &judgement, &Extras::default());
         let lines = text::trouble_lines(&report);
         assert!(!lines.iter().any(|line| line.contains("disturbed")), "{lines:?}");
+        assert!(!crate::summary(&report).iter().any(|line| line.text.contains("disturbed")));
+    }
+
+    #[test]
+    fn the_summary_counts_disturbed_trials() {
+        let plan = fixture::plan(&["a", "b"], 8, vec![fixture::micro()]);
+        let mut records = fixture::records(&plan, 1e-3, |_, _, _| 1.0);
+        for record in &mut records[..3] {
+            record.facts.insert(DISTURBED_FACT.to_owned(), "others used the CPUs".to_owned());
+        }
+        let judgement = bigiron_judge::judge(&plan, &records);
+        let lines = crate::summary(&Report::new(&plan, &records, &judgement, &Extras::default()));
+        let says = "3 of 16 trials were disturbed; none is left out for it; `bigiron report` names them";
+        assert!(lines.iter().any(|line| line.text == says), "{lines:?}");
     }
 
     #[test]

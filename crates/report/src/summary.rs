@@ -12,7 +12,7 @@ use super::quantity::shown;
 use super::row::{COPIES_MARK, Mark, Row};
 use super::scope;
 use super::table::{Line as TableLine, table, wrap};
-use super::text::copies_decide;
+use super::text::{copies_decide, disturbed_in_short};
 
 /// Maximum number of lines of the judgement for each arm.
 const LINES: usize = 3;
@@ -68,6 +68,9 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
     let marked = lines.iter().any(|line| line.verdict.is_some() && line.text.contains(COPIES_MARK));
     if let Some(copies) = copies_decide(report).filter(|_| marked) {
         push(&mut lines, &wrap(&copies, "", "  "), None);
+    }
+    if let Some(disturbed) = disturbed_in_short(report) {
+        push(&mut lines, &wrap(&format!("{disturbed}; `bigiron report` names them"), "", "  "), None);
     }
     push(&mut lines, &format!("\n{}", wrap(&scope::not_tested_in_short(report.plan), "Not tested: ", "  ")), None);
     lines

@@ -289,14 +289,21 @@ fn trouble(out: &mut String, report: &Report<'_>) {
 /// Disturbed trials named in a report; the others are counted.
 const DISTURBED_LINES: usize = 6;
 
-/// Trials during which other work kept the machine busy. They are in the estimates like all others.
-fn disturbed(report: &Report<'_>) -> Vec<String> {
-    let results: Vec<&Record> = scope::results(report.plan, report.records).collect();
-    let all: Vec<_> = results.iter().filter_map(|r| Some((r, r.facts.get(DISTURBED_FACT)?))).collect();
-    if all.is_empty() {
-        return Vec::new();
-    }
-    let mut lines = vec![format!("{} of {} trials were disturbed; none is left out for it", all.len(), results.len())];
+/// How many trials were disturbed by other work on the machine, if any. They are in the estimates like all others.
+pub fn disturbed_in_short(report: &Report<'_>) -> Option<String> {
+    let (all, trials) = (disturbed(report).count(), scope::results(report.plan, report.records).count());
+    (all > 0).then(|| format!("{all} of {trials} trials were disturbed; none is left out for it"))
+}
+
+/// The disturbed trials, each with its cause.
+fn disturbed<'a>(report: &Report<'a>) -> impl Iterator<Item = (&'a Record, &'a String)> {
+    scope::results(report.plan, report.records).filter_map(|r| Some((r, r.facts.get(DISTURBED_FACT)?)))
+}
+
+/// Their number, and the first of them.
+fn disturbed_lines(report: &Report<'_>) -> Vec<String> {
+    let all: Vec<_> = disturbed(report).collect();
+    let mut lines: Vec<_> = disturbed_in_short(report).into_iter().collect();
     let named = all.iter().take(DISTURBED_LINES);
     lines.extend(named.map(|(r, by)| format!("{} in trial {} (pair {}): {by}", r.arm, r.slot, r.pair + 1)));
     if all.len() > DISTURBED_LINES {
@@ -354,7 +361,7 @@ pub fn trouble_lines(report: &Report<'_>) -> Vec<String> {
         }
     }
     lines.extend(by_machine::progress(report));
-    lines.extend(disturbed(report));
+    lines.extend(disturbed_lines(report));
     lines.extend(scope::several_emulated(report.plan, report.records));
     lines.extend(scope::out_of_step(report.plan, report.records));
     for row in report.rows.iter().flatten().filter(|r| r.line.missing.absent > 0) {

@@ -23,6 +23,11 @@ impl<'a> OptionReader<'a> {
         self.definitions.iter().find(|option| option.name == name).map_or("", |option| option.default)
     }
 
+    /// Whether the option has its default.
+    pub fn is_default(&self, name: &str) -> bool {
+        self.text(name) == self.default(name)
+    }
+
     /// The value that the option's word stands for; `None` if it is none of `W`'s words.
     pub fn word<W: Word>(&self, name: &str) -> Option<W> {
         W::ALL.iter().find(|(word, _)| *word == self.text(name)).map(|(_, value)| *value)
@@ -38,7 +43,7 @@ impl<'a> OptionReader<'a> {
     /// # Errors
     /// Both options, and what to do.
     pub fn has_no_effect(&self, name: &str, with: &str) -> Result<(), String> {
-        if self.text(name) == self.default(name) {
+        if self.is_default(name) {
             return Ok(());
         }
         let (workload, value) = (self.workload, self.text(with));

@@ -102,7 +102,7 @@ impl Settings {
             .map(|clients| {
                 let mut options = options.clone();
                 options.insert(CLIENTS_OPTION.name.to_owned(), clients.to_owned());
-                Replay::parse(NAME, OPTIONS, &options)
+                Replay::parse(&OptionReader { workload: NAME, definitions: OPTIONS, options: &options })
             })
             .collect::<Result<Vec<_>, _>>()?;
         let of = |pick: fn(&ByClock<Replay>) -> &Replay| {

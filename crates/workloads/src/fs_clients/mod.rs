@@ -27,7 +27,8 @@ use bigiron_model::metric::MetricDef;
 use bigiron_model::workload::Options;
 use bigiron_sys::load::files::file_system;
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, Progress, Running, RunsOn, Workload, WorkloadResult,
+    ByClock, Configured, Context, Needs, NightlyRow, OptionDef, OptionReader, Progress, Running, RunsOn, Workload,
+    WorkloadResult,
 };
 
 /// The workload `fs-clients`.
@@ -73,7 +74,7 @@ impl Workload for FsClients {
 
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
         let syncing = syncing(options);
-        let replays = Settings::parse(NAME, OPTIONS, options)?;
+        let replays = Settings::parse(&OptionReader { workload: NAME, definitions: OPTIONS, options })?;
         let of = |settings| Replay { settings, syncing };
         Ok(Box::new(ByClock { wall: of(replays.wall), other: of(replays.other) }))
     }

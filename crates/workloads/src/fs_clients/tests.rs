@@ -17,7 +17,8 @@ impl Bench {
         let is_own = settings.iter().any(|(name, _)| *name == "loadfile");
         let base = base.into_iter().filter(|(name, _)| !is_own || *name != "requests");
         let options = testing::options(&FsClients, base.chain(settings.iter().copied())).unwrap();
-        let settings = Settings::parse(NAME, OPTIONS, &options).unwrap().other;
+        let read = OptionReader { workload: NAME, definitions: OPTIONS, options: &options };
+        let settings = Settings::parse(&read).unwrap().other;
         Self { home: tempfile::tempdir().unwrap(), replay: Replay { settings, syncing: syncing(&options) } }
     }
 

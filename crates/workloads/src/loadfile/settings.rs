@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{DEFAULT, Loadfile, Size, of};
-use bigiron_model::workload::Options;
 use bigiron_workload::length::{A_LENGTH, Length};
 use bigiron_workload::silence::{BESIDE_LOAD, EMULATED_SECOND};
 use bigiron_workload::units;
-use bigiron_workload::{ByClock, OptionDef, option};
+use bigiron_workload::{ByClock, OptionDef, OptionReader, option};
 
 /// Limits of the number of clients, and of the requests of a generated pass.
 const CLIENTS: std::ops::RangeInclusive<usize> = 1..=10_000;
@@ -80,16 +79,13 @@ impl Settings {
         part(self.warm_up).saturating_add(part(self.length))
     }
 
-    /// Parses the options of `workload`; `definitions` contains their defaults.
+    /// Parses the options of a replay's workload.
     ///
     /// # Errors
     /// The fault, and what would be right.
-    pub fn parse(workload: &str, definitions: &[OptionDef], options: &Options) -> Result<ByClock<Self>, String> {
-        let default = |def: &OptionDef| definitions.iter().find(|own| own.name == def.name).unwrap_or(def).default;
-        let text = |def: &OptionDef| options.get(def.name).map_or(default(def), String::as_str);
-        let wrong = |def: &OptionDef, right: &str| {
-            format!("`{workload}.{}` cannot be `{}`; it can be {right}", def.name, text(def))
-        };
+    pub fn parse(read: &OptionReader<'_>) -> Result<ByClock<Self>, String> {
+        let text = |def: &OptionDef| read.text(def.name);
+        let wrong = |def: &OptionDef, right: &str| read.wrong(def.name, right);
         let clients = text(&CLIENTS_OPTION).parse().ok().filter(|n| CLIENTS.contains(n));
         let clients = clients.ok_or_else(|| wrong(&CLIENTS_OPTION, "1 to 10000"))?;
         let requests = text(&REQUESTS_OPTION).parse().ok().filter(|n| REQUESTS.contains(n));
@@ -97,17 +93,18 @@ impl Settings {
         let seed = text(&SEED).parse().map_err(|_| wrong(&SEED, "a whole number"))?;
         let work = units::duration(text(&WORK)).filter(|t| *t <= MOST_WORK);
         let work = work.ok_or_else(|| wrong(&WORK, "a time such as `5us`, up to 1s, or `0`"))?;
-        let read =
+        let part =
             |def: &OptionDef, passes, time| Length::parse(text(def), passes, time).ok_or_else(|| wrong(def, A_LENGTH));
-        let length = read(&LENGTH, PASSES.0, TIMES.0)?;
+        let length = part(&LENGTH, PASSES.0, TIMES.0)?;
         if length.other.is_nothing() {
             return Err(wrong(&LENGTH, "at least 1 pass, or a time"));
         }
-        let warm_up = read(&WARM_UP, PASSES.1, TIMES.1)?;
-        let (name, file) = of(options, Size { requests, seed })?;
-        let is_set = |def: &&OptionDef| text(def) != default(def);
+        let warm_up = part(&WARM_UP, PASSES.1, TIMES.1)?;
+        let (name, file) = of(read.options, Size { requests, seed })?;
+        // The text of `loadfile` is a whole file: the message cannot repeat it.
+        let is_set = |def: &&OptionDef| !read.is_default(def.name);
         if let Some(def) = [&REQUESTS_OPTION, &SEED].into_iter().find(|def| name != DEFAULT && is_set(def)) {
-            let option = def.name;
+            let (workload, option) = (read.workload, def.name);
             return Err(format!(
                 "`{workload}.{option}` has no effect with `{workload}.{}`, whose requests are all replayed; omit it",
                 LOADFILE.name

@@ -18,7 +18,7 @@ use bigiron_model::workload::Options;
 use bigiron_sys::network::Wiring;
 use bigiron_workload::network::{NETWORK, modules, over_devices};
 use bigiron_workload::{
-    ByClock, Configured, Context, Needs, OptionDef, Progress, Running, RunsOn, Workload, WorkloadResult,
+    ByClock, Configured, Context, Needs, OptionDef, OptionReader, Progress, Running, RunsOn, Workload, WorkloadResult,
 };
 
 /// The workload `net-clients`.
@@ -47,7 +47,7 @@ impl Workload for NetClients {
 
     fn parse(&self, options: &Options) -> Result<Box<dyn Configured>, String> {
         let over_devices = over_devices(options);
-        let replays = Settings::parse(NAME, OPTIONS, options)?;
+        let replays = Settings::parse(&OptionReader { workload: NAME, definitions: OPTIONS, options })?;
         let of = |settings| Replay { settings: without_files(settings), over_devices };
         Ok(Box::new(ByClock { wall: of(replays.wall), other: of(replays.other) }))
     }

@@ -9,7 +9,8 @@ fn run(settings: &[(&str, &str)]) -> Result<(Replay, WorkloadResult)> {
     // A test uses the machine's own loopback; another network may need missing privileges.
     let own = Network { servers: "/proc/self/ns/net".into(), clients: None };
     let cx = Context { network: Some(&own), ..testing::context("".as_ref()) };
-    let settings = without_files(Settings::parse(NAME, OPTIONS, &options).unwrap().other);
+    let read = OptionReader { workload: NAME, definitions: OPTIONS, options: &options };
+    let settings = without_files(Settings::parse(&read).unwrap().other);
     let replay = Replay { settings, over_devices: false };
     let mut running = replay.prepare(&cx)?;
     let outcome = running.run(&cx)?;
