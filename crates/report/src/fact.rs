@@ -193,7 +193,7 @@ mod tests {
         }
         let judgement = bigiron_judge::judge(&plan, &records);
         let lines = crate::summary(&Report::new(&plan, &records, &judgement, &Extras::default()));
-        let says = "3 of 16 trials were disturbed; none is left out for it; `bigiron report` names them";
+        let says = "3 of 16 trials were disturbed; none is left out for it: see `bigiron report`";
         assert!(lines.iter().any(|line| line.text == says), "{lines:?}");
     }
 

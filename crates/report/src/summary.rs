@@ -70,7 +70,7 @@ pub fn summary(report: &Report<'_>) -> Vec<SummaryLine> {
         push(&mut lines, &wrap(&copies, "", "  "), None);
     }
     if let Some(disturbed) = disturbed_in_short(report) {
-        push(&mut lines, &wrap(&format!("{disturbed}; `bigiron report` names them"), "", "  "), None);
+        push(&mut lines, &wrap(&format!("{disturbed}: see `bigiron report`"), "", "  "), None);
     }
     push(&mut lines, &format!("\n{}", wrap(&scope::not_tested_in_short(report.plan), "Not tested: ", "  ")), None);
     lines
