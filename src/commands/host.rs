@@ -11,6 +11,9 @@ use bigiron_model::size;
 use super::output;
 use crate::cli::HostAction;
 
+/// Reboots of a full study, and some.
+const REBOOTS: u32 = 40;
+
 pub(super) fn run(action: &HostAction) -> anyhow::Result<u8> {
     let HostAction::Check { host } = action;
     let name = host.targets.first().map_or("", String::as_str);
@@ -107,7 +110,9 @@ fn describe(look: &Look, power: &str, quarantine: Option<String>) -> (String, bo
         &format!("{} and, for other kernels, /lib/modules/RELEASE, until the study ends", look.folder),
     );
     if let Some(demands) = wanted {
-        let _ = write!(out, "\nThe smallest `{}` for all of this:\n\n{}", allow::PATH, demands.smallest_file(look));
+        let file = demands.smallest_file(look, REBOOTS);
+        let reboots = if demands.boots { &format!(", with {REBOOTS} reboots") } else { "" };
+        let _ = write!(out, "\nThe smallest `{}` for all of this{reboots}:\n\n{file}", allow::PATH);
     }
     (out, is_allowed)
 }

@@ -73,13 +73,21 @@ fn on_target(name: &str, dry_run: bool) -> anyhow::Result<u8> {
     let look = &target.look;
     if dry_run {
         let mut out = String::new();
-        look.left_over.iter().for_each(|change| out.push_str(&format!("would restore {change}\n")));
+        look.trials.iter().for_each(|trial| out.push_str(&format!("would end the trial in {trial}\n")));
+        look.of_trials
+            .iter()
+            .chain(&look.left_over)
+            .for_each(|change| out.push_str(&format!("would restore {change}\n")));
         look.to_return.iter().for_each(|release| out.push_str(&format!("would boot {release}\n")));
         look.brought.iter().for_each(|release| out.push_str(&format!("would remove {release}\n")));
         if out.is_empty() {
             out.push_str("Nothing to restore\n");
         }
         return output::data(&out).map(|()| 0);
+    }
+    // Before anything is done, so that a reader can stop it.
+    for change in look.of_trials.iter().chain(&look.left_over) {
+        output::note(&format!("to restore: {change}"));
     }
     let stopped: Vec<String> =
         target.patiently(|connection| connection.ask("stop-all", &())).map_err(TargetError::explained)?;

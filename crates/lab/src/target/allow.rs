@@ -57,13 +57,16 @@ impl Demands {
         all
     }
 
-    /// The smallest file that allows it on a machine as `look` shows it.
-    pub fn smallest_file(self, look: &Look) -> String {
+    /// The smallest file that allows it, with this many more reboots, on a machine as `look` shows it, within the hours of the present file.
+    pub fn smallest_file(self, look: &Look, reboots: u32) -> String {
         let list = |words: &[String]| words.iter().map(|w| format!("{w:?}")).collect::<Vec<_>>().join(", ");
         let operations: Vec<String> = self.operations().into_iter().map(str::to_owned).collect();
         let mut text = format!("allow = [{}]\n", list(&operations));
         if self.boots {
-            text.push_str("reboots-per-day = 40\n");
+            text.push_str(&format!("reboots-per-day = {}\n", look.reboots_today + reboots));
+        }
+        if let AllowFile::Read(Allow { hours: Some((from, to)), .. }) = look.allow {
+            text.push_str(&format!("hours-utc = \"{}-{}\"\n", time(from), time(to)));
         }
         let services = foreign_listeners(look, &[]);
         if !services.is_empty() {
@@ -148,7 +151,7 @@ fn minute(text: &str) -> Option<u32> {
 /// # Errors
 /// All reasons why not, and what would be right.
 pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal> {
-    let smallest = || demands.smallest_file(look);
+    let smallest = || demands.smallest_file(look, reboots);
     let allow = match &look.allow {
         AllowFile::Missing => {
             return Err(Refusal::new(format!("`{}` has no `{PATH}`, so its administrator allows nothing", look.name))
@@ -167,7 +170,6 @@ pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal>
         reasons.push(format!("`{PATH}` does not allow {}", missing.join(", ")));
     }
     if let Some((from, to)) = allow.hours.filter(|hours| !within(*hours, look.minute)) {
-        let time = |m: u32| format!("{:02}:{:02}", m / 60, m % 60);
         reasons.push(format!(
             "`{PATH}` allows trials from {} to {} UTC; the time is {}",
             time(from),
@@ -201,8 +203,18 @@ pub fn check(look: &Look, demands: Demands, reboots: u32) -> Result<(), Refusal>
     if reasons.is_empty() {
         return Ok(());
     }
-    Err(Refusal::new(format!("Not allowed on `{}`: {}", look.name, reasons.join("; ")))
-        .hint(format!("The smallest `{PATH}` that allows this study now:\n{}", smallest())))
+    let refusal = Refusal::new(format!("Not allowed on `{}`: {}", look.name, reasons.join("; ")));
+    let begins = allow.hours.filter(|hours| !within(*hours, look.minute)).map(|(from, _)| time(from));
+    Err(refusal.hint(match begins {
+        Some(from) if reasons.len() == 1 => format!("Start the study at {from} UTC or later"),
+        Some(from) => format!("The smallest `{PATH}` that allows this study from {from} UTC:\n{}", smallest()),
+        None => format!("The smallest `{PATH}` that allows this study now:\n{}", smallest()),
+    }))
+}
+
+/// A time of day.
+fn time(minute: u32) -> String {
+    format!("{:02}:{:02}", minute / 60, minute % 60)
 }
 
 fn within((from, to): (u32, u32), now: u32) -> bool {
@@ -249,8 +261,17 @@ mod tests {
         look.allow = AllowFile::Read(parse("allow.toml", text).unwrap());
         for (minute, fine) in [(22 * 60, true), (0, true), (6 * 60, false), (12 * 60, false)] {
             look.minute = minute;
-            assert_eq!(check(&look, BOOTS, 1).is_ok(), fine, "{minute}");
+            let checked = check(&look, BOOTS, 1);
+            assert_eq!(checked.is_ok(), fine, "{minute}");
+            let hint = checked.err().map(|refused| refused.hint.unwrap());
+            assert_eq!(hint.as_deref(), (!fine).then_some("Start the study at 22:00 UTC or later"));
         }
+        look.minute = 12 * 60;
+        let hint = check(&look, BOOTS, 12).unwrap_err().hint.unwrap();
+        assert!(
+            hint.contains("from 22:00 UTC:") && hint.contains("reboots-per-day = 12\nhours-utc = \"22:00-06:00\""),
+            "{hint}"
+        );
         look.minute = 0;
         look.reboots_today = 3;
         check(&look, BOOTS, 7).unwrap();

@@ -33,18 +33,16 @@ pub(super) fn turn_of(folder: &TargetFolder, study: &str) -> anyhow::Result<File
 pub(super) fn check(folder: &TargetFolder, study: &str, boots: bool) -> Result<(), Refusal> {
     let study = study.strip_suffix(DRY).unwrap_or(study);
     let is_other = |dir: &PathBuf| study_of(dir).is_none_or(|other| other != study);
-    let uname = rustix::system::uname();
-    let name = uname.nodename().to_string_lossy();
     if let Some(dir) = trial::running(folder).into_iter().find(is_other) {
-        let message = format!("A trial of another study is running on `{name}` ({})", dir.display());
+        let message = format!("A trial of another study is running on `{NAME}` ({})", dir.display());
         return Err(Refusal::new(message).hint(format!("Wait until that study has ended; {}", ends_it("the trial"))));
     }
     if let Some(dir) = boot::under_way(folder).into_iter().find(is_other) {
-        let message = format!("Another study has booted `{name}` for a trial ({})", dir.display());
+        let message = format!("Another study has booted `{NAME}` for a trial ({})", dir.display());
         return Err(Refusal::new(message).hint(format!("Wait until that study has ended; {}", ends_it("the study"))));
     }
     if !boots && restore::runs_test_kernel() {
-        let message = format!("`{name}` runs a kernel that a study has booted for a trial, not its own");
+        let message = format!("`{NAME}` runs a kernel that a study has booted for a trial, not its own");
         return Err(Refusal::new(message).hint(format!("`bigiron undo --on {NAME}` boots its own kernel")));
     }
     Ok(())

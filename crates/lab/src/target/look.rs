@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 
 use super::folder::TargetFolder;
 use super::messages::{BootMethod, Listener, Look, MethodReport};
-use super::{allow, boot, kernels, restore, watchdog};
+use super::{NAME, allow, boot, kernels, restore, trial, watchdog};
 use crate::host::local;
-use crate::undo;
+use crate::undo::{self, UndoEntry};
 
 /// Types of file systems whose storage is elsewhere.
 const NETWORK: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", "fuse.glusterfs", "9p"];
@@ -33,7 +33,8 @@ pub fn look() -> anyhow::Result<Look> {
     let release = uname.release().to_string_lossy().into_owned();
     let target = TargetFolder::open_existing();
     let mut look = Look {
-        name: uname.nodename().to_string_lossy().into_owned(),
+        // Only its user knows what it is called.
+        name: NAME.to_owned(),
         uid: rustix::process::geteuid().as_raw(),
         version: uname.version().to_string_lossy().into_owned(),
         cmdline: text("/proc/cmdline"),
@@ -57,7 +58,11 @@ pub fn look() -> anyhow::Result<Look> {
         network_mounts: network_mounts(&text("/proc/self/mounts")),
         on_battery: on_battery(Path::new("/sys/class/power_supply")),
         watchdogs: watchdog::all(Path::new(watchdog::CLASS)).into_iter().map(|found| found.identity).collect(),
-        left_over: undo::left_over().into_iter().map(|entry| format!("{} ({})", entry.what, entry.undo)).collect(),
+        left_over: undo::left_over().iter().map(change).collect(),
+        trials: target.as_ref().map_or_else(Vec::new, |folder| {
+            trial::running(folder).iter().map(|dir| dir.display().to_string()).collect()
+        }),
+        of_trials: undo::of_running().iter().map(change).collect(),
         brought: target.as_ref().map_or_else(Vec::new, kernels::brought),
         proved: if root { boot::proved(target.as_ref()) } else { Vec::new() },
         to_return: target.as_ref().and_then(restore::pending),
@@ -71,11 +76,16 @@ pub fn look() -> anyhow::Result<Look> {
     Ok(look)
 }
 
+/// A change of a setting, with what takes it back.
+fn change(entry: &UndoEntry) -> String {
+    format!("{} ({})", entry.what, entry.undo)
+}
+
 /// Refuses a machine on which a setting of a killed bigiron is still changed: whatever is measured there would be measured with it.
 pub fn check_restored(look: &Look) -> Result<(), Refusal> {
     let Some(change) = look.left_over.first() else { return Ok(()) };
     Err(Refusal::new(format!("An earlier bigiron was killed and left settings of `{}` changed: {change}", look.name))
-        .hint(format!("`bigiron undo --on {}` restores them", super::NAME)))
+        .hint(format!("`bigiron undo --on {NAME}` restores them")))
 }
 
 /// The nearest existing folder.
@@ -257,6 +267,8 @@ pub mod testing {
             on_battery: false,
             watchdogs: Vec::new(),
             left_over: Vec::new(),
+            trials: Vec::new(),
+            of_trials: Vec::new(),
             brought: Vec::new(),
             proved: Vec::new(),
             to_return: None,

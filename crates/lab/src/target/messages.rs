@@ -215,6 +215,9 @@ pub struct Look {
     pub watchdogs: Vec<String>,
     /// Settings that a killed bigiron left changed.
     pub left_over: Vec<String>,
+    /// The trials that run, and the settings that they have changed.
+    pub trials: Vec<String>,
+    pub of_trials: Vec<String>,
     /// Kernels that bigiron brought and has not removed.
     pub brought: Vec<String>,
     /// The boot methods that need no dry boot.

@@ -34,6 +34,7 @@ use serde::de::DeserializeOwned;
 
 use crate::lever::disks::Disks;
 use crate::lever::site::Site;
+use crate::undo;
 use allow::Demands;
 use folder::TargetFolder;
 use messages::{
@@ -131,7 +132,12 @@ fn answer(verb: &str, rest: &[String], registry: Registry) -> anyhow::Result<()>
             folder_files::plain_name(&study).map_err(anyhow::Error::msg)?;
             Ok(folder_files::remove_all(folder.path(), Path::new("trials").join(study))?)
         }
-        "stop-all" => say(&trial::stop_all(&folder)?),
+        "stop-all" => {
+            for change in undo::left_over() {
+                folder.audit("undo", &format!("restore {} ({})", change.what, change.undo))?;
+            }
+            say(&trial::stop_all(&folder)?)
+        }
         "return" => {
             let request: Return = hear()?;
             let _turn = in_use::turn(&folder)?;

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use bigiron_model::plan::RUNNING;
+use bigiron_model::plan::{Arm, RUNNING};
+use bigiron_model::purpose::Purpose;
 use bigiron_workload::registry::Registry;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal};
@@ -95,7 +96,7 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     fs::create_dir_all(dir.join(ARTIFACTS))?;
     let slot = job.plan.slots.get(job.key.slot as usize).context("The plan has no such slot")?;
     let arm = &job.plan.arms[slot.arm];
-    folder.audit(&job.key.study, &format!("trial {} of {}", job.key.name(), arm.name))?;
+    folder.audit(&job.key.study, &format!("trial {} of {}{}", job.key.name(), arm.name, details(job, arm)))?;
     folder::write(&dir, JOB, job)?;
     // From now on it counts as started.
     folder::write(&dir, BOOT_ID, &super::boot_id())?;
@@ -106,6 +107,18 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     command.stdin(Stdio::from(lock)).stdout(Stdio::null()).stderr(Stdio::from(log));
     command.spawn().context("Cannot start the trial's process")?;
     Ok(TrialState::Running)
+}
+
+/// What a trial changes and what it is run for, for the audit log.
+fn details(job: &Job, arm: &Arm) -> String {
+    let settings: Vec<String> = arm.settings.iter().map(|(lever, value)| format!("{lever}={value}")).collect();
+    let settings = if settings.is_empty() { String::new() } else { format!(": sets {}", settings.join(", ")) };
+    let purpose = match job.key.purpose {
+        Purpose::Judge => "",
+        Purpose::Profile => " (run again with profiling)",
+        Purpose::Locks => " (run again to trace waits)",
+    };
+    settings + purpose
 }
 
 /// `bigiron target run DIR`: runs the trial of a folder to its end, also if the connection ends.
@@ -209,7 +222,17 @@ pub(super) fn wait(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<()> 
 
 /// Ends a running trial, which undoes its settings.
 pub(super) fn stop(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<()> {
-    stop_in(&folder.trial(key)?)
+    let dir = folder.trial(key)?;
+    if is_locked(&dir) {
+        folder.audit(&key.study, &ending(&dir))?;
+    }
+    stop_in(&dir)
+}
+
+/// For the audit log.
+fn ending(dir: &Path) -> String {
+    let trial = dir.file_name().unwrap_or_default().to_string_lossy();
+    format!("end trial {trial}, which takes back its settings")
 }
 
 fn stop_in(dir: &Path) -> anyhow::Result<()> {
@@ -231,9 +254,10 @@ fn stop_in(dir: &Path) -> anyhow::Result<()> {
 pub(super) fn stop_all(folder: &TargetFolder) -> anyhow::Result<Vec<String>> {
     let mut stopped = Vec::new();
     for dir in running(folder) {
+        let study = dir.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        folder.audit(&study, &ending(&dir))?;
         stop_in(&dir)?;
-        let study = dir.parent().and_then(Path::file_name).unwrap_or_default();
-        stopped.push(study.to_string_lossy().into_owned());
+        stopped.push(study);
     }
     Ok(stopped)
 }
@@ -241,7 +265,6 @@ pub(super) fn stop_all(folder: &TargetFolder) -> anyhow::Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bigiron_model::purpose::Purpose;
 
     #[test]
     fn a_trial_without_a_result_is_never_unknown_again() {

@@ -133,12 +133,22 @@ pub fn left_over() -> Vec<UndoEntry> {
     folder().map_or_else(|_| Vec::new(), |folder| left_over_in(&folder))
 }
 
+/// Changes that a running bigiron will take back at its end, in the order in which it made them.
+pub fn of_running() -> Vec<UndoEntry> {
+    folder().map_or_else(|_| Vec::new(), |folder| in_force(&folder, true))
+}
+
 fn left_over_in(folder: &Path) -> Vec<UndoEntry> {
+    in_force(folder, false)
+}
+
+/// Changes by processes that run, or by those that do not.
+fn in_force(folder: &Path, by_running: bool) -> Vec<UndoEntry> {
     let Some(contents) = ledger_file::peek(folder) else { return Vec::new() };
     let here = Here::now();
     // What a reboot has taken back is not in force.
-    let left = |e: &UndoEntry| here.has(e) && e.boot == here.boot && !lives(e.pid);
-    contents.open.into_iter().filter(left).collect()
+    let is_meant = |e: &UndoEntry| here.has(e) && e.boot == here.boot && lives(e.pid) == by_running;
+    contents.open.into_iter().filter(is_meant).collect()
 }
 
 /// Whether a process runs. One that was killed is shown until it is reaped.

@@ -88,7 +88,7 @@ fn another_study_is_refused_while_a_trial_runs_which_its_own_study_finds() {
     let refused = || {
         for (second, out) in [("running,sysctl.vm.swappiness=12", "settings"), (BOOTS, "boots")] {
             test.run_words(&words(&machine, second, out, "false"))
-                .refused("A trial of another study is running on `")
+                .refused("A trial of another study is running on `db3` (")
                 .stderr_has(&trials.display().to_string())
                 .stderr_has("`bigiron undo --on ssh:db3` ends the trial");
         }
@@ -151,10 +151,20 @@ fn nothing_is_measured_with_the_setting_that_a_killed_trial_left() {
 #[test]
 fn a_trial_that_undo_ends_stops_its_study_and_the_same_command_continues() {
     let Some(machine) = Simulated::start() else { return };
-    let test = &machine.test;
-    let words = words(&machine, SETTINGS, "study", "true");
+    let (test, before) = (&machine.test, machine.setting(SWAPPINESS));
+    let words = words(&machine, SETTINGS, "study", "[ \"$(cat /proc/sys/vm/swappiness)\" = 11 ]");
     let child = start(&machine, &words);
-    test.run(&["undo", "--on", "ssh:db3"]).status(0).stderr_has("Ended a trial of the study ");
+    wait_until("a trial has set its lever", || machine.setting(SWAPPINESS) == "11");
+    let would = test.run(&["undo", "--on", "ssh:db3", "--dry-run"]).status(0);
+    would.stdout_has("would end the trial in ").stdout_has("would restore ").stdout_has("swappiness");
+    assert_eq!(machine.setting(SWAPPINESS), "11", "a dry run changes nothing");
+    let undone = test.run(&["undo", "--on", "ssh:db3"]).status(0);
+    undone.stderr_has("to restore: ").stderr_has("Ended a trial of the study ");
+    assert_eq!(machine.setting(SWAPPINESS), before);
+    let audit = machine.audit().join("\n");
+    for want in ["of running,sysctl.vm.swappiness=11: sets sysctl.vm.swappiness=11", "end trial "] {
+        assert!(audit.contains(want), "no `{want}` in {audit}");
+    }
     let (status, said) = end(child);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("The trial was ended on `db3`, by `bigiron undo` or a signal"), "{said}");

@@ -350,8 +350,9 @@ fn may_stay() -> String {
     format!("if {}; then echo yes; else echo no; fi", reasons.join(" || "))
 }
 
-/// A refusal whose hint calls the target as the user does.
+/// A refusal that calls the target as the user does.
 pub(super) fn named(mut refusal: Refusal, name: &str) -> Refusal {
+    refusal.message = refusal.message.replace(&format!("`{}`", target::NAME), &format!("`{name}`"));
     refusal.hint = refusal.hint.map(|hint| hint.replace(target::NAME, &format!("ssh:{name}")));
     refusal
 }
