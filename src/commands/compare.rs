@@ -141,7 +141,12 @@ pub(super) fn question(words: &[String], design: &Design) -> anyhow::Result<Ques
 /// Adds the levers that make this machine quieter, except those already set.
 fn quiet(q: &mut Question) -> Result<(), Refusal> {
     if q.host != Some(HostKind::Local) {
-        return Err(Refusal::new("--quiet-machine: a guest has no frequencies; use it with `--on local`"));
+        return Err(Refusal::new(match q.host {
+            Some(HostKind::Ssh) => {
+                "--quiet-machine sets only this machine's frequencies; use it with `--on local`, or set levers such as `cpu.governor`"
+            }
+            _ => "--quiet-machine: a guest has no frequencies; use it with `--on local`",
+        }));
     }
     let settings = machine::quieting(Path::new("/sys"));
     if settings.is_empty() {

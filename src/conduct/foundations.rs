@@ -59,8 +59,10 @@ fn on_targets(
     let mut machines = Vec::new();
     for (machine, target) in (0..).zip(environment.targets()?) {
         let left = plan.slots.iter().filter(|slot| slot.machine == machine).count() as u32;
+        // This refuses what the machine's administrator does not allow, before anything is prepared there.
+        let host = hosts::on_one(plan, &kernels, None, left, environment, target)?;
         environment.observer().note(&format!("Preparing the workloads on `{}`", target.look.name));
-        machines.push((&*target.look.name, hosts::on_one(plan, &kernels, None, left, environment, target)?));
+        machines.push((&*target.look.name, host));
     }
     let ask = |host: &SshHost<'_>, plan: &Plan| match host.foundations(plan, cancel)? {
         FoundationAnswer::Found(all) => anyhow::Ok(all),

@@ -57,7 +57,7 @@ pub fn sentences(plan: &Plan, judgement: &Judgement, rows: &[Vec<Row<'_>>]) -> V
     if judgement.state == State::Unfinished {
         let arms: Vec<&str> = plan.arms.iter().skip(1).map(|a| a.name.as_str()).collect();
         let text = format!(
-            "{} of {} {} of {} against {}; no effect is estimated before the end. The same command resumes it",
+            "{} of {} {} of {} against {}; no effect is estimated before the end. The command that began it resumes it",
             judgement.done,
             judgement.planned,
             plan.trials(),
