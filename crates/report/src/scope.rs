@@ -62,13 +62,17 @@ pub fn machine(plan: &Plan, records: &[Record]) -> String {
         .collect();
     let emulators = emulators.into_iter().collect::<Vec<_>>().join(", ");
     let by = if emulators.is_empty() { String::new() } else { format!(", {emulators}") };
+    let storage = match machine.host {
+        // The study's folder is here, its trials are there.
+        HostKind::Ssh => "bigiron's folder on the measured machine, on its own disk",
+        _ => storage::find(&machine.storage).map_or("unknown to this version", |p| p.summary),
+    };
     format!(
-        "host `{}`{by}: {cpus}, {} of memory, {} on storage `{}` ({})",
+        "host `{}`{by}: {cpus}, {} of memory, {} on storage `{}` ({storage})",
         machine.host,
         whole(&memory),
         machine.filesystem,
         machine.storage,
-        storage::find(&machine.storage).map_or("unknown to this version", |p| p.summary)
     )
 }
 
