@@ -132,6 +132,11 @@ impl<'a> Environment<'a> {
         self.store.dir()
     }
 
+    /// Which QEMU runs guests.
+    pub fn qemu_source(&self) -> QemuSource {
+        self.qemu_source
+    }
+
     /// The QEMU that runs guests, fetched if necessary.
     pub fn qemu(&self) -> Result<&Qemu, Refusal> {
         let find = || Qemu::of(self.qemu_source, &self.store, &|text: &str| self.observer.note(text));

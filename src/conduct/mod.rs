@@ -290,7 +290,7 @@ fn work(
     let judging: &dyn Host = if request.model { &modelled } else { host };
     if let TrialsBy::Slurm(slurm) = &request.trials {
         let script = request.file.filter(|_| folder.plan().machine.host == HostKind::Sim);
-        SlurmJob { folder, slurm, script, observer }.run(cancel)?;
+        SlurmJob { folder, slurm, script, qemu: environment.qemu_source(), observer }.run(cancel)?;
     }
     session::run(folder.plan(), folder, judging, jobs, cancel, &*observer.session())?;
     let judged = judged(folder, cancel, observer)?;

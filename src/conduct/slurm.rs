@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bigiron_model::host::Slurm;
+use bigiron_model::qemu::QemuSource;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::shell::quote;
 use bigiron_model::store::{Folder, SlotTally};
@@ -64,6 +65,8 @@ pub struct SlurmJob<'a> {
     pub slurm: &'a Slurm,
     /// The study file, if its host is `sim`.
     pub script: Option<&'a Path>,
+    /// The QEMU that the study was prepared with.
+    pub qemu: QemuSource,
     pub observer: &'a dyn Observer,
 }
 
@@ -131,10 +134,15 @@ impl SlurmJob<'_> {
                 self.script.map(|path| path.canonicalize()).transpose().context("Cannot find the study file")?;
             let word = |path: &Path| quote(&path.display().to_string());
             let task = format!(
-                "#!/bin/sh\nexec {} worker {} --slot $(({} + SLURM_ARRAY_TASK_ID)) --machine \"$SLURMD_NODENAME\"{}\n",
+                "#!/bin/sh\nexec {} worker {} --slot $(({} + SLURM_ARRAY_TASK_ID)) --machine \"$SLURMD_NODENAME\"{}{}\n",
                 word(&executable),
                 word(&dir),
                 part * TASKS_LIMIT,
+                if self.qemu == QemuSource::default() {
+                    String::new()
+                } else {
+                    format!(" --qemu {}", self.qemu.name())
+                },
                 script.map_or(String::new(), |path| format!(" --script {}", word(&path)))
             );
             let path = logs.join("task.sh");
