@@ -134,7 +134,8 @@ fn answer(verb: &str, rest: &[String], registry: Registry) -> anyhow::Result<()>
         }
         "stop-all" => {
             for change in undo::left_over() {
-                folder.audit("undo", &format!("restore {} ({})", change.what, change.undo))?;
+                // On a full disk the log cannot be written, and the settings are restored all the same.
+                let _ = folder.audit("undo", &format!("restore {} ({})", change.what, change.undo));
             }
             say(&trial::stop_all(&folder)?)
         }

@@ -224,15 +224,15 @@ pub(super) fn wait(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<()> 
 pub(super) fn stop(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<()> {
     let dir = folder.trial(key)?;
     if is_locked(&dir) {
-        folder.audit(&key.study, &ending(&dir))?;
+        log_ending(folder, &key.study, &dir);
     }
     stop_in(&dir)
 }
 
-/// For the audit log.
-fn ending(dir: &Path) -> String {
+/// Logs that a trial is ended. Where the log cannot be written, as on a full disk, its settings must be taken back all the same.
+fn log_ending(folder: &TargetFolder, study: &str, dir: &Path) {
     let trial = dir.file_name().unwrap_or_default().to_string_lossy();
-    format!("end trial {trial}, which takes back its settings")
+    let _ = folder.audit(study, &format!("end trial {trial}, which takes back its settings"));
 }
 
 fn stop_in(dir: &Path) -> anyhow::Result<()> {
@@ -255,7 +255,7 @@ pub(super) fn stop_all(folder: &TargetFolder) -> anyhow::Result<Vec<String>> {
     let mut stopped = Vec::new();
     for dir in running(folder) {
         let study = dir.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
-        folder.audit(&study, &ending(&dir))?;
+        log_ending(folder, &study, &dir);
         stop_in(&dir)?;
         stopped.push(study);
     }
