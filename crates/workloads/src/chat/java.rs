@@ -15,8 +15,8 @@ use bigiron_probe::counters::span;
 use bigiron_service::programs::Programs;
 use bigiron_workload::{Context, WrongData};
 
-/// Runs before the first measured one, in which the JVMs compile what is used often.
-pub const WARM_UP: u32 = 2;
+/// Messages after which the JVMs have compiled what is used often: under the exact clock, the 80,001st to the 160,000th took 27 µs each, later ones 14.
+const WARM_MESSAGES: u64 = 200_000;
 /// What an end says whose connections broke.
 const BROKEN: &str = "a connection failed";
 
@@ -38,7 +38,7 @@ impl JavaRooms {
         Ok(Self { users, server })
     }
 
-    /// Runs once without measuring; to be called [`WARM_UP`] times before the first measured run.
+    /// Runs once without measuring; to be called [`warm_up_runs`] times before the first measured run.
     ///
     /// # Errors
     /// As [`JavaRooms::run`].
@@ -113,6 +113,11 @@ impl JavaRooms {
     }
 }
 
+/// Runs of `messages` before the first measured one: two at least, because the second uses what the first left, and five at most.
+pub fn warm_up_runs(messages: u64) -> u32 {
+    WARM_MESSAGES.div_ceil(messages.max(1)).clamp(2, 5) as u32
+}
+
 /// Of the failure that was noticed and those of both ends, the one that led to the others: wrong data, or else one other than a broken connection.
 fn first_cause(said: Error, ends: Vec<Error>) -> Error {
     let mut all: Vec<Error> = [said].into_iter().chain(ends).collect();
@@ -183,12 +188,19 @@ mod tests {
         let (spec, cx) = (spec(&[]), Context { progress: &progress, ..testing::context(dir.path()) });
         let outcome = bigiron_workload::Configured::prepare(&spec, &cx).unwrap().run(&cx).unwrap();
         // Also before each run that is not measured, which may take as long.
-        assert_eq!(*steps.borrow(), ["warm-up 0/4", "warm-up 1/4", "run-1 2/4", "run-2 3/4"]);
+        let warm_up = (0..5).map(|n| format!("warm-up {n}/7"));
+        let steps_expected: Vec<_> = warm_up.chain(["run-1 5/7", "run-2 6/7"].map(str::to_owned)).collect();
+        assert_eq!(*steps.borrow(), steps_expected);
         assert_eq!(outcome.facts["messages-checked"], (2 * 3 * 7 * 3 * 2).to_string());
         assert!(outcome.facts["jvm"].contains("OpenJDK"), "{:?}", outcome.facts);
         assert_eq!(outcome.windows.len(), 2);
         // A message that is relayed wakes a thread.
         assert!(outcome.values["voluntary-switches"] > 50.0, "{:?}", outcome.values);
+    }
+
+    #[test]
+    fn longer_runs_warm_up_in_fewer() {
+        assert_eq!([1, 40_000, 60_000, 400_000, u64::MAX].map(warm_up_runs), [5, 5, 4, 2, 2]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use anyhow::{Context as _, ensure};
 
 use self::carrier::Carrier;
 use self::groups::Groups;
-use self::java::{JavaRooms, WARM_UP};
+use self::java::{JavaRooms, warm_up_runs};
 use self::message::Stamp;
 use self::rooms::Rooms;
 use self::spec::{AUTO, Engine, Spec, Topology, Workers};
@@ -186,10 +186,10 @@ impl Running for Trial<'_> {
     fn run(&mut self, cx: &Context<'_>) -> anyhow::Result<WorkloadResult> {
         let spec = self.spec;
         let (mut sum, mut windows) = (RunCost::default(), Vec::new());
-        let before = if self.java.is_some() { WARM_UP } else { 0 };
+        let before = if self.java.is_some() { warm_up_runs(spec.messages(cx.clock)) } else { 0 };
         let begins = |step: &str, done: u32| (cx.progress)(Progress { step, done, of: before + spec.runs });
         if let Some(java) = &mut self.java {
-            for n in 0..WARM_UP {
+            for n in 0..before {
                 begins("warm-up", n);
                 java.warm_up().context("In the warm-up")?;
             }
