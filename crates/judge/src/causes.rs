@@ -68,7 +68,9 @@ pub struct Causes {
     pub window: String,
     /// Number of profiled pairs.
     pub pairs: usize,
-    /// Nanoseconds of each arm per operation.
+    /// Mean number of busy CPUs in the arm that kept more of them busy, at least 1; the time of all of them is divided among causes.
+    pub cpus: f64,
+    /// Nanoseconds of each arm per operation, of `cpus` CPUs.
     #[serde(rename = "baseline_ns")]
     pub a: f64,
     #[serde(rename = "arm_ns")]
@@ -94,8 +96,6 @@ pub struct Causes {
 /// What the samples could not resolve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Uncertain {
-    /// Mean number of busy CPUs in the arm that kept more of them busy, at least 1; the time of all of them is divided among causes.
-    pub cpus: f64,
     /// Samples of the windows.
     #[serde(rename = "baseline_samples")]
     pub samples_a: u64,
@@ -187,14 +187,17 @@ fn of_line(
     }
     let each = 1.0 / pairs.len() as f64;
     let mut costs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+    let cpus = most_busy(
+        [0, 1].map(|arm| pairs.iter().map(|pair| (instructions(pair[arm].window), pair[arm].window.ns)).collect()),
+    );
     let (mut a, mut b) = (0.0, 0.0);
     for [of_a, of_b] in &pairs {
-        a += each * add(of_a.window, each, &mut costs, |cost| &mut cost.0);
-        b += each * add(of_b.window, each, &mut costs, |cost| &mut cost.1);
+        a += each * add(of_a.window, cpus, each, &mut costs, |cost| &mut cost.0);
+        b += each * add(of_b.window, cpus, each, &mut costs, |cost| &mut cost.1);
     }
     let causes = renamed(costs);
     let modelled = modelled::of_pairs(&pairs);
-    Some(ranked(Causes { pairs: pairs.len(), a, b, causes, modelled, ..Causes::none(index, of) }))
+    Some(ranked(Causes { pairs: pairs.len(), cpus, a, b, causes, modelled, ..Causes::none(index, of) }))
 }
 
 impl Causes {
@@ -206,6 +209,7 @@ impl Causes {
             metric: line.metric.name.clone(),
             window: window.to_owned(),
             pairs: 0,
+            cpus: 1.0,
             a: 0.0,
             b: 0.0,
             causes: Vec::new(),
@@ -231,24 +235,36 @@ fn ranked(mut found: Causes) -> Causes {
     found
 }
 
-/// Adds a window's costs per operation, weighted by `each`, and returns the nanoseconds of one operation.
+/// Mean number of busy CPUs in the arm that kept more of them busy, at least 1, from the busy CPU time and the time of each arm's windows.
+fn most_busy(arms: [Vec<(f64, u64)>; 2]) -> f64 {
+    let busy = |windows: &Vec<(f64, u64)>| {
+        let (busy, ns) = windows.iter().fold((0.0, 0.0), |(busy, ns), of| (busy + of.0, ns + of.1 as f64));
+        busy / ns
+    };
+    arms.iter().map(busy).fold(1.0, f64::max)
+}
+
+/// The instructions of a window. As a float: a received folder may hold any numbers.
+fn instructions(window: &Executed) -> f64 {
+    window.functions.iter().map(|(_, count)| *count as f64).sum()
+}
+
+/// Adds a window's costs per operation, weighted by `each`, and returns the nanoseconds of `cpus` CPUs for one operation.
 fn add<'a>(
     window: &'a Executed,
+    cpus: f64,
     each: f64,
     costs: &mut BTreeMap<&'a str, (f64, f64)>,
     side: fn(&mut (f64, f64)) -> &mut f64,
 ) -> f64 {
     let operations = window.operations as f64;
-    // As a float: a received folder may hold any numbers.
-    let mut instructions = 0.0;
     for (function, count) in &window.functions {
-        instructions += *count as f64;
         *side(costs.entry(function).or_default()) += each * *count as f64 / operations;
     }
     // Marks lie a few instructions inside the clock readings, never outside.
-    let waited = window.ns as f64 - instructions;
-    *side(costs.entry(WAITING).or_default()) += each * waited / operations;
-    window.ns as f64 / operations
+    let all = cpus * window.ns as f64;
+    *side(costs.entry(WAITING).or_default()) += each * (all - instructions(window)) / operations;
+    all / operations
 }
 
 /// Merges a function that only A has with one that only B has where their names and costs show that they are the same function.

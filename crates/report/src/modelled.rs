@@ -199,6 +199,7 @@ mod tests {
             metric: "m".to_owned(),
             window: "m".to_owned(),
             pairs: 1,
+            cpus: 1.0,
             a: 100.0,
             b: 102.0,
             causes: Vec::new(),

@@ -284,6 +284,7 @@ mod tests {
             metric: "x".into(),
             window: "x".into(),
             pairs: 1,
+            cpus: 1.0,
             a,
             b,
             causes,

@@ -279,7 +279,8 @@ fn every_report_fits_the_schema() {
     let validator = jsonschema::validator_for(&schema).unwrap();
     let mut sampled = configs();
     let not_told_apart = NotToldApart { functions: 31, a: 50.0, b: 48.0, se: 9.0 };
-    sampled.why.causes[0].sampled = Some(Uncertain { cpus: 1.96, samples_a: 400, samples_b: 500, not_told_apart });
+    sampled.why.causes[0].cpus = 1.96;
+    sampled.why.causes[0].sampled = Some(Uncertain { samples_a: 400, samples_b: 500, not_told_apart });
     for (name, plan, records) in every_study() {
         for extras in [configs(), sampled.clone(), Extras::default()] {
             let document = serde_json::from_str(&print(&plan, &records, &extras).json).unwrap();

@@ -93,9 +93,9 @@ pub fn change(cause: &Cause) -> String {
 /// `micro fork-exit: 41,230 → 44,310 ns per operation, +3,080`.
 pub fn head(causes: &Causes) -> String {
     // If more than one CPU was busy, the time of all of them is divided among causes.
-    let cpus = match causes.sampled.as_ref().map(|s| format!("{:.2}", s.cpus)) {
-        Some(cpus) if cpus != "1.00" => format!(" of {cpus} CPUs"),
-        _ => String::new(),
+    let cpus = match format!("{:.2}", causes.cpus) {
+        one if one == "1.00" => String::new(),
+        cpus => format!(" of {cpus} CPUs"),
     };
     format!(
         "{} {}{}: {} → {} ns{cpus} per operation, {}",
@@ -188,6 +188,9 @@ pub fn method(why: &Why) -> Option<String> {
     text.push_str(
         ". An instruction takes 1 ns on this clock; `waiting` is time without instructions (devices, timers)",
     );
+    if why.causes.iter().any(|causes| causes.cpus > 1.0) {
+        text.push_str(", of as many CPUs as the busier arm kept busy");
+    }
     Some(text)
 }
 
@@ -314,6 +317,7 @@ mod tests {
             metric: "m".to_owned(),
             window: "m".to_owned(),
             pairs: 1,
+            cpus: 1.0,
             a: 1.0,
             b: 2.0,
             causes: Vec::new(),
@@ -433,13 +437,14 @@ mod tests {
         let cause = Cause { name: "f".to_owned(), formerly: None, a: 100.0, b: 160.0, se: Some(12.34) };
         assert_eq!(change(&cause), "+60.0 ± 12.3");
         let not_told_apart = NotToldApart { functions: 31, a: 50.0, b: 48.0, se: 9.0 };
-        let sampled = Uncertain { cpus: 1.96, samples_a: 400, samples_b: 500, not_told_apart };
+        let sampled = Uncertain { samples_a: 400, samples_b: 500, not_told_apart };
         let mut causes = Causes {
             comparison: 0,
             workload: "dbsim".to_owned(),
             metric: "throughput".to_owned(),
             window: "throughput".to_owned(),
             pairs: 1,
+            cpus: 1.96,
             a: 200.0,
             b: 258.0,
             causes: vec![cause],

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, ranked};
+use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, most_busy, ranked};
 use crate::window::{Explained, WindowEvidence};
 use bigiron_model::evidence::Executed;
 
@@ -23,31 +23,21 @@ struct Cost {
     variance: f64,
 }
 
-/// One arm's windows together.
-#[derive(Clone, Copy, Debug, Default)]
-struct Total {
-    /// CPU time in functions, nanoseconds.
-    busy: f64,
-    ns: f64,
-    samples: u64,
-}
-
 /// The causes of a line from the samples of both arms of `pairs`; `None` if an arm was not sampled.
 pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[[WindowEvidence<'_>; 2]]) -> Option<Causes> {
     let each = 1.0 / pairs.len() as f64;
     let mut costs: BTreeMap<&str, Cost> = BTreeMap::new();
-    let mut totals = [Total::default(); 2];
+    let (mut windows, mut sampled) = ([Vec::new(), Vec::new()], [0u64; 2]);
     for pair in pairs {
         for (arm, seen) in pair.iter().enumerate() {
             let period = seen.evidence.sampled.as_ref()?.period_ns as f64;
             add(seen.window, period, each, &mut costs, arm);
             let samples = samples(seen.window);
-            totals[arm].busy += samples as f64 * period;
-            totals[arm].samples = totals[arm].samples.saturating_add(samples);
-            totals[arm].ns += seen.window.ns as f64;
+            windows[arm].push((samples as f64 * period, seen.window.ns));
+            sampled[arm] = sampled[arm].saturating_add(samples);
         }
     }
-    let cpus = totals.iter().fold(1.0, |most: f64, t| most.max(t.busy / t.ns));
+    let cpus = most_busy(windows);
     let mut waiting = Cost::default();
     let (mut a, mut b) = (0.0, 0.0);
     for pair in pairs {
@@ -72,9 +62,8 @@ pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[[WindowEvidence<
     let causes = told.into_iter().map(cause).collect();
     let sum = |of: fn(&Cost) -> f64| noise.iter().map(|(_, cost)| of(cost)).sum::<f64>();
     let sampled = Some(Uncertain {
-        cpus,
-        samples_a: totals[0].samples,
-        samples_b: totals[1].samples,
+        samples_a: sampled[0],
+        samples_b: sampled[1],
         not_told_apart: NotToldApart {
             functions: noise.len(),
             a: sum(|c| c.a),
@@ -82,7 +71,7 @@ pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[[WindowEvidence<
             se: sum(|c| c.variance).sqrt(),
         },
     });
-    Some(ranked(Causes { pairs: pairs.len(), a, b, causes, sampled, ..Causes::none(index, of) }))
+    Some(ranked(Causes { pairs: pairs.len(), cpus, a, b, causes, sampled, ..Causes::none(index, of) }))
 }
 
 /// Adds the costs of one arm's functions.

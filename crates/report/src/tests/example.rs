@@ -60,6 +60,7 @@ pub(crate) fn why() -> Why {
         metric: "fork-exit".to_owned(),
         window: "fork-exit".to_owned(),
         pairs: 1,
+        cpus: 1.0,
         a: 1000.0,
         b: 1050.0,
         causes: vec![cause("user: <&>", 10.0, 75.0), renamed, cause("waiting", 5.0, 20.0)],
