@@ -38,7 +38,7 @@ const PAGES: &[Page] = pages! {
         "many-disks", "jobs-over-users", "users", "read-under-streaming-write", "large-io", "threads", "large-pages",
         "preemption", "sql-phases", "syscalls", "dss-kernel", "oltp-mariadb", "full-page-writes", "dontcache",
         "dss-huge-pages", "dss-scan", "dss-scheduler", "web-static", "web-tls", "web99",
-        "web-cgi-db", "web-c10k", "jvm-kernel", "jvm-huge-pages", "app-kernel", "samba", "samba-signing", "nfs-versions", "smt";
+        "web-cgi-db", "web-c10k", "jvm-kernel", "jvm-gc", "jvm-huge-pages", "app-kernel", "samba", "samba-signing", "nfs-versions", "smt";
     "reference" in "reference":
         "cli", "study-file", "bisect-model", "samples", "locks", "storage", "dbsim-job", "dbsim-model",
         "dbsim-processes", "dbsim-verification", "multiuser-model", "oltp-engines", "oltp-runs", "report", "folder", "environment",

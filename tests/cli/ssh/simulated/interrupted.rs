@@ -6,6 +6,8 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::Simulated;
 use crate::builder::{PATIENCE, Test};
 
@@ -213,6 +215,30 @@ fn undo_survives_its_reboot_where_nothing_is_allowed_any_more() {
     undone.stderr_has("`db3` is not as before: /etc/bigiron/allow.toml is gone");
     assert_eq!(machine.command_line(), own);
     assert_eq!(names(&kept).len(), 1, "the executable outlives the reboot");
+}
+
+#[test]
+fn an_interruption_during_a_boot_says_that_it_waits_for_the_machine() {
+    let Some(machine) = Simulated::start() else { return };
+    let (test, own) = (&machine.test, machine.command_line());
+    let (folder, systemctl) = (machine.folder(), machine.folder().join("sbin/systemctl"));
+    let whole = fs::read(&systemctl).unwrap();
+    let boots_long = format!(
+        "#!/bin/sh\necho 'ssh: connect to host db3 port 22: Connection refused' >{0}/refusal\n: >{0}/go-down\n",
+        folder.display()
+    );
+    fs::write(&systemctl, boots_long).unwrap();
+    let messages = test.dir().join("messages");
+    let mut command = test.command(&words(&machine, BOOTS, "study", "false"));
+    let child = command.stdout(Stdio::null()).stderr(fs::File::create(&messages).unwrap()).spawn().unwrap();
+    wait_until("it boots", || folder.join("refusal").exists());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let said = || fs::read_to_string(&messages).unwrap();
+    wait_until("it says so", || said().contains("`db3` is still booting; waiting up to 120 s for it"));
+    fs::write(&systemctl, whole).unwrap();
+    fs::remove_file(folder.join("refusal")).unwrap();
+    assert_eq!(end(child).0, Some(130), "{}", said());
+    assert_eq!((said().matches("still booting").count(), machine.command_line()), (1, own), "{}", said());
 }
 
 #[test]

@@ -60,9 +60,19 @@ pub fn restore(target: &Target, study: &str, note: &(dyn Fn(&str) + Sync)) -> an
 fn back(target: &Target, request: &Return, note: &(dyn Fn(&str) + Sync)) -> anyhow::Result<CleanedUp> {
     let name = target.connection.name();
     let patience = target.config.boot_limit;
-    // After an interruption, a boot may be under way.
+    // After an interruption, a boot may be under way, which takes minutes.
+    let mut is_told = false;
     let back = loop {
-        match target.patiently(|connection| connection.ask("return", request)).map_err(TargetError::explained)? {
+        let answer = target.patiently(|connection| {
+            let answer = connection.ask("return", request);
+            let is_down = matches!(answer, Ok(WayBack::GoingDown) | Err(TargetError::Unreachable { .. }));
+            if is_down && !is_told {
+                is_told = true;
+                note(&format!("`{name}` is still booting; waiting up to {} s for it", patience.as_secs()));
+            }
+            answer
+        });
+        match answer.map_err(TargetError::explained)? {
             WayBack::GoingDown => thread::sleep(RETRY),
             back => break back,
         }
