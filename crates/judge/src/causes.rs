@@ -1,8 +1,8 @@
 //! Why a line differs: what its window executed in each arm, function by function, ranked by its share of the difference.
 //!
-//! Under the exact clock an instruction takes one nanosecond, and all other time is waiting. Functions and waiting therefore add up to the whole
-//! difference, and the part that a list omits is known to the nanosecond. On the wall clock functions are sampled, so each has an error; the time of
-//! the busy CPUs is divided among functions and waiting.
+//! The time of the busy CPUs is divided among functions and waiting. Under the exact clock an instruction takes one nanosecond, and all other time is
+//! waiting: both add up to the whole difference, and the part that a list omits is known to the nanosecond. On the wall clock functions are sampled,
+//! so each has an error.
 //!
 //! Invariant: a pure function of plan, judgement, records and evidence. Only what was counted in both arms of a pair is ranked.
 
@@ -187,14 +187,18 @@ fn of_line(
     }
     let each = 1.0 / pairs.len() as f64;
     let mut costs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-    let cpus = most_busy(
-        [0, 1].map(|arm| pairs.iter().map(|pair| (instructions(pair[arm].window), pair[arm].window.ns)).collect()),
-    );
+    let busy = |window: &Executed| {
+        let operations = window.operations as f64;
+        (instructions(window) / operations, window.ns as f64 / operations)
+    };
+    let cpus = most_busy([0, 1].map(|arm| pairs.iter().map(|pair| busy(pair[arm].window)).collect()));
     let (mut a, mut b) = (0.0, 0.0);
     for [of_a, of_b] in &pairs {
         a += each * add(of_a.window, cpus, each, &mut costs, |cost| &mut cost.0);
         b += each * add(of_b.window, cpus, each, &mut costs, |cost| &mut cost.1);
     }
+    let waiting = costs.entry(WAITING).or_default();
+    *waiting = (without_rounding(waiting.0, a), without_rounding(waiting.1, b));
     let causes = renamed(costs);
     let modelled = modelled::of_pairs(&pairs);
     Some(ranked(Causes { pairs: pairs.len(), cpus, a, b, causes, modelled, ..Causes::none(index, of) }))
@@ -225,8 +229,9 @@ impl Causes {
 /// Sorts the causes and computes the fields that depend on their order.
 fn ranked(mut found: Causes) -> Causes {
     let causes = &mut found.causes;
-    found.gone = causes.iter().filter(|c| c.b == 0.0).map(|c| c.a).sum();
-    found.new = causes.iter().filter(|c| c.a == 0.0).map(|c| c.b).sum();
+    let functions = || causes.iter().filter(|c| c.name != WAITING);
+    found.gone = functions().filter(|c| c.b == 0.0).map(|c| c.a).sum();
+    found.new = functions().filter(|c| c.a == 0.0).map(|c| c.b).sum();
     causes.retain(|c| c.delta() != 0.0);
     causes.sort_by(|x, y| y.delta().abs().total_cmp(&x.delta().abs()).then_with(|| x.name.cmp(&y.name)));
     let most = causes.len();
@@ -235,13 +240,19 @@ fn ranked(mut found: Causes) -> Causes {
     found
 }
 
-/// Mean number of busy CPUs in the arm that kept more of them busy, at least 1, from the busy CPU time and the time of each arm's windows.
-fn most_busy(arms: [Vec<(f64, u64)>; 2]) -> f64 {
-    let busy = |windows: &Vec<(f64, u64)>| {
-        let (busy, ns) = windows.iter().fold((0.0, 0.0), |(busy, ns), of| (busy + of.0, ns + of.1 as f64));
+/// Mean number of busy CPUs in the arm that kept more of them busy, at least 1, from the busy CPU time and the time of an operation in each of an
+/// arm's windows. As costs are, it is a mean over pairs, however many operations each has: no arm waits for less than nothing.
+fn most_busy(arms: [Vec<(f64, f64)>; 2]) -> f64 {
+    let busy = |windows: &Vec<(f64, f64)>| {
+        let (busy, ns) = windows.iter().fold((0.0, 0.0), |(busy, ns), of| (busy + of.0, ns + of.1));
         busy / ns
     };
     arms.iter().map(busy).fold(1.0, f64::max)
+}
+
+/// The waiting of an arm whose operation takes `all` nanoseconds; 0 if it is only what rounding leaves of a CPU that never waits.
+fn without_rounding(waiting: f64, all: f64) -> f64 {
+    if waiting.abs() <= 1e-9 * all { 0.0 } else { waiting }
 }
 
 /// The instructions of a window. As a float: a received folder may hold any numbers.
@@ -261,7 +272,7 @@ fn add<'a>(
     for (function, count) in &window.functions {
         *side(costs.entry(function).or_default()) += each * *count as f64 / operations;
     }
-    // Marks lie a few instructions inside the clock readings, never outside.
+    // On one CPU never negative: marks lie a few instructions inside the clock readings, never outside.
     let all = cpus * window.ns as f64;
     *side(costs.entry(WAITING).or_default()) += each * (all - instructions(window)) / operations;
     all / operations

@@ -3,7 +3,7 @@
 //! Invariant: a claim never exceeds the sum of the rows shown; if that is less than half of a difference, the text says so.
 
 use bigiron_judge::calls::Calls;
-use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling};
+use bigiron_judge::causes::{Cause, Causes, NotToldApart, Profiling, WAITING};
 use bigiron_judge::line::Line;
 use bigiron_judge::locks::Locks;
 use bigiron_judge::modelled::ModelledWindow;
@@ -76,6 +76,7 @@ pub fn share(share: f64) -> String {
 pub fn name(cause: &Cause) -> String {
     match &cause.formerly {
         Some(former) => format!("{} (in A: {former})", cause.name),
+        None if cause.name == WAITING => cause.name.clone(),
         None if cause.a == 0.0 => format!("{} (B only)", cause.name),
         None if cause.b == 0.0 => format!("{} (A only)", cause.name),
         None => cause.name.clone(),
@@ -90,13 +91,14 @@ pub fn change(cause: &Cause) -> String {
     }
 }
 
+/// ` of 1.86 CPUs`, if more than one CPU was busy: the time of all of them is divided among causes.
+pub fn of_cpus(causes: &Causes) -> Option<String> {
+    Some(format!("{:.2}", causes.cpus)).filter(|cpus| cpus != "1.00").map(|cpus| format!(" of {cpus} CPUs"))
+}
+
 /// `micro fork-exit: 41,230 → 44,310 ns per operation, +3,080`.
 pub fn head(causes: &Causes) -> String {
-    // If more than one CPU was busy, the time of all of them is divided among causes.
-    let cpus = match format!("{:.2}", causes.cpus) {
-        one if one == "1.00" => String::new(),
-        cpus => format!(" of {cpus} CPUs"),
-    };
+    let cpus = of_cpus(causes).unwrap_or_default();
     format!(
         "{} {}{}: {} → {} ns{cpus} per operation, {}",
         causes.workload,
@@ -188,7 +190,7 @@ pub fn method(why: &Why) -> Option<String> {
     text.push_str(
         ". An instruction takes 1 ns on this clock; `waiting` is time without instructions (devices, timers)",
     );
-    if why.causes.iter().any(|causes| causes.cpus > 1.0) {
+    if why.causes.iter().any(|causes| of_cpus(causes).is_some()) {
         text.push_str(", of as many CPUs as the busier arm kept busy");
     }
     Some(text)

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, most_busy, ranked};
+use super::{Cause, Causes, NotToldApart, Uncertain, WAITING, most_busy, ranked, without_rounding};
 use crate::window::{Explained, WindowEvidence};
 use bigiron_model::evidence::Executed;
 
@@ -33,7 +33,8 @@ pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[[WindowEvidence<
             let period = seen.evidence.sampled.as_ref()?.period_ns as f64;
             add(seen.window, period, each, &mut costs, arm);
             let samples = samples(seen.window);
-            windows[arm].push((samples as f64 * period, seen.window.ns));
+            let operations = seen.window.operations as f64;
+            windows[arm].push((samples as f64 * period / operations, seen.window.ns as f64 / operations));
             sampled[arm] = sampled[arm].saturating_add(samples);
         }
     }
@@ -49,6 +50,7 @@ pub(super) fn of_line(index: usize, of: Explained<'_>, pairs: &[[WindowEvidence<
             waiting.variance += each * each * variance;
         }
     }
+    (waiting.a, waiting.b) = (without_rounding(waiting.a, a), without_rounding(waiting.b, b));
     costs.insert(WAITING, waiting);
     let (told, noise): (Vec<_>, Vec<_>) =
         costs.into_iter().partition(|(_, cost)| (cost.b - cost.a).abs() > ERRORS * cost.variance.sqrt());

@@ -85,6 +85,18 @@ fn on_several_cpus_the_time_of_the_busy_ones_is_divided() {
     assert_eq!((found.cpus, found.a, found.b), (1.5, 1500.0, 1650.0));
     let names: Vec<_> = found.causes.iter().map(|c| (c.name.as_str(), c.a, c.b)).collect();
     assert_eq!(names, [("f", 900.0, 1200.0), (WAITING, 250.0, 0.0), ("g", 350.0, 450.0)]);
+    assert_eq!((found.gone, found.new), (0.0, 0.0), "waiting is no function");
+}
+
+#[test]
+fn the_busier_arm_waits_for_nothing_however_many_operations_its_windows_have() {
+    let windows = [(19_000, 10), (15_000, 30)];
+    let per_operation =
+        windows.map(|(busy, operations)| (f64::from(busy) / f64::from(operations), 10_000.0 / f64::from(operations)));
+    let cpus = most_busy([per_operation.to_vec(), vec![(500.0, 1000.0)]]);
+    let waiting: f64 = per_operation.iter().map(|(busy, ns)| cpus * ns - busy).sum();
+    assert!((1.5..1.9).contains(&cpus) && waiting.abs() < 1e-9, "{cpus} {waiting}");
+    assert_eq!((without_rounding(waiting, 1000.0), without_rounding(-0.5, 1000.0)), (0.0, -0.5));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::quantity::shown;
 use crate::scope;
 use crate::table::{Line, table_of_width, wrap_at};
 use crate::text::copies_decide;
+use crate::why;
 
 /// The width that mail programs and the archives of kernel lists expect.
 const WIDTH: usize = 72;
@@ -110,8 +111,10 @@ fn causes(out: &mut String, report: &Report<'_>) {
         }
         let _ = writeln!(
             out,
-            "Where the difference in {} {} is spent (ns per operation):\n",
-            causes.workload, causes.metric
+            "Where the difference in {} {} is spent (ns{} per operation):\n",
+            causes.workload,
+            causes.metric,
+            why::of_cpus(causes).unwrap_or_default()
         );
         let cells = |cause: &bigiron_judge::causes::Cause| {
             Line::Cells(vec![

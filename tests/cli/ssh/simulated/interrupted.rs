@@ -230,15 +230,26 @@ fn an_interruption_during_a_boot_says_that_it_waits_for_the_machine() {
     fs::write(&systemctl, boots_long).unwrap();
     let messages = test.dir().join("messages");
     let mut command = test.command(&words(&machine, BOOTS, "study", "false"));
-    let child = command.stdout(Stdio::null()).stderr(fs::File::create(&messages).unwrap()).spawn().unwrap();
-    wait_until("it boots", || folder.join("refusal").exists());
+    let mut child = command.stdout(Stdio::null()).stderr(fs::File::create(&messages).unwrap()).spawn().unwrap();
+    wait_until("it boots", || {
+        assert!(child.try_wait().unwrap().is_none(), "the study has ended");
+        folder.join("refusal").exists()
+    });
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let said = || fs::read_to_string(&messages).unwrap();
-    wait_until("it says so", || said().contains("`db3` is still booting; waiting up to 120 s for it"));
+    wait_until("it says so", || {
+        assert!(child.try_wait().unwrap().is_none(), "{}", said());
+        said().contains("; waiting up to 120 s for it")
+    });
     fs::write(&systemctl, whole).unwrap();
     fs::remove_file(folder.join("refusal")).unwrap();
     assert_eq!(end(child).0, Some(130), "{}", said());
-    assert_eq!((said().matches("still booting").count(), machine.command_line()), (1, own), "{}", said());
+    assert_eq!(
+        (said().matches("; waiting up to 120 s for it").count(), machine.command_line()),
+        (1, own),
+        "{}",
+        said()
+    );
 }
 
 #[test]

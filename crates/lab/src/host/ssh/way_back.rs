@@ -65,10 +65,14 @@ fn back(target: &Target, request: &Return, note: &(dyn Fn(&str) + Sync)) -> anyh
     let back = loop {
         let answer = target.patiently(|connection| {
             let answer = connection.ask("return", request);
-            let is_down = matches!(answer, Ok(WayBack::GoingDown) | Err(TargetError::Unreachable { .. }));
-            if is_down && !is_told {
+            let why = match &answer {
+                Ok(WayBack::GoingDown) => format!("`{name}` is going down for a boot"),
+                Err(e @ TargetError::Unreachable { .. }) => e.to_string(),
+                _ => return answer,
+            };
+            if !is_told {
                 is_told = true;
-                note(&format!("`{name}` is still booting; waiting up to {} s for it", patience.as_secs()));
+                note(&format!("{why}; waiting up to {} s for it", patience.as_secs()));
             }
             answer
         });
