@@ -13,6 +13,11 @@ pub fn answer() {
     let mut args = env::args_os().skip(1);
     if args.next().is_some_and(|word| word == target::SUBCOMMAND) {
         let args: Vec<String> = args.map(|word| word.to_string_lossy().into_owned()).collect();
+        if let [word, name] = &args[..]
+            && word == bigiron_app::WORKER
+        {
+            process::exit(bigiron_app::worker(&|| target::allows_trials(name)));
+        }
         process::exit(target::serve(&args, WORKLOADS, signals::cancelled_by_signals));
     }
 }

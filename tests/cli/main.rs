@@ -36,3 +36,4 @@ mod slurm;
 mod ssh;
 mod studies;
 mod test_script;
+mod tiers;

@@ -19,7 +19,7 @@ use bigiron_workload::testing::SmallDisk;
 use crate::builder::{PATIENCE, Ran, Test};
 
 /// A test with the user's own cache: the server's programs are fetched once.
-fn test() -> Test {
+pub fn test() -> Test {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let caches = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
     let cache = set("BIGIRON_CACHE").or_else(|| Some(caches()?.join("bigiron")));

@@ -8,7 +8,7 @@ use bigiron_sql::server::images::Contents;
 use bigiron_sql::server::{Sizing, Transport, mariadb};
 use bigiron_workload::Context;
 
-use crate::settings::Settings;
+use crate::settings::ServerSettings;
 
 /// Items of the catalogue, their components, and components of an item.
 pub const ITEMS: u64 = 500;
@@ -69,7 +69,7 @@ fn bytes(dealers: u32) -> u64 {
     BASE + u64::from(dealers) * OF_DEALER
 }
 
-impl Settings {
+impl ServerSettings {
     /// The server: that of Debian 12, over TCP, since drivers in Java know no other way without libraries that Debian does not have.
     pub fn engine(&self) -> Engine {
         let transport = Transport::Tcp;

@@ -5,14 +5,18 @@
 mod calls;
 mod conditions;
 mod database;
+mod loss_guard;
 mod metrics;
 mod options;
+mod remote_tier;
 mod search;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tier;
 mod tiers;
 mod trial;
 mod workload;
 
+pub use remote_tier::{WORKER, worker};
 pub use workload::App;

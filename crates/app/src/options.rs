@@ -7,6 +7,12 @@ pub const NAME: &str = "app";
 pub const OPTIONS: &[OptionDef] = &[
     option("database", "postgres", "The server behind Tomcat: `postgres` or `mariadb`"),
     option(
+        "tomcat-on",
+        "here",
+        "The machine that runs Tomcat: `here`, the machine of the trial, or `ssh:NAME`, a machine to which that one can log in without a password",
+    ),
+    option("database-on", "here", "The machine that runs the database: `here` or `ssh:NAME`, as for `tomcat-on`"),
+    option(
         "rate",
         "auto",
         "Injection rate: dealers' operations per second, with three times as many of the factory and the suppliers; `search`: the highest that conforms; `off`: each client sends its next request after a response; `auto`: `search` on the wall clock, else `off`",

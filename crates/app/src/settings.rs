@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bigiron_model::clock::Clock;
+use bigiron_model::host::HostName;
 use bigiron_model::size::parse_bytes;
 use bigiron_model::workload::Options;
 use bigiron_sql::engine::EngineKind;
@@ -11,6 +12,7 @@ use bigiron_web::driver::Load;
 use bigiron_web::settings::KeepAlive;
 use bigiron_workload::run_control::RunLength;
 use bigiron_workload::{ByClock, OptionReader};
+use serde::{Deserialize, Serialize};
 
 use crate::calls::REQUESTS_PER_DEALER;
 use crate::options::{NAME, OPTIONS};
@@ -31,19 +33,58 @@ pub enum Rate {
     Search,
 }
 
+/// Where a tier runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TierHost {
+    /// On the machine of the trial.
+    Here,
+    /// On the machine of this name, as OpenSSH knows it.
+    Machine(String),
+}
+
+impl TierHost {
+    /// As typed: `here` or `ssh:NAME`.
+    fn parse(text: &str) -> Option<Self> {
+        if text == "here" {
+            return Some(Self::Here);
+        }
+        let host: HostName = text.parse().ok()?;
+        match &host.targets[..] {
+            [name] => Some(Self::Machine(name.clone())),
+            _ => None,
+        }
+    }
+
+    /// The other machine's name.
+    pub fn machine(&self) -> Option<&str> {
+        match self {
+            Self::Here => None,
+            Self::Machine(name) => Some(name),
+        }
+    }
+}
+
 /// The settings of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    pub database: EngineKind,
+    pub servers: ServerSettings,
+    pub tomcat_on: TierHost,
+    pub database_on: TierHost,
     pub rate: Rate,
     pub clients: u32,
+    pub warm_up: RunLength,
+    pub length: RunLength,
+}
+
+/// The settings of Tomcat and the database.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ServerSettings {
+    pub database: EngineKind,
     pub threads: u32,
     pub pool: u32,
     pub session_bytes: u64,
     pub dealers: u32,
     pub heap_bytes: u64,
-    pub warm_up: RunLength,
-    pub length: RunLength,
     /// Whether the quick compiler is the only one.
     pub quick_compiler: bool,
     /// Whether code is compiled beside the threads that need it: where time is instructions, these wait for it.
@@ -110,19 +151,27 @@ impl Settings {
             _ => return Err(read.wrong("compilers", "`both`, `c1`, or `auto`")),
         };
         let threads = number("threads", 1..=1000, if wall { 50 } else { 10 })?;
+        let host = |name: &str| {
+            let host = TierHost::parse(read.text(name));
+            host.ok_or_else(|| read.wrong(name, "`here`, or `ssh:NAME` with the machine's name for OpenSSH"))
+        };
         let settings = Self {
-            database,
+            servers: ServerSettings {
+                database,
+                threads,
+                pool: number("pool", 1..=1000, 2 * threads)?,
+                session_bytes,
+                dealers,
+                heap_bytes,
+                quick_compiler,
+                background: wall,
+            },
+            tomcat_on: host("tomcat-on")?,
+            database_on: host("database-on")?,
             rate,
             clients: number("clients", 1..=10_000, 2 * threads)?,
-            threads,
-            pool: number("pool", 1..=1000, 2 * threads)?,
-            session_bytes,
-            dealers,
-            heap_bytes,
             warm_up: length("warmup", 10, 600)?,
             length: length("length", 20, 800)?,
-            quick_compiler,
-            background: wall,
         };
         match settings.length {
             RunLength::Operations(0) | RunLength::Time(Duration::ZERO) => Err(read.wrong("length", A_LENGTH)),
@@ -141,9 +190,10 @@ impl Settings {
         Load {
             driven: self.clients,
             idle: 0,
-            files: u64::from(self.clients) + u64::from(self.pool) + FILES,
+            files: u64::from(self.clients) + u64::from(self.servers.pool) + FILES,
             keep_alive: KeepAlive::Yes,
             pipeline: 1,
+            is_distant: self.tomcat_on != TierHost::Here,
             rate: rate.map(|rate| rate * REQUESTS_PER_DEALER),
             line_rate: None,
             warm_up: self.warm_up,

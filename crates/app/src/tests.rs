@@ -12,7 +12,7 @@ use bigiron_model::clock::Clock;
 use bigiron_sql::database::Database;
 use bigiron_web::call::CallTally;
 use bigiron_workload::run_control::RunLength;
-use bigiron_workload::{Context, Progress, Running as _, Workload as _, WorkloadResult, WrongData, testing};
+use bigiron_workload::{Context, Progress, Running as _, RunsOn, Workload as _, WorkloadResult, WrongData, testing};
 
 const SMALL: [(&str, &str); 5] =
     [("length", "600"), ("warmup", "200"), ("threads", "4"), ("dealers", "50"), ("session", "1K")];
@@ -219,6 +219,10 @@ fn options_are_refused_with_what_would_be_right() {
         (&[("threads-kind", "virtual")], "virtual threads need Java 21"),
         (&[("transport", "unix")], "all tiers are reached by TCP"),
         (&[("database", "sqlite")], "`app.database` cannot be `sqlite`; it can be `postgres` or `mariadb`"),
+        (&[("database-on", "db1")], "`app.database-on` cannot be `db1`; it can be `here`, or `ssh:NAME`"),
+        (&[("tomcat-on", "ssh:a,ssh:b")], "`here`, or `ssh:NAME` with the machine's name for OpenSSH"),
+        (&[("tomcat-on", "ssh:-oProxyCommand=x")], "`app.tomcat-on` cannot be `ssh:-oProxyCommand=x`"),
+        (&[("tomcat-on", "local")], "`app.tomcat-on` cannot be `local`"),
         (&[("thread", "9")], "did you mean `app.threads`?"),
     ] {
         let error = testing::options(&App, more.iter().copied()).unwrap_err();
@@ -226,10 +230,15 @@ fn options_are_refused_with_what_would_be_right() {
     }
     let auto = Settings::parse(&testing::options(&App, []).unwrap()).unwrap();
     assert_eq!((auto.wall.rate, auto.other.rate), (Rate::Search, Rate::Off));
-    assert_eq!((auto.wall.threads, auto.wall.pool, auto.wall.clients), (50, 100, 100));
+    assert_eq!((auto.wall.servers.threads, auto.wall.servers.pool, auto.wall.clients), (50, 100, 100));
     assert_eq!(auto.other.length, RunLength::Operations(800));
-    assert!(auto.wall.background && !auto.other.background);
-    assert!(auto.other.quick_compiler && !auto.wall.quick_compiler);
+    assert!(auto.wall.servers.background && !auto.other.servers.background);
+    assert!(auto.other.servers.quick_compiler && !auto.wall.servers.quick_compiler);
+    // A guest has no network.
+    let elsewhere = App.parse(&testing::options(&App, [("database-on", "ssh:db1")]).unwrap()).unwrap();
+    let refused = elsewhere.check_arm(RunsOn::Guest).unwrap_err();
+    assert!(refused.contains("cannot reach the server of `app.database-on`"), "{refused}");
+    elsewhere.check_arm(RunsOn::Elsewhere).unwrap();
     // A number of requests is no length of a search.
     let counted = Settings::parse(&testing::options(&App, [("length", "100")]).unwrap()).unwrap();
     assert_eq!(counted.wall.rate, Rate::Off);

@@ -1,47 +1,35 @@
-//! The tiers of a trial: the database, and Tomcat in front of it.
+//! The tiers of a trial: the database, and Tomcat in front of it, each on this machine or another.
 //!
-//! Invariant: neither outlives its [`Tiers`].
+//! Invariant: neither server outlives its [`Tiers`].
 
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use anyhow::{Context as _, Error, Result, bail};
+use anyhow::Result;
 
 use bigiron_model::workload::Program;
-use bigiron_service::error::{ServerError, doing};
-use bigiron_service::guest_tree::Tree;
-use bigiron_service::instance::{Instance, patiently};
-use bigiron_service::java::{self, MethodList};
-use bigiron_service::listen::free_port;
-use bigiron_service::programs::Programs;
-use bigiron_service::tomcat::{self, Source, Tomcat};
-use bigiron_service::{mariadb, postgres};
+use bigiron_service::error::ServerError;
+use bigiron_service::kernel_cpu_ns;
+use bigiron_service::listen::Listen;
+use bigiron_service::worker_place::boot_id;
 use bigiron_sql::database::Database;
-use bigiron_sql::engine::PrivateDatabase;
-use bigiron_sql::maria::Place;
-use bigiron_sql::server::private::DATA;
 use bigiron_workload::{Context, Progress};
 
-use crate::calls::SERVLETS;
-use crate::database::load;
-use crate::settings::Settings;
-
-/// Tomcat's tree beside the database's.
-pub const TOMCAT: Tree = Tree { image: "tomcat", hash: "tomcat-tree", version: "tomcat" };
-/// What its log says before its name and version.
-const ENGINE: &str = "Starting Servlet engine: ";
-/// The port in a guest, which nobody else uses.
-const GUEST_PORT: u16 = 8080;
-/// Tomcat's folder in a trial's own.
-const FOLDER: &str = "tomcat";
+use crate::loss_guard::LossGuard;
+use crate::remote_tier::RemoteTier;
+use crate::settings::{ServerSettings, Settings, TierHost};
+use crate::tier::{DatabaseAddress, DatabaseHere, Tier, TierCpu, TomcatHere, first_complaint};
 
 /// The running servers.
 pub struct Tiers {
-    /// `None` once it has ended.
-    tomcat: Option<Instance<Tomcat>>,
-    database: PrivateDatabase,
+    /// `None` after it has been stopped.
+    tomcat: Option<Box<dyn Tier>>,
+    database: Box<dyn Tier>,
+    database_address: DatabaseAddress,
+    /// Whether the kernel threads of Tomcat's and of the database's machine count: those of each machine once.
+    counts: [bool; 2],
+    /// Where Tomcat listens.
     pub address: SocketAddrV4,
-    /// Names and versions, for the record.
+    /// The names and versions of the servers, for the record.
     pub version: String,
 }
 
@@ -49,129 +37,105 @@ impl Tiers {
     /// Starts the database, with freshly loaded tables, and Tomcat.
     ///
     /// # Errors
-    /// One of them is not available or does not start.
+    /// Another machine cannot be reached, a server is not available or does not start, or the load fails.
     pub fn open(cx: &Context<'_>, settings: &Settings) -> Result<Self> {
-        let engine = settings.engine();
-        let database = PrivateDatabase::open(cx, &engine, &settings.sizing(cx), "")?;
-        if !cx.images.contains_key(DATA) {
-            let loaded = load(&mut *database.connect()?, settings.dealers);
-            // The connection only knows that it broke; the server may know why.
-            loaded.map_err(|error| match database.complaint() {
-                Some(complaint) => error.context(complaint),
-                None => error,
-            })?;
-        }
+        let Settings { servers, tomcat_on, database_on, .. } = settings;
+        let connect = |host: &TierHost| host.machine().map(|name| RemoteTier::connect(name, cx)).transpose();
+        let (for_tomcat, for_database) = (connect(tomcat_on)?, connect(database_on)?);
+        let [tomcat_met, database_met] =
+            [&for_tomcat, &for_database].map(|machine| machine.as_ref().map(|machine| machine.meeting().clone()));
+        let own = boot_id();
+        let machines = [&tomcat_met, &database_met].map(|met| met.as_ref().map_or(&own, |met| &met.boot_id).clone());
+        // This machine's address, as the other machines see it. This machine is a client of the database too: it checks the data.
+        let here = database_met.as_ref().or(tomcat_met.as_ref()).map_or(Ipv4Addr::LOCALHOST, |met| met.client);
+        // Tomcat's heap takes memory from the database only on the same machine.
+        let heap_bytes = if machines[0] == machines[1] { servers.heap_bytes } else { 0 };
+        let of_database = ServerSettings { heap_bytes, ..servers.clone() };
+        let clients = [here, tomcat_met.as_ref().map_or(here, |met| met.here)];
+        let (database, database_address): (Box<dyn Tier>, _) = match for_database {
+            Some(machine) => {
+                let (tier, address) = machine.database(cx, &of_database, clients)?;
+                (Box::new(tier), address)
+            }
+            None => {
+                let listen = tomcat_met.map(|_| Listen::Network { address: here, clients });
+                let (tier, address) = DatabaseHere::open(cx, &of_database, listen)?;
+                (Box::new(tier), address)
+            }
+        };
         (cx.progress)(Progress { step: "tomcat", done: 0, of: 0 });
-        let tomcat = tomcat(cx, settings, source(&database)?)?;
-        let of_tomcat = fs::read_to_string(tomcat.log()).unwrap_or_default();
-        let version = of_tomcat.lines().find_map(|line| line.split_once(ENGINE)).map_or("Tomcat", |(_, name)| name);
-        let version = format!("{} with {}", version.trim_matches(['[', ']']), engine.in_words());
-        Ok(Self { address: tomcat.server().address, version, tomcat: Some(tomcat), database })
+        let (tomcat, address, version): (Box<dyn Tier>, _, _) = match for_tomcat {
+            Some(machine) => {
+                let (tier, address, version) = machine.tomcat(cx, servers, &database_address)?;
+                (Box::new(tier), address, version)
+            }
+            None => {
+                let tier = TomcatHere::open(cx, servers, &database_address, None)?;
+                let (address, version) = (tier.address(), tier.version());
+                (Box::new(tier), address, version)
+            }
+        };
+        let version = format!("{version} with {}", servers.engine().in_words());
+        let [tomcats, databases] = &machines;
+        let counts = [*tomcats != own, *databases != own && databases != tomcats];
+        Ok(Self { tomcat: Some(tomcat), database, database_address, counts, address, version })
     }
 
-    /// A connection for checks.
+    /// A connection to the database for checks.
     ///
     /// # Errors
-    /// The server does not answer.
+    /// The server does not answer, or refuses the connection.
     pub fn connect(&self) -> Result<Box<dyn Database>> {
-        self.database.connect()
+        self.database_address.connect()
     }
 
-    /// CPU time of Tomcat's and the database's processes so far, in nanoseconds.
-    pub fn cpu_ns(&self) -> [u64; 2] {
-        [self.tomcat.as_ref().map_or(0, Instance::cpu_ns), self.database.server_cpu_ns()]
+    /// CPU time so far, in nanoseconds: of Tomcat, of the database, and of the kernel threads of all machines.
+    ///
+    /// # Errors
+    /// Another machine does not answer.
+    pub fn cpu_ns(&mut self) -> Result<[u64; 3], ServerError> {
+        let tomcat = self.tomcat.as_mut().map_or(Ok(TierCpu::default()), |tomcat| tomcat.cpu())?;
+        let database = self.database.cpu()?;
+        let elsewhere = [tomcat.kernel, database.kernel].into_iter().zip(self.counts).filter(|(_, counts)| *counts);
+        let kernels = kernel_cpu_ns() + elsewhere.map(|(ns, _)| ns).sum::<u64>();
+        Ok([tomcat.processes, database.processes, kernels])
     }
 
-    /// Why a tier cannot go on, after its connections broke.
+    /// Ends Tomcat when the database's machine is lost, as long as the guard lives; `None` if the database is on this machine.
+    pub fn guard(&self) -> Option<LossGuard> {
+        Some(LossGuard::start(self.database.lost()?, self.tomcat.as_ref()?.pid()))
+    }
+
+    /// Why a tier cannot go on; for use after a connection has broken.
     pub fn complaint(&mut self) -> Option<ServerError> {
-        let Self { tomcat, database, .. } = self;
-        // Of a lost database, Tomcat complains too, and of its own end nobody else does.
-        patiently(|| {
-            let of_database = database.end().or_else(|| database.complaint());
-            of_database.or_else(|| tomcat.as_mut()?.complaint(tomcat::RECIPE.title))
-        })
+        first_complaint(&mut *self.database, self.tomcat.as_mut())
     }
 
-    /// How a tier ended, although its clients have not noticed.
-    pub fn end(&mut self) -> Option<Error> {
-        let of_tomcat = self.tomcat.as_mut().and_then(|tomcat| {
-            tomcat.end().ok().flatten()?;
-            tomcat.complaint(tomcat::RECIPE.title)
-        });
-        of_tomcat.or_else(|| self.database.end()).map(Error::from)
+    /// How a tier ended, if one has ended; its clients may not have noticed.
+    pub fn end(&mut self) -> Option<ServerError> {
+        self.tomcat.as_mut().and_then(|tomcat| tomcat.end()).or_else(|| self.database.end())
     }
 
-    /// Stops Tomcat in good order. Returns the methods that its JVM had compiled.
+    /// Stops Tomcat cleanly. Returns the methods that its JVM compiled; none if it ran on another machine.
     ///
     /// # Errors
-    /// It does not stop as it should.
+    /// It does not stop cleanly.
     pub fn stop_tomcat(&mut self) -> Result<Vec<Program>, ServerError> {
-        let Some(tomcat) = self.tomcat.take() else { return Ok(Vec::new()) };
-        let methods = MethodList::of(tomcat.pid());
-        tomcat.stop()?;
-        Ok(methods.map(MethodList::read).unwrap_or_default())
+        self.tomcat.take().map_or(Ok(Vec::new()), |tomcat| tomcat.stop())
     }
 
-    /// Stops what still runs in good order.
+    /// Stops cleanly the servers that still run.
     ///
     /// # Errors
-    /// It does not stop as it should.
+    /// One of them does not stop cleanly.
     pub fn close(mut self) -> Result<(), ServerError> {
         self.stop_tomcat()?;
-        self.database.close()
+        self.database.stop().map(drop)
     }
 
-    /// The numbers of Tomcat's process and the database's first one.
+    /// The PIDs of Tomcat and of the database's first process.
     #[cfg(test)]
     pub(crate) fn pids(&self) -> [u32; 2] {
-        [self.tomcat.as_ref().map_or(0, Instance::pid), self.database.server().unwrap_or(0)]
+        [self.tomcat.as_ref().map_or(0, |tomcat| tomcat.pid()), self.database.pid()]
     }
-}
-
-/// How servlets reach the database.
-fn source(database: &PrivateDatabase) -> Result<Source> {
-    let url = |kind: &str, port: u16, name: &str| format!("jdbc:{kind}://{}:{port}/{name}", Ipv4Addr::LOCALHOST);
-    Ok(match database {
-        PrivateDatabase::Postgres(server) => Source {
-            driver: "org.postgresql.Driver",
-            url: url("postgresql", server.place().port, postgres::DATABASE),
-            user: postgres::SUPERUSER,
-            password: server.place().password.as_ref().map(|password| password.reveal().to_owned()),
-        },
-        PrivateDatabase::MariaDb(server) => match server.place() {
-            Place::Tcp { port, password } => Source {
-                driver: "org.mariadb.jdbc.Driver",
-                url: url("mariadb", *port, mariadb::DATABASE),
-                user: mariadb::USER,
-                password: Some(password.clone()),
-            },
-            Place::Socket(_) => bail!("A servlet reaches a database by TCP only"),
-        },
-        PrivateDatabase::Sqlite { .. } => bail!("A servlet reaches a server's database only"),
-    })
-}
-
-fn tomcat(cx: &Context<'_>, settings: &Settings, source: Source) -> Result<Instance<Tomcat>> {
-    let folder = cx.dir.join(FOLDER);
-    fs::create_dir_all(&folder).with_context(|| format!("Cannot create {}", folder.display()))?;
-    let (programs, port) = match cx.images.get(TOMCAT.image) {
-        Some(tree) => (Programs::in_tree(&tomcat::RECIPE, tree, tomcat::SERIES), GUEST_PORT),
-        None => (TOMCAT.programs_here(cx, &tomcat::RECIPE, tomcat::SERIES)?, free_port(&folder)?),
-    };
-    let user = programs.user(&folder).map_err(doing("Cannot find the user of", &folder))?;
-    tomcat::init(&programs, &folder)?;
-    let server = Tomcat {
-        address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
-        threads: settings.threads,
-        pool: settings.pool,
-        source,
-        session_bytes: settings.session_bytes,
-        heap_bytes: settings.heap_bytes,
-        quick_compiler: settings.quick_compiler,
-        background: settings.background,
-        servlets: &SERVLETS,
-        jar: java::place(&programs, &folder, user)?,
-        flags: tomcat::archived(&programs),
-    };
-    Ok(Instance::start(server, &programs, &folder)?)
 }

@@ -2,25 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
-use bigiron_service::kernel_cpu_ns;
 use bigiron_sys::network::Wiring;
 use bigiron_web::call::CallTally;
 use bigiron_web::document::Documents;
 use bigiron_web::driver::{self, Drive, Work};
 use bigiron_workload::run_control::{RunLength, RunMoment};
 use bigiron_workload::units::print_duration;
-use bigiron_workload::{Context, EndedBadly, Progress, Running, WorkloadResult};
+use bigiron_workload::{Context, EndedBadly, Progress, Running, WorkloadResult, WrongData};
 
 use crate::calls::{KINDS, Requests};
 use crate::conditions::{self, Sums};
 use crate::metrics::{OPERATIONS, Point};
 use crate::search;
-use crate::settings::{Rate, Settings};
+use crate::settings::{Rate, ServerSettings, Settings};
 use crate::tiers::Tiers;
 
 /// A trial with its servers, which end with it.
@@ -33,30 +32,28 @@ impl Trial<'_> {
     /// Drives Tomcat at this rate for a window.
     fn drive(&mut self, cx: &Context<'_>, rate: Option<f64>, number: u32) -> Result<Point> {
         (cx.progress)(Progress { step: "run", done: number, of: 0 });
-        let tiers = &self.tiers;
-        let read = || {
-            let [tomcat, database] = tiers.cpu_ns();
-            [tomcat, database, kernel_cpu_ns()]
-        };
-        let (mut before, mut after) = ([0; 3], [0; 3]);
+        let address = self.tiers.address;
+        let guard = self.tiers.guard();
+        let tiers = &mut self.tiers;
+        let (mut before, mut after) = (Ok([0; 3]), Ok([0; 3]));
         let mut watch = |moment: RunMoment| match moment {
             RunMoment::Opened => {
-                before = read();
+                before = tiers.cpu_ns();
                 span::before();
             }
             RunMoment::Closed => {
-                after = read();
+                after = tiers.cpu_ns();
                 span::after();
             }
             RunMoment::Connecting | RunMoment::Sample | RunMoment::Halfway => {}
         };
-        let requests = Requests { dealers: self.settings.dealers };
+        let requests = Requests { dealers: self.settings.servers.dealers };
         let driven = driver::run(Drive {
             load: &self.settings.load(rate),
             work: Work::Called(&requests),
-            address: tiers.address,
+            address,
             encryptor: None,
-            host: &tiers.address.to_string(),
+            host: &address.to_string(),
             wiring: &Wiring::Own,
             // Calls are for none, but a driver has some.
             documents: &Documents::single("/", Vec::new()),
@@ -66,17 +63,25 @@ impl Trial<'_> {
             watch: &mut watch,
         });
         span::cut();
-        let cpu = [0, 1, 2].map(|n| after[n].saturating_sub(before[n]));
+        drop(guard);
         match driven {
             Ok(driven) => match self.tiers.end() {
-                Some(error) => Err(error),
-                None => Ok(Point { rate, driven, cpu }),
+                Some(error) => Err(error.into()),
+                None => {
+                    let (before, after) = (before?, after?);
+                    let cpu = [0, 1, 2].map(|n| after[n].saturating_sub(before[n]));
+                    Ok(Point { rate, driven, cpu })
+                }
             },
-            // The connection reports only that it broke.
-            Err(error) => Err(match self.tiers.complaint() {
-                Some(complaint) => error.context(complaint),
-                None => error,
-            }),
+            Err(error) => Err(self.explained(error)),
+        }
+    }
+
+    /// An error of a connection, which reports only that it broke, with the tier's own explanation.
+    fn explained(&mut self, error: Error) -> Error {
+        match self.tiers.complaint() {
+            Some(complaint) => error.context(complaint),
+            None => error,
         }
     }
 
@@ -97,12 +102,12 @@ impl Trial<'_> {
     fn facts(&self, points: &[Point], best: &Point, calls: &[CallTally], checked: usize) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let mut put = |name: &str, value: String| facts.insert(name.to_owned(), value);
-        let Settings { clients, threads, pool, session_bytes, dealers, heap_bytes, quick_compiler, .. } =
-            *self.settings;
+        let Settings { servers, tomcat_on, database_on, clients, .. } = self.settings;
+        let ServerSettings { threads, pool, session_bytes, dealers, heap_bytes, quick_compiler, .. } = *servers;
         put("server-version", self.tiers.version.clone());
         put("compilers", if quick_compiler { "c1" } else { "both" }.to_owned());
         for (name, number) in [
-            ("clients", u64::from(clients)),
+            ("clients", u64::from(*clients)),
             ("threads", u64::from(threads)),
             ("pool", u64::from(pool)),
             ("session-bytes", session_bytes),
@@ -112,6 +117,11 @@ impl Trial<'_> {
             ("conditions-checked", checked as u64),
         ] {
             put(name, number.to_string());
+        }
+        for (name, host) in [("tomcat-on", tomcat_on), ("database-on", database_on)] {
+            if let Some(machine) = host.machine() {
+                put(name, format!("ssh:{machine}"));
+            }
         }
         let length = |length| match length {
             RunLength::Operations(n) => format!("{n} requests"),
@@ -140,7 +150,8 @@ impl Trial<'_> {
 
 impl Running for Trial<'_> {
     fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
-        let before = Sums::read(&mut *self.tiers.connect()?)?;
+        let before = self.tiers.connect().and_then(|mut database| Sums::read(&mut *database));
+        let before = before.map_err(|error| self.explained(error))?;
         let (points, best) = self.points(cx)?;
         // While the servers are still visible.
         let mut programs = symbols::running();
@@ -149,7 +160,11 @@ impl Running for Trial<'_> {
             calls.iter_mut().zip(&point.driven.tally.calls).for_each(|(sum, calls)| sum.add(calls));
         }
         (cx.progress)(Progress { step: "check", done: 0, of: 0 });
-        let checked = conditions::check(&mut *self.tiers.connect()?, &before, &calls)?;
+        let checked = self.tiers.connect().and_then(|mut database| conditions::check(&mut *database, &before, &calls));
+        let checked = checked.map_err(|error| match error.is::<WrongData>() {
+            true => error,
+            false => self.explained(error),
+        })?;
         programs.extend(self.tiers.stop_tomcat()?);
         let window = |(n, point): (usize, &Point)| Window {
             metrics: if n == best { vec![OPERATIONS.to_owned()] } else { Vec::new() },

@@ -13,13 +13,16 @@ use bigiron_sql::database::Database;
 use bigiron_sql::engine::PrivateDatabase;
 use bigiron_workload::silence::{BESIDE_LOAD, EMULATED_SECOND};
 use bigiron_workload::{
-    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, Workload, limits,
+    Configured, Context, ImageContext, Images, Needs, NightlyRow, OptionDef, Running, RunsOn, Workload, check_network,
+    limits,
 };
 
 use crate::database::load;
 use crate::options::{NAME, OPTIONS, TRANSPORT, VIRTUAL};
-use crate::settings::Settings;
-use crate::tiers::{TOMCAT, Tiers};
+use crate::remote_tier::RemoteTier;
+use crate::settings::{Settings, TierHost};
+use crate::tier::TOMCAT;
+use crate::tiers::Tiers;
 use crate::trial::Trial;
 use crate::{conditions, metrics};
 
@@ -28,6 +31,8 @@ const MIB: u64 = 1 << 20;
 const BESIDE_HEAP: u64 = 192 * MIB;
 const DATABASE: u64 = 192 * MIB;
 const EACH: u64 = 3 * MIB;
+/// Tomcat's configuration and log.
+const TOMCATS_FILES: u64 = 16 * MIB;
 /// Threads and processes besides Tomcat's and the pool's.
 const BESIDE: usize = 64;
 
@@ -75,27 +80,42 @@ impl Workload for App {
 }
 
 impl Configured for Settings {
+    fn check_arm(&self, on: RunsOn) -> Result<(), String> {
+        for (option, host) in [("app.tomcat-on", &self.tomcat_on), ("app.database-on", &self.database_on)] {
+            if *host != TierHost::Here {
+                check_network(option, on)?;
+            }
+        }
+        Ok(())
+    }
+
     fn needs(&self) -> Needs {
-        let memory_bytes = self.heap_bytes
-            + BESIDE_HEAP
-            + DATABASE
-            + self.data_bytes()
-            + u64::from(self.pool) * EACH
-            + u64::from(self.clients + self.threads) * MIB / 8;
-        Needs { storage_bytes: Some(self.room()), memory_bytes, modules: Vec::new() }
+        let servers = &self.servers;
+        let here = |host: &TierHost, bytes: u64| if *host == TierHost::Here { bytes } else { 0 };
+        let storage_bytes = if self.database_on == TierHost::Here { servers.room() } else { TOMCATS_FILES };
+        let tomcat = servers.heap_bytes + BESIDE_HEAP + u64::from(servers.threads) * MIB / 8;
+        let database = DATABASE + servers.data_bytes() + u64::from(servers.pool) * EACH;
+        let memory_bytes =
+            here(&self.tomcat_on, tomcat) + here(&self.database_on, database) + u64::from(self.clients) * MIB / 8;
+        Needs { storage_bytes: Some(storage_bytes), memory_bytes, modules: Vec::new() }
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
         let (store, mut what) = (Store::open()?, String::new());
         let mut fill = |database: &mut dyn Database| {
-            load(database, self.dealers)?;
+            load(database, self.servers.dealers)?;
             conditions::alone(database)
         };
-        let contents = self.contents(&mut what);
-        let mut all = PrivateDatabase::images_with(&self.engine(), cx, contents, &mut fill)?;
+        let contents = self.servers.contents(&mut what);
+        let mut all = PrivateDatabase::images_with(&self.servers.engine(), cx, contents, &mut fill)?;
         let root = TOMCAT.find(&store, &tomcat::RECIPE, tomcat::SERIES, cx, &mut all)?;
         let java = tomcat::java_version(&root.about.packages);
         all.foundation.insert(TOMCAT.version.to_owned(), format!("{} on Java {java}", root.about.version));
+        for (host, tomcat) in [(&self.tomcat_on, true), (&self.database_on, false)] {
+            if let Some(name) = host.machine() {
+                RemoteTier::check(name, &self.servers, &all.foundation, tomcat)?;
+            }
+        }
         if cx.filesystem.is_some() {
             all.images.push(TOMCAT.image(&store, &tomcat::RECIPE, &root, cx)?);
         }
@@ -115,7 +135,9 @@ impl Configured for Settings {
     }
 
     fn prepare(&self, cx: &Context<'_>) -> Result<Box<dyn Running + '_>> {
-        limits::check(self.threads as usize + self.pool as usize + BESIDE)?;
+        let here = |host: &TierHost, processes: u32| if *host == TierHost::Here { processes as usize } else { 0 };
+        let processes = here(&self.tomcat_on, self.servers.threads) + here(&self.database_on, self.servers.pool);
+        limits::check(processes + BESIDE)?;
         limits::allow_files(self.load(None).files)
             .context("The connections of `app.clients` and `app.pool` count as open files")?;
         Ok(Box::new(Trial { settings: self, tiers: Tiers::open(cx, self)? }))

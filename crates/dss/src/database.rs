@@ -64,7 +64,7 @@ impl TrialDatabase {
                 let all = server_settings(cx.cpus, settings, users);
                 let server_settings = server::Settings::new(&sizing(cx, settings), &all)?;
                 let series = version.to_string();
-                let how = Start { series: &series, transport: *transport, settings: &server_settings };
+                let how = Start { series: &series, transport: *transport, listen: None, settings: &server_settings };
                 let load = |url: &Url| load_postgres(cx, settings, url);
                 Ok(Self::Postgres(Box::new(PrivateServer::open(cx, &cluster::KIND, how, &load)?)))
             }

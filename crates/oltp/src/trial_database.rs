@@ -62,7 +62,7 @@ impl TrialDatabase {
             Engine::Postgres { version, transport, settings } => {
                 let settings = Settings::new(&sizing(cx, job, config), settings)?;
                 let series = version.to_string();
-                let how = Start { series: &series, transport: *transport, settings: &settings };
+                let how = Start { series: &series, transport: *transport, listen: None, settings: &settings };
                 let load = |at: &_| (tpcc::POSTGRES.load)(at, config.scale, &steps(cx));
                 let server = PrivateServer::open(cx, tpcc::POSTGRES.kind, how, &load)?;
                 let ballast = ballast(&server.folder().join("data"));
@@ -70,7 +70,7 @@ impl TrialDatabase {
             }
             Engine::MariaDb { version, transport, settings } => {
                 let settings = mariadb::settings(&sizing(cx, job, config), settings)?;
-                let how = Start { series: version, transport: *transport, settings: &settings };
+                let how = Start { series: version, transport: *transport, listen: None, settings: &settings };
                 let load = |at: &_| (tpcc::MARIADB.load)(at, config.scale, &steps(cx));
                 let server = PrivateServer::open(cx, tpcc::MARIADB.kind, how, &load)?;
                 let ballast = ballast(&server.folder().join("data"));

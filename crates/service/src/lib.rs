@@ -14,6 +14,7 @@ pub mod java;
 pub mod listen;
 pub mod mariadb;
 pub mod nginx;
+pub mod other_machine;
 pub mod postgres;
 mod processes;
 pub mod program;
@@ -25,5 +26,6 @@ pub mod server_folder;
 pub mod testing;
 pub mod tomcat;
 pub mod tree;
+pub mod worker_place;
 
 pub use processes::{CpuMeter, Usage, kernel_cpu_ns};

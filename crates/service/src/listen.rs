@@ -1,8 +1,9 @@
 //! Where a private server listens, in addition to its socket, which only its owner can reach.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -21,12 +22,18 @@ pub enum Listen {
     Tcp,
     /// On the server's usual port of 127.0.0.1, without a password: for a guest, which nobody else uses.
     TcpAlone,
+    /// On a free port of this address, with a password, for clients with these addresses: at least one of them is on another machine.
+    Network { address: Ipv4Addr, clients: [Ipv4Addr; 2] },
 }
 
-/// A port of 127.0.0.1.
+/// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tcp {
+    /// Of this machine.
+    pub address: Ipv4Addr,
     pub port: u16,
+    /// The addresses from which clients may connect.
+    pub clients: Vec<Ipv4Addr>,
     /// `None` where everybody may connect.
     pub password: Option<String>,
 }
@@ -37,16 +44,22 @@ impl Listen {
     /// # Errors
     /// No port is free, or the folder has no password.
     pub fn tcp(self, folder: &Path, usual: u16) -> Result<Option<Tcp>, ServerError> {
-        match self {
-            Self::Socket => Ok(None),
-            Self::Tcp => {
-                let port = free_port(folder)?;
-                let path = folder.join(PASSWORD);
-                let password = fs::read_to_string(&path).map_err(doing("Cannot read", &path))?;
-                Ok(Some(Tcp { port, password: Some(password) }))
+        let (address, clients) = match self {
+            Self::Socket => return Ok(None),
+            Self::Tcp | Self::TcpAlone => (Ipv4Addr::LOCALHOST, vec![Ipv4Addr::LOCALHOST]),
+            // The machine's own clients, too: those that load the data.
+            Self::Network { address, clients } => {
+                let clients: BTreeSet<Ipv4Addr> = clients.into_iter().chain([address]).collect();
+                (address, clients.into_iter().collect())
             }
-            Self::TcpAlone => Ok(Some(Tcp { port: usual, password: None })),
+        };
+        if self == Self::TcpAlone {
+            return Ok(Some(Tcp { address, port: usual, clients, password: None }));
         }
+        let port = free_port_of(folder, address)?;
+        let path = folder.join(PASSWORD);
+        let password = fs::read_to_string(&path).map_err(doing("Cannot read", &path))?;
+        Ok(Some(Tcp { address, port, clients, password: Some(password) }))
     }
 }
 
@@ -67,25 +80,34 @@ const FIRST_PORT: u16 = 16_384;
 /// The number of random ports to try.
 const TRIES: usize = 64;
 
-/// A port of 127.0.0.1 that no process uses now, for a server in `folder`. If possible, it is outside the kernel's range of ephemeral ports, because a
-/// connection could take one of those before the server does.
+/// A port of 127.0.0.1 that no process uses now, for a server in `folder`.
 ///
 /// # Errors
 /// None is free.
 pub fn free_port(folder: &Path) -> Result<u16, ServerError> {
+    free_port_of(folder, Ipv4Addr::LOCALHOST)
+}
+
+/// A port of `address` that no process uses now, for a server in `folder`. If possible, it is outside the kernel's range of ephemeral ports, because a
+/// connection could take one of those before the server does.
+///
+/// # Errors
+/// None is free.
+pub fn free_port_of(folder: &Path, address: Ipv4Addr) -> Result<u16, ServerError> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let of_connections = range.split_whitespace().next().and_then(|port| port.parse().ok()).unwrap_or(FIRST_PORT);
     if of_connections > FIRST_PORT {
         for _ in 0..TRIES {
             let random = u16::from_le_bytes(random_bytes().map_err(doing("No random bytes for", folder))?);
             let port = FIRST_PORT + random % (of_connections - FIRST_PORT);
-            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            if TcpListener::bind((address, port)).is_ok() {
                 return Ok(port);
             }
         }
     }
-    let address = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    Ok(address.map_err(doing("No free port of 127.0.0.1 for", folder))?.port())
+    let free = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
+    let failed = |e| ServerError::Failed(format!("Cannot listen on {address}: {e}"));
+    Ok(free.map_err(failed)?.port())
 }
 
 /// Whether a process of `user` listens on `port` of 127.0.0.1, without connecting to it.

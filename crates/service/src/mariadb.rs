@@ -1,23 +1,26 @@
 //! MariaDB: its recipe, and how a private server runs.
 //!
 //! ```text
-//! FOLDER/data       made by `mariadbd --bootstrap`
-//! FOLDER/run        the socket, and the number of the running process
-//! FOLDER/tmp        the server's temporary files
-//! FOLDER/my.cnf     the whole configuration
-//! FOLDER/log        the server's output
-//! FOLDER/password   the user's, for TCP (the socket needs none: nobody else can enter the folder)
+//! FOLDER/data           made by `mariadbd --bootstrap`
+//! FOLDER/run            the socket, and the number of the running process
+//! FOLDER/tmp            the server's temporary files
+//! FOLDER/my.cnf         the whole configuration
+//! FOLDER/accounts.sql   the accounts for other machines, if the server listens for them
+//! FOLDER/log            the server's output
+//! FOLDER/password       the user's, for TCP (the socket needs none: nobody else can enter the folder)
 //! ```
 
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use bigiron_archive::SeriesPackage;
 
 use super::error::{ServerError, doing};
 use super::instance::{self, DATA, Instance, LOG, Server};
-use super::listen::{Listen, PASSWORD, new_password};
+use super::listen::{Listen, PASSWORD, Tcp, new_password};
 use super::programs::Programs;
 use super::recipe::Recipe;
 use super::server_folder::check_socket;
@@ -63,6 +66,8 @@ pub const SOCKET: &str = "run/socket";
 const READY: &str = ": ready for connections.";
 /// The file that the server writes while it starts: the number of its process.
 const PID_FILE: &str = "run/pid";
+/// Statements that the server runs when it starts.
+const ACCOUNTS: &str = "accounts.sql";
 /// Bytes without which a server cannot go on: a page of each of its log's buffers, and of temporary files.
 const ROOM: u64 = 16 << 20;
 const FATAL: [&str; 2] = ["[ERROR]", "ERROR: "];
@@ -72,8 +77,8 @@ const FATAL: [&str; 2] = ["[ERROR]", "ERROR: "];
 pub struct MariaDb {
     /// Lines of the group `[mariadbd]`, except those for files and listening.
     settings: String,
-    /// The port of 127.0.0.1, if it listens there.
-    port: Option<u16>,
+    /// The port, if it listens on one, who may connect, and the password.
+    tcp: Option<Tcp>,
 }
 
 /// Creates a server's data in `folder`, which exists and is empty except for files of the caller. `sync` tells whether they must survive a crash of
@@ -130,14 +135,25 @@ pub fn start(
     settings: String,
     listen: Listen,
 ) -> Result<Instance<MariaDb>, ServerError> {
-    let port = listen.tcp(folder, PORT)?.map(|tcp| tcp.port);
-    Instance::start(MariaDb { settings, port }, programs, folder)
+    Instance::start(MariaDb { settings, tcp: listen.tcp(folder, PORT)? }, programs, folder)
 }
 
 impl MariaDb {
-    /// The port of 127.0.0.1, if the server listens there.
-    pub fn port(&self) -> Option<u16> {
-        self.port
+    /// The port, if it listens on one.
+    pub fn tcp(&self) -> Option<&Tcp> {
+        self.tcp.as_ref()
+    }
+
+    /// SQL: accounts for clients on other machines. The data have those of this one.
+    fn network_accounts(&self) -> String {
+        let Some(Tcp { clients, password: Some(password), .. }) = &self.tcp else { return String::new() };
+        let others = clients.iter().filter(|client| **client != Ipv4Addr::LOCALHOST);
+        let account = |client| {
+            format!(
+                "CREATE USER IF NOT EXISTS '{USER}'@'{client}' IDENTIFIED BY '{password}';\nGRANT ALL ON *.* TO '{USER}'@'{client}';\n"
+            )
+        };
+        others.map(account).collect()
     }
 }
 
@@ -168,10 +184,17 @@ impl Server for MariaDb {
         let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
         let inside = programs.inside(folder);
         let at = |name: &str| inside.join(name).display().to_string();
-        let listening = match self.port {
-            Some(port) => format!("bind-address = 127.0.0.1\nport = {port}\n"),
+        let mut listening = match &self.tcp {
+            Some(Tcp { address, port, .. }) => format!("bind-address = {address}\nport = {port}\n"),
             None => "skip-networking\n".to_owned(),
         };
+        let accounts = self.network_accounts();
+        if !accounts.is_empty() {
+            let path = folder.join(ACCOUNTS);
+            instance::write(&path, &accounts, user)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(doing("Cannot write", &path))?;
+            listening += &format!("init-file = {}\n", at(ACCOUNTS));
+        }
         // Names of hosts would be looked up at each connection.
         let text = format!(
             "# Written by bigiron at every start.\n[mariadbd]\n{}{listening}skip-name-resolve\ndatadir = {}\nsocket = {}\npid-file = {}\n\
@@ -232,7 +255,7 @@ mod tests {
     #[test]
     fn a_server_is_ready_when_it_says_so_itself() {
         let place = server_folder(&std::env::temp_dir()).unwrap();
-        let server = MariaDb { settings: String::new(), port: None };
+        let server = MariaDb { settings: String::new(), tcp: None };
         let mut log = String::new();
         for (line, ready) in [
             ("Starting MariaDB 10.11 as process 7", false),
@@ -261,7 +284,7 @@ mod tests {
         let server = start(&programs, folder, "innodb_buffer_pool_size = 32M\n".to_owned(), Listen::Tcp).unwrap();
         let socket = UnixStream::connect(folder.join(SOCKET)).unwrap();
         assert!(greeting(socket).contains("10.11."));
-        let tcp = TcpStream::connect(("127.0.0.1", server.server().port().unwrap())).unwrap();
+        let tcp = TcpStream::connect(("127.0.0.1", server.server().tcp().unwrap().port)).unwrap();
         tcp.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         assert!(greeting(tcp).contains("MariaDB"));
         assert_eq!(password(folder).unwrap().len(), 32);
@@ -271,7 +294,7 @@ mod tests {
         assert!(!folder.join(SOCKET).exists());
 
         let again = start(&programs, folder, String::new(), Listen::Socket).unwrap();
-        assert_eq!(again.server().port(), None);
+        assert_eq!(again.server().tcp(), None);
         again.stop().unwrap();
 
         let refused = start(&programs, folder, "no_such_setting = 1\n".to_owned(), Listen::Socket).unwrap_err();

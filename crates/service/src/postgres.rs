@@ -9,6 +9,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use bigiron_archive::SeriesPackage;
@@ -70,7 +71,7 @@ pub const SOCKET: &str = "run/.s.PGSQL.65535";
 pub struct Postgres {
     /// Lines of `postgresql.conf`, except those for listening.
     settings: String,
-    /// The port of 127.0.0.1, which is also in the socket's name, and the password.
+    /// The port, which is also in the socket's name, who may connect, and the password.
     tcp: Option<Tcp>,
 }
 
@@ -113,7 +114,7 @@ impl Postgres {
         self.tcp.as_ref().map_or(PORT, |tcp| tcp.port)
     }
 
-    /// The port of 127.0.0.1 and its password, if it listens there.
+    /// The port and its password, if it listens on one.
     pub fn tcp(&self) -> Option<&Tcp> {
         self.tcp.as_ref()
     }
@@ -135,7 +136,7 @@ impl Server for Postgres {
     fn configure(&self, programs: &Programs, folder: &Path) -> Result<(), ServerError> {
         check_socket(&folder.join(SOCKET))?;
         let user = programs.user(folder).map_err(doing("Cannot find the user of", folder))?;
-        let addresses = if self.tcp.is_some() { "127.0.0.1" } else { "" };
+        let addresses = self.tcp().map_or_else(String::new, |tcp| tcp.address.to_string());
         let run = quoted(&programs.inside(folder).join("run").display().to_string());
         let text = format!(
             "# Written by bigiron at every start.\n{}listen_addresses = '{addresses}'\nport = {}\nunix_socket_directories = {run}\n\
@@ -144,7 +145,12 @@ impl Server for Postgres {
             self.port()
         );
         let method = if self.tcp().is_some_and(|tcp| tcp.password.is_none()) { "trust" } else { "scram-sha-256" };
-        let access = format!("local all all trust\nhost all all 127.0.0.1/32 {method}\n");
+        let mut clients = self.tcp().map_or_else(Vec::new, |tcp| tcp.clients.clone());
+        if clients.is_empty() {
+            clients.push(Ipv4Addr::LOCALHOST);
+        }
+        let mut access = "local all all trust\n".to_owned();
+        clients.iter().for_each(|client| access += &format!("host all all {client}/32 {method}\n"));
         let data = folder.join(DATA);
         instance::write(&data.join("postgresql.conf"), &text, user)?;
         instance::write(&data.join("postgresql.auto.conf"), "", user)?;

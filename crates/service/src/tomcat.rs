@@ -97,6 +97,8 @@ pub struct Source {
 pub struct Tomcat {
     /// Where it listens.
     pub address: SocketAddrV4,
+    /// The only machine that may send requests, if the address is not of the loopback.
+    pub client: Option<Ipv4Addr>,
     /// Threads that serve requests.
     pub threads: u32,
     /// Connections to the database, all open from the start.
@@ -142,6 +144,7 @@ fn archive(programs: &Programs, tree: &Path) -> Result<(), ServerError> {
     let flags = vec![format!("-XX:DumpLoadedClassList={list}")];
     let server = Tomcat {
         address,
+        client: None,
         threads: 1,
         pool: 1,
         source,
@@ -189,6 +192,10 @@ impl Tomcat {
         let Source { driver, url, user, password } = &self.source;
         let (port, host, threads, pool) = (self.address.port(), self.address.ip(), self.threads, self.pool);
         let password = password.as_deref().unwrap_or_default();
+        let client = self.client.map_or_else(String::new, |client| {
+            let client = client.to_string().replace('.', "\\.");
+            format!("<Valve className=\"org.apache.catalina.valves.RemoteAddrValve\" allow=\"{client}\"/>\n")
+        });
         // Nothing is scanned, deployed or ended in the background. A connection of the pool is the one that was free longest.
         format!(
             "<?xml version=\"1.0\"?>\n<!-- Written by bigiron at every start. -->\n<Server port=\"-1\">\n<Service name=\"business\">\n\
@@ -196,7 +203,7 @@ impl Tomcat {
              minSpareThreads=\"{threads}\" acceptCount=\"4096\" maxConnections=\"20000\" maxKeepAliveRequests=\"-1\" \
              keepAliveTimeout=\"-1\" connectionTimeout=\"-1\"/>\n\
              <Engine name=\"business\" defaultHost=\"localhost\" backgroundProcessorDelay=\"-1\">\n\
-             <Host name=\"localhost\" appBase=\"data\" autoDeploy=\"false\" deployOnStartup=\"false\" failCtxIfServletStartFails=\"true\">\n\
+             <Host name=\"localhost\" appBase=\"data\" autoDeploy=\"false\" deployOnStartup=\"false\" failCtxIfServletStartFails=\"true\">\n{client}\
              <Context path=\"\" docBase=\"{data}\" sessionCookiePath=\"/\" validateClientProvidedNewSessionId=\"false\">\n\
              <JarScanner scanClassPath=\"false\" scanManifest=\"false\"/>\n<Manager pathname=\"\"/>\n\
              <Parameter name=\"session-bytes\" value=\"{session}\"/>\n\
@@ -296,6 +303,7 @@ mod tests {
         };
         let server = Tomcat {
             address: SocketAddrV4::new(Ipv4Addr::LOCALHOST, port),
+            client: None,
             threads: 2,
             pool: 2,
             source,

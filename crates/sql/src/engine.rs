@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{self, Catalogue};
 use crate::database::Database;
@@ -10,7 +11,7 @@ use crate::maria::Place;
 use crate::pg::Url;
 use crate::server::images::{self, Contents};
 use crate::server::private::{PrivateServer, Start};
-use crate::server::{ServerError, Settings, Sizing, Transport, cluster, mariadb};
+use crate::server::{Listen, ServerError, Settings, Sizing, Transport, cluster, mariadb};
 use crate::sqlite::{self, SqliteJournal};
 use bigiron_archive::Store;
 use bigiron_service::mariadb::MariaDb;
@@ -22,7 +23,7 @@ use bigiron_workload::{Context, ImageContext, Images};
 pub const POSTGRES_VERSION: u32 = 15;
 
 /// A kind of engine, as named in options.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EngineKind {
     #[default]
     Postgres,
@@ -138,16 +139,30 @@ impl PrivateDatabase {
     /// # Errors
     /// If a server is not available or does not start, or if `engine` is [`Engine::Url`], which is not private.
     pub fn open(cx: &Context<'_>, engine: &Engine, sizing: &Sizing, file: &str) -> Result<Self> {
+        Self::open_at(cx, engine, sizing, file, None)
+    }
+
+    /// As [`PrivateDatabase::open`]; a server listens there, if not where its transport says.
+    ///
+    /// # Errors
+    /// As [`PrivateDatabase::open`].
+    pub fn open_at(
+        cx: &Context<'_>,
+        engine: &Engine,
+        sizing: &Sizing,
+        file: &str,
+        listen: Option<Listen>,
+    ) -> Result<Self> {
         Ok(match engine {
             Engine::Postgres { version, transport, settings } => {
                 let settings = Settings::new(sizing, settings)?;
                 let series = version.to_string();
-                let how = Start { series: &series, transport: *transport, settings: &settings };
+                let how = Start { series: &series, transport: *transport, listen, settings: &settings };
                 Self::Postgres(Box::new(PrivateServer::open(cx, &cluster::KIND, how, &|_| Ok(()))?))
             }
             Engine::MariaDb { version, transport, settings } => {
                 let settings = mariadb::settings(sizing, settings)?;
-                let how = Start { series: version, transport: *transport, settings: &settings };
+                let how = Start { series: version, transport: *transport, listen, settings: &settings };
                 Self::MariaDb(Box::new(PrivateServer::open(cx, &mariadb::KIND, how, &|_| Ok(()))?))
             }
             Engine::Url(_) => bail!("This workload cannot use an existing server"),

@@ -80,6 +80,18 @@ pub fn serve(args: &[String], registry: Registry, cancel: impl FnOnce() -> anyho
     }
 }
 
+/// Whether this machine's administrator allows trials; its user calls it `name`.
+///
+/// # Errors
+/// All reasons why not, and what would be right.
+pub fn allows_trials(name: &str) -> Result<(), String> {
+    let look = look::look().map_err(|e| format!("{e:#}"))?;
+    allow::check(&look, Demands::default(), 0).map_err(|refusal| {
+        let text = [Some(refusal.message), refusal.hint].into_iter().flatten().collect::<Vec<_>>().join("\n");
+        text.replace(NAME, &format!("ssh:{name}"))
+    })
+}
+
 fn answer(verb: &str, rest: &[String], registry: Registry) -> anyhow::Result<()> {
     match verb {
         "look" => return say(&look::look()?),

@@ -1,5 +1,6 @@
 //! The transactions on a real server.
 
+use std::net::SocketAddrV4;
 use std::sync::mpsc::channel;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -118,8 +119,9 @@ fn a_live_server_agrees_with_the_driver() {
     let place = running.socket();
     load::mariadb(&place, Scale { warehouses: 1 }, 2, &|_, _, _| {}).unwrap();
     install_procedures(&mut running.session()).unwrap();
-    let port = running.server.server().port().unwrap();
-    let tcp = Place::Tcp { port, password: mariadb::password(running.place.path()).unwrap() };
+    let at = running.server.server().tcp().unwrap();
+    let address = SocketAddrV4::new(at.address, at.port);
+    let tcp = Place::Tcp { address, password: mariadb::password(running.place.path()).unwrap() };
     let dir = tempfile::tempdir().unwrap();
     let cx = driver_fixture::context(dir.path());
     for (mode, place) in [("procedures", &place), ("pipelined", &tcp), ("round-trips", &place)] {

@@ -1,7 +1,7 @@
 //! The socket under a connection.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -10,11 +10,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     Socket(PathBuf),
-    /// A port of 127.0.0.1.
-    Tcp {
-        port: u16,
-        password: String,
-    },
+    Tcp { address: SocketAddrV4, password: String },
 }
 
 impl Place {
@@ -22,15 +18,15 @@ impl Place {
     pub fn name(&self) -> String {
         match self {
             Self::Socket(path) => format!("MariaDB at `{}`", path.display()),
-            Self::Tcp { port, .. } => format!("MariaDB at 127.0.0.1:{port}"),
+            Self::Tcp { address, .. } => format!("MariaDB at {address}"),
         }
     }
 
     pub fn connect(&self) -> io::Result<Stream> {
         match self {
             Self::Socket(path) => UnixStream::connect(path).map(Stream::Unix),
-            Self::Tcp { port, .. } => {
-                let stream = TcpStream::connect(("127.0.0.1", *port))?;
+            Self::Tcp { address, .. } => {
+                let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
                 Ok(Stream::Tcp(stream))
             }

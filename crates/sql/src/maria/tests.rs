@@ -1,5 +1,7 @@
 //! The client and a real server.
 
+use std::net::{Ipv4Addr, SocketAddrV4};
+
 use super::testing::Running;
 use super::*;
 use crate::database::SqlValue;
@@ -12,8 +14,16 @@ fn text(value: &str) -> SqlValue {
 
 #[test]
 fn statements_values_and_errors() {
-    let running = Running::start(Listen::Tcp);
+    let other = Ipv4Addr::new(10, 1, 2, 3);
+    let running = Running::start(Listen::Network { address: Ipv4Addr::new(127, 0, 0, 2), clients: [other, other] });
     let mut session = running.session();
+    let accounts = session.query("SELECT Host FROM mysql.global_priv ORDER BY Host").unwrap();
+    assert_eq!(accounts, ["10.1.2.3", "127.0.0.1", "127.0.0.2", "localhost"].map(|host| [text(host)]));
+    let of_other = session.query("SHOW GRANTS FOR 'bigiron'@'10.1.2.3'").unwrap();
+    let [[SqlValue::Text(grant)]] = &of_other.iter().map(|row| [row[0].clone()]).collect::<Vec<_>>()[..] else {
+        panic!("{of_other:?}")
+    };
+    assert!(grant.starts_with("GRANT ALL PRIVILEGES ON *.* TO") && grant.contains("IDENTIFIED BY PASSWORD"), "{grant}");
     assert_eq!(
         session.query("SELECT 1, -7, NULL, 'a''b', 2 || 3").unwrap(),
         [[SqlValue::Integer(1), SqlValue::Integer(-7), SqlValue::Null, text("a'b"), text("23"),]]
@@ -45,12 +55,13 @@ fn statements_values_and_errors() {
     assert!(matches!(running.session().load("SELECT 1"), Err(MariaError::Protocol(_))));
 
     // Over TCP with the password, and not without.
-    let port = running.server.server().port().unwrap();
+    let at = running.server.server().tcp().unwrap();
+    let address = SocketAddrV4::new(at.address, at.port);
     let password = mariadb::password(running.place.path()).unwrap();
-    let mut other = Connection::connect(&Place::Tcp { port, password }).unwrap();
+    let mut other = Connection::connect(&Place::Tcp { address, password }).unwrap();
     assert_eq!(other.query("SELECT count(*) FROM t").unwrap(), [[SqlValue::Integer(5)]]);
     for password in ["", "wrong"] {
-        let denied = Connection::connect(&Place::Tcp { port, password: password.to_owned() }).err().unwrap();
+        let denied = Connection::connect(&Place::Tcp { address, password: password.to_owned() }).err().unwrap();
         assert!(denied.to_string().contains("Access denied for user 'bigiron'@'127.0.0.1'"), "{denied}");
     }
 

@@ -46,7 +46,7 @@ pub fn url(cluster: &Cluster, transport: Transport) -> Option<Url> {
         (Transport::Unix, _) => Some(Url::unix(SUPERUSER, &cluster.folder().join("run"), server.port(), DATABASE)),
         (Transport::Tcp, None) => None,
         (Transport::Tcp, Some(tcp)) => {
-            let mut url = Url::tcp(SUPERUSER, "127.0.0.1", tcp.port, DATABASE);
+            let mut url = Url::tcp(SUPERUSER, &tcp.address.to_string(), tcp.port, DATABASE);
             url.password = tcp.password.as_deref().map(Password::new);
             Some(url)
         }

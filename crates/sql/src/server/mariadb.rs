@@ -1,5 +1,6 @@
 //! A private MariaDB: its settings, and how to connect to it.
 
+use std::net::SocketAddrV4;
 use std::path::Path;
 
 use super::private::Kind;
@@ -97,9 +98,12 @@ fn start(
 }
 
 fn place(server: &Instance<MariaDb>, transport: Transport) -> Result<Option<Place>, ServerError> {
-    Ok(match (transport, server.server().port()) {
+    Ok(match (transport, server.server().tcp()) {
         (Transport::Unix, _) => Some(Place::Socket(server.folder().join(SOCKET))),
         (Transport::Tcp, None) => None,
-        (Transport::Tcp, Some(port)) => Some(Place::Tcp { port, password: mariadb::password(server.folder())? }),
+        (Transport::Tcp, Some(tcp)) => {
+            let address = SocketAddrV4::new(tcp.address, tcp.port);
+            Some(Place::Tcp { address, password: mariadb::password(server.folder())? })
+        }
     })
 }

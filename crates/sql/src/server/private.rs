@@ -50,6 +50,8 @@ pub struct Start<'a> {
     /// The series of its versions.
     pub series: &'a str,
     pub transport: Transport,
+    /// Where it listens, if not where its transport says.
+    pub listen: Option<Listen>,
     pub settings: &'a Settings,
 }
 
@@ -93,10 +95,10 @@ impl<S: Server, P> PrivateServer<S, P> {
         let (way, short) = short_path(&folder, kind.socket)?;
         (cx.progress)(Progress { step: "initdb", done: 0, of: 0 });
         (kind.init)(&programs, &short, true)?;
-        let listen = match how.transport {
+        let listen = how.listen.unwrap_or(match how.transport {
             Transport::Unix => Listen::Socket,
             Transport::Tcp => Listen::Tcp,
-        };
+        });
         let server = Self::start(kind, programs, short, how, listen, way)?;
         // The connection only knows that it broke; the server may know why.
         load(&server.place).map_err(|e| match server.complaint() {

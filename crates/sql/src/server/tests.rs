@@ -1,6 +1,7 @@
 //! Clusters that really run, as root and as an ordinary user.
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -103,6 +104,27 @@ fn whole_life() {
     drop(place);
     assert!(!dir.exists());
     assert_eq!(processes_in(&dir.display().to_string()), [""; 0]);
+}
+
+#[test]
+fn only_named_machines_reach_a_server_on_the_network() {
+    let [address, other] = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(10, 1, 2, 3)];
+    let Running { cluster, place, server } = start(Listen::Network { address, clients: [other, other] }, &[]);
+    // A connection to an address of the loopback comes from 127.0.0.1.
+    let url = cluster::url(&cluster, Transport::Tcp).unwrap();
+    let refused = Connection::connect(&url).err().unwrap().to_string();
+    assert!(refused.contains("no pg_hba.conf entry for host \"127.0.0.1\""), "{refused}");
+    assert!(TcpStream::connect(("127.0.0.1", url.port)).is_err(), "it listens on one address only");
+    let access = fs::read_to_string(place.path().join("data/pg_hba.conf")).unwrap();
+    assert!(access.contains("host all all 127.0.0.2/32 scram-sha-256\n"), "its own machine loads the data: {access}");
+    cluster.stop().unwrap();
+    let settings = Settings::new(&sizing(), &[]).unwrap();
+    let listen = Listen::Network { address, clients: [other, Ipv4Addr::LOCALHOST] };
+    let cluster = cluster::start(&server, place.path(), &settings, listen).unwrap();
+    let mut url = cluster::url(&cluster, Transport::Tcp).unwrap();
+    Connection::connect(&url).unwrap();
+    url.password = None;
+    assert!(Connection::connect(&url).is_err(), "without its password");
 }
 
 /// Runs a test of this file again in a separate process.

@@ -254,6 +254,9 @@ impl<'a> Client<'a> {
 
     fn connect(&mut self, lane: usize) -> Result<(), Fault> {
         let connection = Connection::begin(self.share.address, self.share.encryptor)?;
+        if self.share.load.is_distant {
+            connection.expect_loss()?;
+        }
         let wants = connection.wants();
         let added = self.poll.add(connection.fd(), lane);
         added.map_err(|e| Fault::Server(format!("Cannot wait for a connection: {e}")))?;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -21,6 +22,10 @@ use crate::encryption::Encryptor;
 use crate::http::response::Head;
 use crate::http::{Malformed, Piece, ResponseReader, response};
 use crate::web99::request::{Dynamic, Page};
+
+/// After how long without a sign of the server's machine a connection is lost, and the interval of probes.
+const LOSS: Duration = Duration::from_secs(30);
+const PROBE: Duration = Duration::from_secs(5);
 
 /// Why the run cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -173,6 +178,22 @@ impl Connection {
             asked: 0,
             ends: false,
         })
+    }
+
+    /// Makes the connection fail when the server's machine has not answered for half a minute.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn expect_loss(&self) -> Result<(), Fault> {
+        let socket = &self.socket;
+        let set = || {
+            sockopt::set_tcp_user_timeout(socket, LOSS.as_millis() as u32)?;
+            sockopt::set_tcp_keepidle(socket, PROBE)?;
+            sockopt::set_tcp_keepintvl(socket, PROBE)?;
+            sockopt::set_tcp_keepcnt(socket, (LOSS.as_secs() / PROBE.as_secs()) as u32 - 1)?;
+            sockopt::set_socket_keepalive(socket, true)
+        };
+        set().map_err(|e| Fault::Server(format!("Cannot set up a connection: {}", io::Error::from(e))))
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {

@@ -18,6 +18,8 @@ pub struct Load {
     pub keep_alive: KeepAlive,
     /// Requests of a connection that may be outstanding.
     pub pipeline: u32,
+    /// Whether the server is on another machine, which may vanish without a word.
+    pub is_distant: bool,
     /// Requests per second of an open loop.
     pub rate: Option<f64>,
     /// Bits per second to which each connection is limited.
