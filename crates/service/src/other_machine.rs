@@ -202,10 +202,10 @@ fn write(input: &Mutex<Option<ChildStdin>>, bytes: &[u8]) -> bool {
 }
 
 /// A shell script that reads an executable of this many `bytes` from its input and runs the executable's worker. The script contains no
-/// apostrophes, because the caller encloses it in apostrophes.
+/// apostrophes, because the caller encloses it in apostrophes. The shell survives a lost connection, over which it reports a killed worker.
 fn script(bytes: usize, worker: &str, name: &str) -> String {
     format!(
-        "d=$(mktemp -d {BASE}/{FOLDER}XXXXXXXX) && head -c {bytes} >\"$d/bigiron\" && \
+        "trap : PIPE; d=$(mktemp -d {BASE}/{FOLDER}XXXXXXXX) && head -c {bytes} >\"$d/bigiron\" && \
          [ $(wc -c <\"$d/bigiron\") = {bytes} ] && chmod 700 \"$d/bigiron\" && \
          \"$d/bigiron\" target {worker} \"{name}\"; s=$?; rm -rf \"$d\"; exit $s"
     )
