@@ -9,6 +9,10 @@ mod sim;
 
 use clap::{Parser, Subcommand};
 
+/// The simulation allocates millions of small lists on all cores, where musl's allocator makes threads wait for each other.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Development tasks of the bigiron repository")]
 struct Args {
