@@ -219,7 +219,7 @@ pub fn executable() -> &'static Path {
         bytes.extend(format!("{:016x}BIGIRON-AGENT-01", agent.len()).into_bytes());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bigiron");
         // Other tests may be running the file that is there.
-        let new = path.with_extension("new");
+        let new = path.with_extension(format!("new-{}", std::process::id()));
         fs::write(&new, bytes).unwrap();
         fs::set_permissions(&new, Permissions::from_mode(0o755)).unwrap();
         fs::rename(new, &path).unwrap();

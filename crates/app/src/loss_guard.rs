@@ -6,26 +6,29 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// How often the connection is looked at.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// A thread that kills a process when a connection is lost. It ends with this value.
+/// A thread that kills a process when a connection is lost. The thread ends when this value is dropped.
 pub struct LossGuard {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LossGuard {
-    /// Kills the process `pid`, which must not be waited for as long as the guard lives, when `lost` becomes true.
+    /// Kills the process `pid`, a child of this one, when `lost` becomes true.
     pub fn start(lost: Arc<AtomicBool>, pid: u32) -> Self {
         let (stop, stopped) = mpsc::channel();
+        // Its number may be another's once it was waited for.
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let process = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         let watch = move || {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 if lost.load(Ordering::Acquire) {
-                    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-                        let _ = kill_process(pid, Signal::KILL);
+                    if let Some(process) = &process {
+                        let _ = pidfd_send_signal(process, Signal::KILL);
                     }
                     return;
                 }

@@ -3,7 +3,7 @@
 //! Invariant: the server ends when the worker ends.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -85,7 +85,15 @@ impl RemoteTier {
         tomcat: bool,
     ) -> Result<(), Refusal> {
         let question = Question::Fetch { settings: settings.clone(), foundation: foundation.clone(), tomcat };
-        let fetched = OtherMachine::start(name, WORKER, &|| ()).and_then(|mut machine| machine.ask(&question, &|| ()));
+        let fetched = OtherMachine::start(name, WORKER, &|| ()).and_then(|mut machine| {
+            let seen = machine.meeting().client;
+            TcpListener::bind((seen, 0)).map_err(|_| {
+                ServerError::Failed(format!(
+                    "`{name}` sees this machine at {seen}, which is not one of its addresses\nConnect without a jump host or address translation (NAT)"
+                ))
+            })?;
+            machine.ask(&question, &|| ())
+        });
         fetched.map_err(|error| {
             let text = error.to_string();
             match text.split_once('\n') {

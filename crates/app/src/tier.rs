@@ -121,14 +121,19 @@ impl DatabaseAddress {
         })
     }
 
-    /// How the servlets connect.
+    /// How the servlets connect. A statement on another machine ends when that machine is lost.
     fn source(&self) -> Source {
         let Self { kind, address, password } = self;
+        let limit = match (address.ip().is_loopback(), kind) {
+            (true, _) => "",
+            (false, EngineKind::MariaDb) => "?tcpKeepAlive=true&amp;socketTimeout=60000",
+            (false, _) => "?tcpKeepAlive=true&amp;socketTimeout=60",
+        };
         let (driver, scheme, name, user) = match kind {
             EngineKind::MariaDb => ("org.mariadb.jdbc.Driver", "mariadb", mariadb::DATABASE, mariadb::USER),
             _ => ("org.postgresql.Driver", "postgresql", postgres::DATABASE, postgres::SUPERUSER),
         };
-        Source { driver, url: format!("jdbc:{scheme}://{address}/{name}"), user, password: password.clone() }
+        Source { driver, url: format!("jdbc:{scheme}://{address}/{name}{limit}"), user, password: password.clone() }
     }
 }
 

@@ -12,6 +12,7 @@ use bigiron_service::kernel_cpu_ns;
 use bigiron_service::listen::Listen;
 use bigiron_service::worker_place::boot_id;
 use bigiron_sql::database::Database;
+use bigiron_workload::shortage::Shortage;
 use bigiron_workload::{Context, Progress};
 
 use crate::loss_guard::LossGuard;
@@ -40,11 +41,14 @@ impl Tiers {
     /// Another machine cannot be reached, a server is not available or does not start, or the load fails.
     pub fn open(cx: &Context<'_>, settings: &Settings) -> Result<Self> {
         let Settings { servers, tomcat_on, database_on, .. } = settings;
-        let connect = |host: &TierHost| host.machine().map(|name| RemoteTier::connect(name, cx)).transpose();
+        let missing = |error: ServerError| Shortage::Machine(error.to_string());
+        let connect =
+            |host: &TierHost| host.machine().map(|name| RemoteTier::connect(name, cx).map_err(missing)).transpose();
         let (for_tomcat, for_database) = (connect(tomcat_on)?, connect(database_on)?);
         let [tomcat_met, database_met] =
             [&for_tomcat, &for_database].map(|machine| machine.as_ref().map(|machine| machine.meeting().clone()));
-        let own = boot_id();
+        // Not in guests, which have only themselves.
+        let own = if tomcat_met.is_some() || database_met.is_some() { boot_id() } else { String::new() };
         let machines = [&tomcat_met, &database_met].map(|met| met.as_ref().map_or(&own, |met| &met.boot_id).clone());
         // This machine's address, as the other machines see it. This machine is a client of the database too: it checks the data.
         let here = database_met.as_ref().or(tomcat_met.as_ref()).map_or(Ipv4Addr::LOCALHOST, |met| met.client);
@@ -54,7 +58,7 @@ impl Tiers {
         let clients = [here, tomcat_met.as_ref().map_or(here, |met| met.here)];
         let (database, database_address): (Box<dyn Tier>, _) = match for_database {
             Some(machine) => {
-                let (tier, address) = machine.database(cx, &of_database, clients)?;
+                let (tier, address) = machine.database(cx, &of_database, clients).map_err(missing)?;
                 (Box::new(tier), address)
             }
             None => {

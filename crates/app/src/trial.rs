@@ -65,14 +65,11 @@ impl Trial<'_> {
         span::cut();
         drop(guard);
         match driven {
-            Ok(driven) => match self.tiers.end() {
-                Some(error) => Err(error.into()),
-                None => {
-                    let (before, after) = (before?, after?);
-                    let cpu = [0, 1, 2].map(|n| after[n].saturating_sub(before[n]));
-                    Ok(Point { rate, driven, cpu })
-                }
-            },
+            Ok(driven) => {
+                let (before, after) = (before?, after?);
+                let cpu = [0, 1, 2].map(|n| after[n].saturating_sub(before[n]));
+                self.tiers.end().map_or(Ok(Point { rate, driven, cpu }), |error| Err(error.into()))
+            }
             Err(error) => Err(self.explained(error)),
         }
     }

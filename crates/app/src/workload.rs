@@ -111,8 +111,10 @@ impl Configured for Settings {
         let root = TOMCAT.find(&store, &tomcat::RECIPE, tomcat::SERIES, cx, &mut all)?;
         let java = tomcat::java_version(&root.about.packages);
         all.foundation.insert(TOMCAT.version.to_owned(), format!("{} on Java {java}", root.about.version));
+        // Before a study begins. A trial that cannot begin stops it and blames nobody.
+        let is_planned = cx.foundation.contains_key(TOMCAT.hash);
         for (host, tomcat) in [(&self.tomcat_on, true), (&self.database_on, false)] {
-            if let Some(name) = host.machine() {
+            if let Some(name) = host.machine().filter(|_| !is_planned) {
                 RemoteTier::check(name, &self.servers, &all.foundation, tomcat)?;
             }
         }

@@ -48,6 +48,8 @@ pub struct OtherMachine {
     answers: Receiver<String>,
     errors: Option<JoinHandle<VecDeque<String>>>,
     lost: Arc<AtomicBool>,
+    /// Why it ended, once it has.
+    ended: Option<String>,
     meeting: Meeting,
 }
 
@@ -85,7 +87,8 @@ impl OtherMachine {
             let _ = BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
             at_end.store(true, Ordering::Release);
         });
-        let errors = Some(thread::spawn(move || last_lines(errors)));
+        let of = name.to_owned();
+        let errors = Some(thread::spawn(move || last_lines(&of, errors)));
         // If ssh has ended, `answer` reports why.
         let _ = input.write_all(&bytes);
         let input = Arc::new(Mutex::new(Some(input)));
@@ -96,7 +99,7 @@ impl OtherMachine {
             }
         });
         let meeting = Meeting { here: Ipv4Addr::UNSPECIFIED, client: Ipv4Addr::UNSPECIFIED, boot_id: String::new() };
-        let mut machine = Self { name: name.to_owned(), child, input, answers, errors, lost, meeting };
+        let mut machine = Self { name: name.to_owned(), child, input, answers, errors, lost, ended: None, meeting };
         machine.meeting = machine.answer(report_waiting)?;
         Ok(machine)
     }
@@ -146,8 +149,13 @@ impl OtherMachine {
                     return Err(self.failed(&format!("no answer for {} minutes", LIMIT.as_secs() / 60)));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let why = self.why_it_ended();
-                    return Err(self.failed(&why));
+                    let why = match self.ended.take() {
+                        Some(why) => why,
+                        None => self.why_it_ended(),
+                    };
+                    let error = self.failed(&why);
+                    self.ended = Some(why);
+                    return Err(error);
                 }
             }
         };
@@ -211,13 +219,13 @@ fn script(bytes: usize, worker: &str, name: &str) -> String {
     )
 }
 
-/// Prints bigiron's messages as they arrive, and returns the last of the other lines.
-fn last_lines(errors: impl Read) -> VecDeque<String> {
+/// Prints bigiron's messages with the machine's name as they arrive, and returns the last of the other lines.
+fn last_lines(name: &str, errors: impl Read) -> VecDeque<String> {
     let mut last = VecDeque::new();
     for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line).trim().to_owned();
-        if line.starts_with(PREFIX) {
-            eprintln!("{line}");
+        if let Some(message) = line.strip_prefix(PREFIX) {
+            eprintln!("{PREFIX}`{name}`: {message}");
         } else if !line.is_empty() {
             last.push_back(line);
             last.drain(..last.len().saturating_sub(LAST));
@@ -236,7 +244,7 @@ pub fn answer_all<Q: DeserializeOwned, A: Serialize>(
     answer: &mut dyn FnMut(Q, &WorkerPlace) -> anyhow::Result<A>,
 ) -> anyhow::Result<()> {
     let mut place = WorkerPlace::take()?;
-    let meeting = permit().and_then(|()| Meeting::of_this_process());
+    let meeting = permitted(permit, &place).and_then(|()| Meeting::of_this_process());
     say(&meeting)?;
     let Ok(meeting) = meeting else { return Ok(()) };
     place.meeting = meeting;
@@ -254,6 +262,23 @@ pub fn answer_all<Q: DeserializeOwned, A: Serialize>(
     Ok(())
 }
 
+/// Asks `permit` again as long as the server of an earlier worker may be ending.
+fn permitted(permit: &dyn Fn() -> Result<(), String>, place: &WorkerPlace) -> Result<(), String> {
+    let since = Instant::now();
+    loop {
+        match permit() {
+            Ok(()) => return Ok(()),
+            Err(why) if !place.has_neighbour() => return Err(why),
+            Err(_) if since.elapsed() > SILENCE + GRACE / 2 => {
+                return Err(
+                    "another trial's server runs on this machine; use the machine for one study at a time".to_owned()
+                );
+            }
+            Err(_) => thread::sleep(Duration::from_secs(1)),
+        }
+    }
+}
+
 fn say<A: Serialize>(answer: &Result<A, String>) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
     line.push(b'\n');
@@ -268,7 +293,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept() {
-        let lines = last_lines(&b"Warning: new key\nbigiron: Downloading\n\none\ntwo\r\nthree"[..]);
+        let lines = last_lines("db1", &b"Warning: new key\nbigiron: Downloading\n\none\ntwo\r\nthree"[..]);
         assert_eq!(lines, ["one", "two", "three"]);
     }
 

@@ -1,14 +1,15 @@
 //! The place of a worker on another machine: its folder, and the connection over which it was started.
 //!
-//! Invariant: the folder does not outlive the worker, except by a failure of the whole machine; the next worker there removes such a folder.
+//! The script that starts a worker removes its folder. The next worker removes what a failure of the machine, or an end of all processes of the
+//! login, has left of one that had begun.
 
 use std::fs::{self, File, Permissions};
 use std::net::Ipv4Addr;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 
 /// Where workers have their folders, and how the names of the folders begin. A database's files should be on a disk, and `/tmp` may be in memory.
@@ -82,20 +83,41 @@ impl WorkerPlace {
         let meeting = Meeting { here: Ipv4Addr::UNSPECIFIED, client: Ipv4Addr::UNSPECIFIED, boot_id: boot_id() };
         Ok(Self { meeting, folder: folder.to_owned(), _lock: lock })
     }
+
+    /// Whether another worker lives on this machine.
+    pub(crate) fn has_neighbour(&self) -> bool {
+        workers(Path::new(BASE)).iter().any(|(path, lock)| lock.is_none() && *path != self.folder)
+    }
+}
+
+/// The folders in `base` of workers, this user's or, for root, everybody's; with a lock if the worker is dead.
+fn workers(base: &Path) -> Vec<(PathBuf, Option<File>)> {
+    let user = rustix::process::geteuid();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        if !entry.file_name().as_encoded_bytes().starts_with(FOLDER.as_bytes()) {
+            continue;
+        }
+        // No link, and nothing that makes the opener wait.
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let Ok(folder) = File::options().read(true).custom_flags(flags.bits() as i32).open(entry.path()) else {
+            continue;
+        };
+        if user.is_root() || folder.metadata().is_ok_and(|meta| meta.uid() == user.as_raw()) {
+            let is_dead = flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok();
+            found.push((entry.path(), is_dead.then_some(folder)));
+        }
+    }
+    found
 }
 
 /// Removes the folders in `base` whose workers have begun and are dead.
 fn clear(base: &Path) {
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let is_workers = entry.file_name().as_encoded_bytes().starts_with(FOLDER.as_bytes());
-        if !is_workers || path.join(EXECUTABLE).exists() {
-            continue;
-        }
-        // Only its owner and root can open it. An empty one may be new.
-        let is_dead = File::open(&path).is_ok_and(|dir| flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok());
-        let is_empty = fs::read_dir(&path).is_ok_and(|mut entries| entries.next().is_none());
-        if is_dead && !is_empty {
+    for (path, lock) in workers(base) {
+        let mut entries = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.file_name()).peekable();
+        // An empty one may be new, and one with an executable is not yet locked.
+        let has_begun = entries.peek().is_some() && entries.all(|name| name != EXECUTABLE);
+        if lock.is_some() && has_begun {
             let _ = fs::remove_dir_all(&path);
         }
     }

@@ -364,7 +364,7 @@ impl Settings {
             files: self.files(),
             keep_alive: self.keep_alive,
             pipeline: self.pipeline,
-            is_distant: matches!(self.server, WebServer::Url(_)),
+            is_distant: false,
             rate: self.rate,
             line_rate: self.line_rate,
             warm_up: self.warm_up,

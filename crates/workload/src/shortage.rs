@@ -1,4 +1,4 @@
-//! What a machine ran out of while a workload ran: memory, space on a file system, or processes of the user.
+//! What a machine ran out of while a workload ran: memory, space on a file system, processes of the user, or another machine.
 //!
 //! Invariant: the kernel's own information decides (its count of killed processes, its error number, or the free space of a file system), never a
 //! guess from a signal.
@@ -23,6 +23,9 @@ pub enum Shortage {
     /// By a limit that somebody has set: no kernel is to blame.
     #[error("{0}")]
     Processes(String),
+    /// Another machine, without which no trial can begin: the machine under test is not to blame.
+    #[error("{0}")]
+    Machine(String),
 }
 
 /// A file system with fewer free bytes counts as full: the next block of a file and its metadata do not fit.
@@ -77,7 +80,7 @@ pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Optio
     match error.downcast_ref::<Shortage>() {
         Some(Shortage::Memory(_)) => return (Failure::OutOfMemory, error),
         Some(Shortage::Space(_)) => return (Failure::NoSpace, error),
-        Some(Shortage::Processes(_)) => return (Failure::WorkloadError, error),
+        Some(Shortage::Processes(_) | Shortage::Machine(_)) => return (Failure::WorkloadError, error),
         None => {}
     }
     if error.is::<TooManyProcesses>() {

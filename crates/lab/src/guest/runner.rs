@@ -194,9 +194,9 @@ pub fn serve(
             }
             Err((failure, e)) => {
                 let message = format!("{}: {e:#}", workload.name);
-                // A user's limit on the machine under test is no failure of its kernel.
+                // A user's limit on the machine under test, or another machine that is not there, is no failure of its kernel.
                 voice.say(&match e.downcast_ref() {
-                    Some(Shortage::Processes(_)) if job.shared => GuestEvent::Unfit { message },
+                    Some(Shortage::Processes(_) | Shortage::Machine(_)) if job.shared => GuestEvent::Unfit { message },
                     _ => GuestEvent::Failed { failure, message },
                 });
                 failed = true;

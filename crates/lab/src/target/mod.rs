@@ -80,16 +80,22 @@ pub fn serve(args: &[String], registry: Registry, cancel: impl FnOnce() -> anyho
     }
 }
 
-/// Whether this machine's administrator allows trials; its user calls it `name`.
+/// Whether trials may run on this machine now: its administrator allows them, no setting is left changed, and no other trial runs. `name` is what the
+/// caller's OpenSSH calls it.
 ///
 /// # Errors
 /// All reasons why not, and what would be right.
 pub fn allows_trials(name: &str) -> Result<(), String> {
     let look = look::look().map_err(|e| format!("{e:#}"))?;
-    allow::check(&look, Demands::default(), 0).map_err(|refusal| {
+    let checked = allow::check(&look, Demands::default(), 0).and_then(|()| look::check_restored(&look));
+    checked.map_err(|refusal| {
         let text = [Some(refusal.message), refusal.hint].into_iter().flatten().collect::<Vec<_>>().join("\n");
-        text.replace(NAME, &format!("ssh:{name}"))
-    })
+        text.replace(&format!("`{NAME}`"), "this machine").replace(NAME, &format!("ssh:{name}"))
+    })?;
+    match look.trials.is_empty() {
+        true => Ok(()),
+        false => Err("a trial of another study runs on this machine; wait until it has ended".to_owned()),
+    }
 }
 
 fn answer(verb: &str, rest: &[String], registry: Registry) -> anyhow::Result<()> {
