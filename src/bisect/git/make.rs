@@ -206,6 +206,10 @@ pub(crate) fn run(make: &mut Command, lock: &File, cancel: &AtomicBool) -> io::R
     let mut told: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait()? {
+            if told.is_some() {
+                // A make that it had started may not have heard of the end.
+                let _ = kill_process_group(pid, Signal::KILL);
+            }
             // Only an interruption sends make a signal, so a signal is not a failure of the build.
             let interrupted = told.is_some() || status.signal().is_some();
             return Ok(match (interrupted, status.success()) {
