@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use bigiron_model::workload::Program;
 use bigiron_service::error::{ServerError, doing};
 use bigiron_service::guest_tree::Tree;
-use bigiron_service::instance::{Instance, patiently};
+use bigiron_service::instance::Instance;
 use bigiron_service::java::{self, MethodList};
 use bigiron_service::listen::{Listen, free_port_of};
 use bigiron_service::programs::Programs;
@@ -263,9 +263,4 @@ impl Tier for TomcatHere {
     fn pid(&self) -> u32 {
         self.0.pid()
     }
-}
-
-/// Why the database or Tomcat cannot go on. The database is asked first, because Tomcat reports the loss of the database too, without its cause.
-pub fn first_complaint(database: &mut dyn Tier, mut tomcat: Option<&mut Box<dyn Tier>>) -> Option<ServerError> {
-    patiently(|| database.complaint().or_else(|| tomcat.as_mut()?.complaint()))
 }

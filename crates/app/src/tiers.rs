@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use bigiron_model::workload::Program;
 use bigiron_service::error::ServerError;
+use bigiron_service::instance::patiently;
 use bigiron_service::kernel_cpu_ns;
 use bigiron_service::listen::Listen;
 use bigiron_service::worker_place::boot_id;
@@ -18,7 +19,7 @@ use bigiron_workload::{Context, Progress};
 use crate::loss_guard::LossGuard;
 use crate::remote_tier::RemoteTier;
 use crate::settings::{ServerSettings, Settings, TierHost};
-use crate::tier::{DatabaseAddress, DatabaseHere, Tier, TierCpu, TomcatHere, first_complaint};
+use crate::tier::{DatabaseAddress, DatabaseHere, Tier, TierCpu, TomcatHere};
 
 /// The running servers.
 pub struct Tiers {
@@ -112,7 +113,9 @@ impl Tiers {
 
     /// Why a tier cannot go on; for use after a connection has broken.
     pub fn complaint(&mut self) -> Option<ServerError> {
-        first_complaint(&mut *self.database, self.tomcat.as_mut())
+        let Self { tomcat, database, .. } = self;
+        // Of a lost database, Tomcat complains too, without the cause; of its own end nobody else does.
+        patiently(|| database.complaint().or_else(|| tomcat.as_mut()?.complaint()))
     }
 
     /// How a tier ended, if one has ended; its clients may not have noticed.
