@@ -34,7 +34,7 @@ fn mariadb_is_loaded_driven_checked_killed_and_recovered() {
         ("engine", "mariadb"),
         ("transport", "tcp"),
         ("ramp", "20"),
-        ("length", "200"),
+        ("length", "400"),
         ("limits", "600/600/600/600/600"),
         ("mariadb.innodb_buffer_pool_size", "64M"),
         ("mariadb.innodb_flush_log_at_trx_commit", "2"),

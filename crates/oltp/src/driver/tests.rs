@@ -252,8 +252,8 @@ fn a_live_server_agrees_with_the_driver() {
         &[("mode", "procedures"), ("length", "300")][..],
         &[("mode", "pipelined"), ("length", "300"), ("connections", "8"), ("drivers", "2")],
         &[("mode", "round-trips"), ("length", "300")],
-        // Half a second by schedule: a slow machine only takes longer to respond.
-        &[("rate", "400"), ("length", "200"), ("ramp", "20"), ("connections", "8")],
+        // A second by schedule: a slow machine only takes longer to respond.
+        &[("rate", "400"), ("length", "400"), ("ramp", "20"), ("connections", "8")],
     ] {
         let job = fixture::job(&[settings, &[("limits", "600/600/600/600/600")]].concat());
         let outcome = trial::run(&job, &target, &cx).unwrap();
