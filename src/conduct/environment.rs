@@ -30,6 +30,7 @@ use bigiron_model::qemu::QemuSource;
 use bigiron_model::refusal::Refusal;
 use bigiron_model::setting::Setting;
 use bigiron_sys::network::TrialLink;
+use bigiron_sys::this_machine;
 
 use super::Observer;
 use crate::study::resolved::Capabilities;
@@ -289,7 +290,7 @@ impl Capabilities for Environment<'_> {
         if let Some(least) = self.targets.iter().map(|target| target.look.cpus).min() {
             return least;
         }
-        std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
+        this_machine::cpus()
     }
 
     fn members(&self) -> Vec<Member> {
@@ -331,7 +332,6 @@ impl Capabilities for Environment<'_> {
         if let Some(least) = self.targets.iter().map(|target| target.look.memory_bytes).min() {
             return least;
         }
-        let info = rustix::system::sysinfo();
-        info.totalram as u64 * u64::from(info.mem_unit)
+        this_machine::memory_bytes()
     }
 }

@@ -8,7 +8,19 @@ use super::{causes, evidence, interval, modelled, report, test};
 fn switching_the_mitigations_off_is_seen_and_helps_and_is_named() {
     let test = test();
     let arms = ["compare", "debian:6.12", "debian:6.12,boot.mitigations=off", "micro"];
-    let few = ["--set", "micro.only=null-call", "--clock", "exact", "--quick", "--seed", "3", "--locks", "1"];
+    let few = [
+        "--set",
+        "micro.only=null-call",
+        "--set",
+        "micro.scale=0.2",
+        "--clock",
+        "exact",
+        "--quick",
+        "--seed",
+        "3",
+        "--locks",
+        "1",
+    ];
     let ran = test
         .run(&[&arms[..], &few[..], &["--out", "control"]].concat())
         .status(0)

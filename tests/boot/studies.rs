@@ -8,7 +8,7 @@ const FEW: &str = "micro.only=fork-exit,fault-private,pipe-rtt";
 #[test]
 fn a_kernel_against_itself_is_the_same() {
     let test = test();
-    let args = ["compare", "debian:6.12", "debian:6.12", "micro", "--set", FEW];
+    let args = ["compare", "debian:6.12", "debian:6.12", "micro", "--set", FEW, "--set", "micro.scale=0.25"];
     let ran = test.run(&[&args[..], &["--clock", "exact", "--quick", "--seed", "1", "--out", "aa"]].concat()).status(0);
     let report = report(&test, "aa");
     assert_eq!(report["verdict"], "same", "{}", ran.stdout);

@@ -3,11 +3,11 @@
 //! Invariant: the server ends when the worker ends.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::{fs, thread};
 
 use anyhow::{Context as _, Error, Result, anyhow};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ use bigiron_service::worker_place::{Meeting, WorkerPlace};
 use bigiron_service::{kernel_cpu_ns, mariadb, postgres, tomcat};
 use bigiron_sql::engine::{self, EngineKind};
 use bigiron_sql::server;
+use bigiron_sys::this_machine;
 use bigiron_workload::{Context, Progress};
 
 use crate::settings::ServerSettings;
@@ -237,9 +238,8 @@ fn with_context<T>(
     foundation: &BTreeMap<String, String>,
     open: impl FnOnce(&Context<'_>) -> Result<T>,
 ) -> Result<T> {
-    let dir = place.folder.join("server");
+    let dir = place.folder.path.join("server");
     fs::create_dir_all(&dir).with_context(|| format!("Cannot create `{}`", dir.display()))?;
-    let memory = rustix::system::sysinfo();
     open(&Context {
         seed: 0,
         clock: Clock::Wall,
@@ -247,8 +247,8 @@ fn with_context<T>(
         images: &BTreeMap::new(),
         devices: &[],
         foundation,
-        cpus: thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        cpus: this_machine::cpus(),
+        memory_bytes: this_machine::memory_bytes(),
         executable: PathBuf::from("/proc/self/exe"),
         network: None,
         ack_sink: None,

@@ -11,8 +11,8 @@ use bigiron_service::error::ServerError;
 use bigiron_service::instance::patiently;
 use bigiron_service::kernel_cpu_ns;
 use bigiron_service::listen::Listen;
-use bigiron_service::worker_place::boot_id;
 use bigiron_sql::database::Database;
+use bigiron_sys::this_machine::boot_id;
 use bigiron_workload::shortage::Shortage;
 use bigiron_workload::{Context, Progress};
 

@@ -12,6 +12,7 @@ use crate::settings::Settings;
 use crate::table::Table;
 use bigiron_sql::database::{Database, SqlValue};
 use bigiron_sql::pg::{Connection, Url};
+use bigiron_sys::this_machine;
 
 /// The expected answers of the server at `url`. Loads its tables if they are missing or have another scale factor.
 ///
@@ -48,7 +49,7 @@ pub fn load(url: &Url, scale: Scale, note: &dyn Fn(&str)) -> Result<bool> {
     for table in Table::ALL {
         connection.execute(&format!("DROP TABLE IF EXISTS {}", table.name()))?;
     }
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let workers = this_machine::cpus();
     // An interrupted load leaves no mark: the next run refuses its tables instead of dropping them.
     load::postgres(url, scale, workers, &|_, _, _| {})?;
     for table in Table::ALL {

@@ -29,6 +29,7 @@ use bigiron_sql::server::cluster;
 use bigiron_sql::server::images::{self as server_images, Contents, FILESYSTEM, data};
 use bigiron_sql::sqlite::{self, SqliteJournal};
 use bigiron_sql::sqlite_load;
+use bigiron_sys::this_machine;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
 /// The name of the image with DataFusion's program.
@@ -74,7 +75,7 @@ fn of_server(settings: &Settings, version: u32, cx: &ImageContext<'_>) -> Result
         room: settings.room(),
         needed_here: true,
     };
-    let workers = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let workers = this_machine::cpus();
     let mut load = |url: &Url| {
         load::postgres(url, settings.scale, workers, &|_, _, _| {})?;
         let mut connection = Connection::connect(url)?;
@@ -195,7 +196,7 @@ fn ask(settings: &Settings, folder: &Path) -> Result<Answers> {
     match &settings.engine {
         DssEngine::DataFusion { .. } => {
             let temporary = tempfile::tempdir().context("Cannot create a temporary folder")?;
-            let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+            let threads = this_machine::cpus();
             let limits = Limits { memory: 4 << 30, threads, temporary: temporary.path().to_owned() };
             let mut process = DataFusion::start(&datafusion::program()?, folder, &limits)?;
             Answers::collect(settings, &mut |sql| process.query(sql))

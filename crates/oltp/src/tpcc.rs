@@ -18,6 +18,7 @@ use bigiron_sql::pg::{Url, binary_rows};
 use bigiron_sql::server::images::{self, Contents};
 use bigiron_sql::server::private::Kind;
 use bigiron_sql::server::{cluster, mariadb};
+use bigiron_sys::this_machine;
 use bigiron_workload::{ImageContext, Images};
 
 /// As [`Tables::sources`]: PostgreSQL's, and MariaDB's.
@@ -74,7 +75,7 @@ pub static MARIADB: Tables<MariaDb, Place> = Tables {
     kind: &mariadb::KIND,
     sources: &MARIADB_SOURCES,
     load: |place, scale, progress| {
-        let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let jobs = this_machine::cpus();
         load::mariadb(place, scale, jobs, progress)?;
         Ok(maria::install_procedures(&mut Connection::connect(place)?)?)
     },

@@ -19,6 +19,7 @@ use bigiron_sql::engine::PrivateDatabase;
 use bigiron_sql::pg::{Connection, PgError, Url};
 use bigiron_sql::server::private::{PrivateServer, Start};
 use bigiron_sql::server::{Settings, Sizing, mariadb};
+use bigiron_sys::this_machine;
 use bigiron_workload::{Context, Progress};
 
 pub use bigiron_service::guest_tree::{SERVER, TREE};
@@ -243,7 +244,7 @@ pub fn load_marked(
             "The server does not allow its user to create procedures in PL/pgSQL; {WITHOUT_PROCEDURES}"
         );
     }
-    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let jobs = this_machine::cpus();
     let mut unavailable = load::postgres(url, scale, jobs, is_ours, progress)?.unavailable;
     let installed = if procedures == Procedures::Left { Ok(()) } else { sql::install_procedures(&mut database) };
     match installed {

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::error::ServerError;
-use super::worker_place::{BASE, FOLDER, Meeting, WorkerPlace};
+use super::worker_place::{BASE, FOLDER, Meeting, WorkerFolder, WorkerPlace};
 
 /// The longest wait for an answer: the worker may have to download packages before it starts a server.
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -243,11 +243,11 @@ pub fn answer_all<Q: DeserializeOwned, A: Serialize>(
     permit: &dyn Fn() -> Result<(), String>,
     answer: &mut dyn FnMut(Q, &WorkerPlace) -> anyhow::Result<A>,
 ) -> anyhow::Result<()> {
-    let mut place = WorkerPlace::take()?;
-    let meeting = permitted(permit, &place).and_then(|()| Meeting::of_this_process());
+    let folder = WorkerFolder::take()?;
+    let meeting = permitted(permit, &folder).and_then(|()| Meeting::of_this_process());
     say(&meeting)?;
     let Ok(meeting) = meeting else { return Ok(()) };
-    place.meeting = meeting;
+    let place = WorkerPlace { meeting, folder };
     let (sender, questions) = mpsc::channel();
     // Ends with the process.
     thread::spawn(move || io::stdin().lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
@@ -263,12 +263,12 @@ pub fn answer_all<Q: DeserializeOwned, A: Serialize>(
 }
 
 /// Asks `permit` again as long as the server of an earlier worker may be ending.
-fn permitted(permit: &dyn Fn() -> Result<(), String>, place: &WorkerPlace) -> Result<(), String> {
+fn permitted(permit: &dyn Fn() -> Result<(), String>, folder: &WorkerFolder) -> Result<(), String> {
     let since = Instant::now();
     loop {
         match permit() {
             Ok(()) => return Ok(()),
-            Err(why) if !place.has_neighbour() => return Err(why),
+            Err(why) if !folder.has_neighbour() => return Err(why),
             Err(_) if since.elapsed() > SILENCE + GRACE / 2 => {
                 return Err(
                     "another trial's server runs on this machine; use the machine for one study at a time".to_owned()

@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use bigiron_sys::this_machine;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +18,6 @@ pub const BASE: &str = "/var/tmp";
 pub const FOLDER: &str = "bigiron-worker-";
 /// The executable in a folder, until the worker has begun.
 const EXECUTABLE: &str = "bigiron";
-/// Identifies a boot of a machine.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// How a worker's machine and the machine that started the worker reach each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,26 +44,25 @@ impl Meeting {
     fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split(' ').collect();
         let [client, _, here, _] = words[..] else { return None };
-        Some(Self { here: here.parse().ok()?, client: client.parse().ok()?, boot_id: boot_id() })
+        Some(Self { here: here.parse().ok()?, client: client.parse().ok()?, boot_id: this_machine::boot_id() })
     }
-}
-
-/// The boot id of this machine.
-pub fn boot_id() -> String {
-    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
 /// What a worker has on its machine.
 pub struct WorkerPlace {
     pub meeting: Meeting,
-    /// A folder for its files; the script that started the worker removes it.
-    pub folder: PathBuf,
+    pub folder: WorkerFolder,
+}
+
+/// A folder for a worker's files; the script that started the worker removes it.
+pub struct WorkerFolder {
+    pub path: PathBuf,
     /// Shows that the folder's owner lives.
     _lock: File,
 }
 
-impl WorkerPlace {
-    /// The place of this process, whose executable's file is removed: a running program needs none. Removes the folders of workers that a failure of
+impl WorkerFolder {
+    /// The folder of this process, whose executable's file is removed: a running program needs none. Removes the folders of workers that a failure of
     /// this machine ended.
     ///
     /// # Errors
@@ -80,13 +78,12 @@ impl WorkerPlace {
         // The user of a server must be able to enter.
         fs::set_permissions(folder, Permissions::from_mode(0o711))?;
         clear(Path::new(BASE));
-        let meeting = Meeting { here: Ipv4Addr::UNSPECIFIED, client: Ipv4Addr::UNSPECIFIED, boot_id: boot_id() };
-        Ok(Self { meeting, folder: folder.to_owned(), _lock: lock })
+        Ok(Self { path: folder.to_owned(), _lock: lock })
     }
 
     /// Whether another worker lives on this machine.
     pub(crate) fn has_neighbour(&self) -> bool {
-        workers(Path::new(BASE)).iter().any(|(path, lock)| lock.is_none() && *path != self.folder)
+        workers(Path::new(BASE)).iter().any(|(path, lock)| lock.is_none() && *path != self.path)
     }
 }
 

@@ -47,6 +47,7 @@ pub mod spin;
 pub mod swap;
 #[cfg(test)]
 mod testing;
+pub mod this_machine;
 pub mod ticks;
 pub mod veth;
 pub mod watchdog;

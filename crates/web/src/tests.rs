@@ -217,7 +217,8 @@ fn a_server_of_the_users_is_driven_however_it_cuts_and_ends_its_responses() {
         // Every seventh response ends its connection, also in the window of 300 requests.
         let made: u64 = outcome.facts["connections-made"].parse().unwrap();
         let right = if !ends {
-            0..1
+            // None is made again; a thread that starts late makes its own in the window.
+            0..7
         } else if words.is_empty() {
             20..80
         } else {

@@ -54,6 +54,7 @@ use bigiron_probe::symbols::Symbols;
 use bigiron_sys::mount;
 use bigiron_sys::network::{TrialLink, VethPair};
 use bigiron_sys::owned_folder::OwnedFolder;
+use bigiron_sys::this_machine;
 use bigiron_workload::Workload;
 use bigiron_workload::registry::Registry;
 use bigiron_workload::shortage;
@@ -433,13 +434,9 @@ pub fn once(
         loaded: None,
         foundation,
     };
-    let memory = rustix::system::sysinfo();
     let task = Task {
         job: job(Clock::Wall, seed, vec![planned]),
-        machine: this_machine(
-            std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-            memory.totalram as u64 * u64::from(memory.mem_unit),
-        ),
+        machine: this_machine(this_machine::cpus(), this_machine::memory_bytes()),
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
     let killed = shortage::killed();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use bigiron_model::plan::{Arm, RUNNING};
+use bigiron_sys::this_machine;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{self, TargetFolder};
@@ -123,7 +124,7 @@ pub(super) fn boot(folder: &TargetFolder, request: &BootRequest) -> anyhow::Resu
     let line = command_line(&origin.cmdline, &request.words, &request.nonce);
     let dir = folder.trial(&request.key)?;
     folder::make_durable(&dir)?;
-    let note = BootNote { nonce: request.nonce.clone(), from: super::boot_id() };
+    let note = BootNote { nonce: request.nonce.clone(), from: this_machine::boot_id() };
     folder::write(&dir, BOOT, &note)?;
     let release = &request.kernel.release;
     folder.audit(
@@ -199,7 +200,7 @@ pub(super) fn later(command: &str) -> anyhow::Result<()> {
 /// Checks that this is the boot `nonce`, and that the arm's words took effect.
 pub(super) fn verify(arm: &Arm, nonce: &str) -> Result<(), String> {
     let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    if judge(nonce, "", &super::boot_id(), &cmdline) != BootState::Up {
+    if judge(nonce, "", &this_machine::boot_id(), &cmdline) != BootState::Up {
         return Err(format!(
             "The kernel of this trial is not running; the running kernel's command line is `{}`",
             cmdline.trim()
@@ -225,7 +226,7 @@ pub(super) fn verify(arm: &Arm, nonce: &str) -> Result<(), String> {
 pub(super) fn state(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<BootState> {
     let dir = folder.trial(key)?;
     let Some(note) = folder::read::<BootNote>(&dir, BOOT)? else { return Ok(BootState::Unknown) };
-    Ok(match judge(&note.nonce, &note.from, &super::boot_id(), &fs::read_to_string("/proc/cmdline")?) {
+    Ok(match judge(&note.nonce, &note.from, &this_machine::boot_id(), &fs::read_to_string("/proc/cmdline")?) {
         BootState::Pending if is_recent(&dir) => BootState::GoingDown,
         state => state,
     })
@@ -246,13 +247,13 @@ fn notes(folder: &TargetFolder) -> impl Iterator<Item = (PathBuf, BootNote)> {
 
 /// Whether the machine may be about to go down for a boot that was asked for.
 pub(super) fn is_going_down(folder: &TargetFolder) -> bool {
-    notes(folder).any(|(dir, note)| is_recent(&dir) && note.from == super::boot_id())
+    notes(folder).any(|(dir, note)| is_recent(&dir) && note.from == this_machine::boot_id())
 }
 
 /// The folders of the trials whose kernel is running, or may be about to be booted.
 pub(super) fn under_way(folder: &TargetFolder) -> Vec<PathBuf> {
     let cmdline = fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    let is = |dir: &Path, note: &BootNote| match judge(&note.nonce, &note.from, &super::boot_id(), &cmdline) {
+    let is = |dir: &Path, note: &BootNote| match judge(&note.nonce, &note.from, &this_machine::boot_id(), &cmdline) {
         BootState::Up => true,
         BootState::Pending => is_recent(dir),
         BootState::Unknown | BootState::GoingDown | BootState::Other => false,
@@ -264,7 +265,7 @@ pub(super) fn under_way(folder: &TargetFolder) -> Vec<PathBuf> {
 pub(super) fn forget_running(folder: &TargetFolder) -> anyhow::Result<()> {
     let cmdline = fs::read_to_string("/proc/cmdline")?;
     for (dir, note) in notes(folder) {
-        if judge(&note.nonce, &note.from, &super::boot_id(), &cmdline) == BootState::Up {
+        if judge(&note.nonce, &note.from, &this_machine::boot_id(), &cmdline) == BootState::Up {
             fs::remove_file(dir.join(BOOT)).with_context(|| format!("Cannot forget the boot of {}", dir.display()))?;
         }
     }

@@ -68,6 +68,8 @@ mod tests {
 
     use super::super::folder;
     use super::super::messages::TrialKey;
+    use bigiron_sys::this_machine;
+
     use super::*;
 
     /// A folder with one trial of the study `first`.
@@ -105,7 +107,7 @@ mod tests {
     fn a_study_is_refused_while_the_machine_goes_down_for_another_one() {
         let dir = tempfile::tempdir().unwrap();
         let (folder, trial) = one_trial(dir.path());
-        let note = serde_json::json!({ "nonce": "no such word", "from": super::super::boot_id() });
+        let note = serde_json::json!({ "nonce": "no such word", "from": this_machine::boot_id() });
         folder::write(&trial, "boot.json", &note).unwrap();
         let refused = check(&folder, "second", true).unwrap_err();
         assert!(refused.message.starts_with("Another study has booted "), "{refused}");

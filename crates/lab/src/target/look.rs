@@ -11,6 +11,7 @@ use bigiron_model::identity::Identity;
 use bigiron_model::plan::RUNNING;
 use bigiron_model::refusal::Refusal;
 use bigiron_sys::mount;
+use bigiron_sys::this_machine;
 use sha2::{Digest, Sha256};
 
 use super::folder::TargetFolder;
@@ -26,7 +27,6 @@ const NETWORK: [&str; 8] = ["nfs", "nfs4", "cifs", "smb3", "ceph", "glusterfs", 
 pub fn look() -> anyhow::Result<Look> {
     let folder = undo::folder()?;
     let uname = rustix::system::uname();
-    let memory = rustix::system::sysinfo();
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let at = existing(&folder);
     let root = rustix::process::geteuid().is_root();
@@ -38,9 +38,9 @@ pub fn look() -> anyhow::Result<Look> {
         uid: rustix::process::geteuid().as_raw(),
         version: uname.version().to_string_lossy().into_owned(),
         cmdline: text("/proc/cmdline"),
-        boot_id: text(super::BOOT_ID),
-        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        boot_id: this_machine::boot_id(),
+        cpus: this_machine::cpus(),
+        memory_bytes: this_machine::memory_bytes(),
         folder: folder.display().to_string(),
         filesystem: local::filesystem(&at),
         free_bytes: free(&at),

@@ -53,13 +53,6 @@ pub const NAME: &str = "ssh:NAME";
 /// Files of bigiron's folder that are there, and not empty, while there is something to restore.
 pub const TO_RESTORE: [&str; 2] = [restore::ORIGIN, crate::undo::LEDGER];
 
-pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-
-/// The id of this boot.
-fn boot_id() -> String {
-    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
-}
-
 /// Serves one verb; returns the exit status. `cancel` gives a flag that a signal sets.
 pub fn serve(args: &[String], registry: Registry, cancel: impl FnOnce() -> anyhow::Result<Arc<AtomicBool>>) -> i32 {
     let done = match args {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use bigiron_model::plan::{Arm, RUNNING};
 use bigiron_model::purpose::Purpose;
+use bigiron_sys::this_machine;
 use bigiron_workload::registry::Registry;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal};
@@ -50,7 +51,7 @@ pub(super) fn state(folder: &TargetFolder, key: &TrialKey) -> anyhow::Result<Tri
     // It may have ended since.
     Ok(match folder::read::<FinishedOnTarget>(&dir, RESULT)? {
         Some(result) => TrialState::Done(Box::new(result)),
-        None => TrialState::Died { rebooted: from != super::boot_id() },
+        None => TrialState::Died { rebooted: from != this_machine::boot_id() },
     })
 }
 
@@ -99,7 +100,7 @@ pub(super) fn start(folder: &TargetFolder, job: &Job) -> anyhow::Result<TrialSta
     folder.audit(&job.key.study, &format!("trial {} of {}{}", job.key.name(), arm.name, details(job, arm)))?;
     folder::write(&dir, JOB, job)?;
     // From now on it counts as started.
-    folder::write(&dir, BOOT_ID, &super::boot_id())?;
+    folder::write(&dir, BOOT_ID, &this_machine::boot_id())?;
     let log = File::create(dir.join(LOG))?;
     let mut command = Command::new("/proc/self/exe");
     command.args(["target", "run"]).arg(&dir);
@@ -277,7 +278,7 @@ mod tests {
         // Killed before it counted as started: it may be started.
         fs::write(at.join(LOCK), "").unwrap();
         assert!(matches!(state(&folder, &key).unwrap(), TrialState::Unknown));
-        folder::write(&at, BOOT_ID, &super::super::boot_id()).unwrap();
+        folder::write(&at, BOOT_ID, &this_machine::boot_id()).unwrap();
         let lock = File::open(at.join(LOCK)).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         assert!(matches!(state(&folder, &key).unwrap(), TrialState::Running));

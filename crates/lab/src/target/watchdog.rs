@@ -11,6 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use bigiron_sys::this_machine;
 use bigiron_sys::watchdog::set_timeout;
 
 use super::folder::{self, TargetFolder};
@@ -86,7 +87,7 @@ impl Watchdog {
     pub(super) fn start(folder: &TargetFolder) -> Option<Self> {
         let may_start = |hardware: &Hardware| !hardware.nowayout && !hardware.is_active;
         all(Path::new(CLASS)).into_iter().filter(may_start).find_map(|hardware| {
-            folder::write(folder.path(), STARTED, &(&hardware.device, super::boot_id())).ok()?;
+            folder::write(folder.path(), STARTED, &(&hardware.device, this_machine::boot_id())).ok()?;
             let mut device = open(&hardware)?;
             let class = Path::new(CLASS).join(&hardware.device);
             let fixed = || fs::read_to_string(class.join("timeout")).ok()?.trim().parse().ok();
@@ -119,7 +120,7 @@ impl Drop for Watchdog {
 /// Stops the watchdog that a killed trial of this boot has left running, which would reset the machine in its next boot; its name.
 pub(super) fn stop_left_over(folder: &TargetFolder) -> anyhow::Result<Option<String>> {
     let started: Option<(String, String)> = folder::read(folder.path(), STARTED)?;
-    let Some((device, _)) = started.filter(|(_, boot)| *boot == super::boot_id()) else { return Ok(None) };
+    let Some((device, _)) = started.filter(|(_, boot)| *boot == this_machine::boot_id()) else { return Ok(None) };
     let left = all(Path::new(CLASS)).into_iter().find(|hardware| hardware.device == device && hardware.is_active);
     Ok(left.and_then(|hardware| {
         stop(open(&hardware)?);

@@ -28,6 +28,7 @@ use std::sync::Mutex;
 
 use bigiron_model::record::FileChange;
 use bigiron_sys::kernel_file;
+use bigiron_sys::this_machine;
 
 pub use inverse::{Inverse, UndoResult};
 pub(crate) use ledger_file::FILE as LEDGER;
@@ -178,7 +179,7 @@ impl Here {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let machine = Some(read("/etc/machine-id")).filter(|id| !id.is_empty() && id != "uninitialized");
         let name = || rustix::system::uname().nodename().to_string_lossy().into_owned();
-        Self { machine: machine.unwrap_or_else(name), boot: read("/proc/sys/kernel/random/boot_id") }
+        Self { machine: machine.unwrap_or_else(name), boot: this_machine::boot_id() }
     }
 
     /// Whether it was this machine that an entry's change was made on.

@@ -20,6 +20,7 @@ use super::watch::Watch;
 use crate::protocol;
 use crate::protocol::{GuestEvent, GuestJob};
 use bigiron_model::clock::Clock;
+use bigiron_sys::this_machine;
 
 /// A guest under KVM is up in 2 s; one that takes longer than this is useless for measurements.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -49,9 +50,8 @@ struct SinceBoot {
 
 impl SinceBoot {
     fn now() -> SinceBoot {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
         let seconds = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
-        SinceBoot { boot, seconds: u64::try_from(seconds).unwrap_or(0) }
+        SinceBoot { boot: this_machine::boot_id(), seconds: u64::try_from(seconds).unwrap_or(0) }
     }
 
     /// Whether this time is still to come.

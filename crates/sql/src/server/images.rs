@@ -12,6 +12,7 @@ use bigiron_service::guest_tree;
 pub use bigiron_service::guest_tree::FILESYSTEM;
 use bigiron_service::instance::Server;
 use bigiron_service::root::Root;
+use bigiron_sys::this_machine;
 use bigiron_workload::{Image, ImageContext, ImageRole, Images};
 
 /// The required contents of a database.
@@ -71,11 +72,10 @@ pub fn database<S: Server, P>(
     note: &dyn Fn(&str),
 ) -> Result<LoadedDatabase> {
     let programs = Programs::of(kind.recipe, root)?;
-    let memory = rustix::system::sysinfo();
     let sizing = Sizing {
-        memory_bytes: memory.totalram as u64 * u64::from(memory.mem_unit),
+        memory_bytes: this_machine::memory_bytes(),
         data_bytes: contents.data_bytes,
-        connections: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        connections: this_machine::cpus(),
     };
     let wanted = DatabaseSpec {
         kind: kind.recipe.name,
