@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_web::driver::DriveResult;
+use bigiron_workload::WindowTooShort;
 
 use crate::calls::{KINDS, business};
 
@@ -113,8 +114,9 @@ impl Point {
         values.insert(OPERATIONS.to_owned(), operations * 1e9 / self.driven.window_ns as f64);
         for (n, kind) in KINDS.iter().enumerate() {
             let p90 = self.p90(n);
-            let p90 = p90.with_context(|| {
-                format!("`{}` was not requested in the window; increase `app.length`", kind.servlet)
+            let p90 = p90.ok_or_else(|| {
+                let name = kind.metric;
+                WindowTooShort(format!("No `{name}` was requested in the window; increase `app.length`"))
             })?;
             values.insert(p90_name(n), p90 as f64);
         }

@@ -61,6 +61,14 @@ enum Question {
 /// A tier on another machine.
 pub struct RemoteTier(OtherMachine);
 
+/// The refusal for another machine's error, whose second line is a hint, and for the option that names the machine.
+fn refusal(error: &ServerError, option: &str) -> Refusal {
+    let text = error.to_string();
+    let usual = format!("`{option}` names this machine");
+    let (message, hint) = text.split_once('\n').unwrap_or((&text, &usual));
+    Refusal::new(message).hint(hint)
+}
+
 /// Reports progress, so that the trial does not count as hung while another machine works.
 fn report_waiting(cx: &Context<'_>) {
     (cx.progress)(Progress { step: "another machine", done: 0, of: 0 });
@@ -75,33 +83,35 @@ impl RemoteTier {
         Ok(Self(OtherMachine::start(name, WORKER, &|| report_waiting(cx))?))
     }
 
-    /// Checks before a study that the machine `name` can run Tomcat, or else the database, of this foundation, and fetches the programs there.
+    /// Logs in to the machine `name`, which `option` names, before a study.
     ///
     /// # Errors
-    /// The machine cannot be reached, its administrator does not allow trials, or it does not have these programs.
-    pub fn check(
-        name: &str,
+    /// The machine cannot be reached, or its administrator does not allow trials.
+    pub fn meet(name: &str, option: &str) -> Result<Self, Refusal> {
+        let machine = OtherMachine::start(name, WORKER, &|| ()).map_err(|error| refusal(&error, option))?;
+        let seen = machine.meeting().client;
+        match TcpListener::bind((seen, 0)) {
+            Ok(_) => Ok(Self(machine)),
+            Err(_) => {
+                Err(Refusal::new(format!("`{name}` sees this machine at {seen}, which is not one of its addresses"))
+                    .hint("Connect without a jump host or address translation (NAT)"))
+            }
+        }
+    }
+
+    /// Checks that the machine, which `option` names, can run Tomcat, or else the database, of this foundation, and fetches the programs there.
+    ///
+    /// # Errors
+    /// It does not have these programs.
+    pub fn fetch(
+        mut self,
+        option: &str,
         settings: &ServerSettings,
         foundation: &BTreeMap<String, String>,
         tomcat: bool,
     ) -> Result<(), Refusal> {
         let question = Question::Fetch { settings: settings.clone(), foundation: foundation.clone(), tomcat };
-        let fetched = OtherMachine::start(name, WORKER, &|| ()).and_then(|mut machine| {
-            let seen = machine.meeting().client;
-            TcpListener::bind((seen, 0)).map_err(|_| {
-                ServerError::Failed(format!(
-                    "`{name}` sees this machine at {seen}, which is not one of its addresses\nConnect without a jump host or address translation (NAT)"
-                ))
-            })?;
-            machine.ask(&question, &|| ())
-        });
-        fetched.map_err(|error| {
-            let text = error.to_string();
-            match text.split_once('\n') {
-                Some((message, hint)) => Refusal::new(message).hint(hint),
-                None => Refusal::new(text),
-            }
-        })
+        self.0.ask(&question, &|| ()).map_err(|error| refusal(&error, option))
     }
 
     /// How the two machines reach each other.

@@ -173,7 +173,8 @@ fn a_jvm_without_memory_is_named() {
     let error = format!("{:#}", run(&mut trial, dir.path()).unwrap_err());
     assert!(
         error.starts_with("Tomcat ended in the run (exit status: 3): ")
-            && error.contains("OutOfMemoryError: Java heap"),
+            && error.contains("OutOfMemoryError: Java heap")
+            && error.contains("; increase `app.heap`"),
         "{error}"
     );
 }

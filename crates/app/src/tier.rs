@@ -264,3 +264,43 @@ impl Tier for TomcatHere {
         self.0.pid()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpStream;
+
+    use bigiron_workload::testing;
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+
+    use super::*;
+    use crate::App;
+    use crate::settings::Settings;
+
+    /// The status line that `server` sends to a client with the address `from`.
+    fn answer(server: SocketAddrV4, from: Ipv4Addr) -> String {
+        let client = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&client, &SocketAddrV4::new(from, 0)).unwrap();
+        connect(&client, &server).unwrap();
+        let mut stream = TcpStream::from(client);
+        stream.write_all(b"GET /none HTTP/1.1\r\nHost: business\r\nConnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text.lines().next().unwrap_or_default().trim().to_owned()
+    }
+
+    #[test]
+    fn only_the_trials_machine_reaches_tomcat_on_the_network() {
+        bigiron_service::java::testing::install();
+        let dir = tempfile::tempdir().unwrap();
+        let cx = testing::context(dir.path());
+        let small = [("threads", "2"), ("dealers", "10"), ("session", "1K")];
+        let settings = Settings::parse(&testing::options(&App, small).unwrap()).unwrap().wall;
+        let (_database, address) = DatabaseHere::open(&cx, &settings.servers, None).unwrap();
+        let [here, client, other] = [2, 3, 4].map(|last| Ipv4Addr::new(127, 0, 0, last));
+        let tomcat = TomcatHere::open(&cx, &settings.servers, &address, Some((here, client))).unwrap();
+        assert_eq!(*tomcat.address().ip(), here);
+        assert_eq!(answer(tomcat.address(), client), "HTTP/1.1 404");
+        assert_eq!(answer(tomcat.address(), other), "HTTP/1.1 403");
+    }
+}

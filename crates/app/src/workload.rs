@@ -101,6 +101,16 @@ impl Configured for Settings {
     }
 
     fn images(&self, cx: &ImageContext<'_>) -> Result<Images> {
+        // Before a study begins, and before anything is downloaded. A trial that cannot begin stops its study and blames nobody.
+        let is_planned = cx.foundation.contains_key(TOMCAT.hash);
+        let mut met = Vec::new();
+        for (host, option, tomcat) in
+            [(&self.tomcat_on, "app.tomcat-on", true), (&self.database_on, "app.database-on", false)]
+        {
+            if let Some(name) = host.machine().filter(|_| !is_planned) {
+                met.push((RemoteTier::meet(name, option)?, option, tomcat));
+            }
+        }
         let (store, mut what) = (Store::open()?, String::new());
         let mut fill = |database: &mut dyn Database| {
             load(database, self.servers.dealers)?;
@@ -111,12 +121,8 @@ impl Configured for Settings {
         let root = TOMCAT.find(&store, &tomcat::RECIPE, tomcat::SERIES, cx, &mut all)?;
         let java = tomcat::java_version(&root.about.packages);
         all.foundation.insert(TOMCAT.version.to_owned(), format!("{} on Java {java}", root.about.version));
-        // Before a study begins. A trial that cannot begin stops it and blames nobody.
-        let is_planned = cx.foundation.contains_key(TOMCAT.hash);
-        for (host, tomcat) in [(&self.tomcat_on, true), (&self.database_on, false)] {
-            if let Some(name) = host.machine().filter(|_| !is_planned) {
-                RemoteTier::check(name, &self.servers, &all.foundation, tomcat)?;
-            }
+        for (machine, option, tomcat) in met {
+            machine.fetch(option, &self.servers, &all.foundation, tomcat)?;
         }
         if cx.filesystem.is_some() {
             all.images.push(TOMCAT.image(&store, &tomcat::RECIPE, &root, cx)?);

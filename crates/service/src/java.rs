@@ -42,6 +42,8 @@ pub const RECIPE: Recipe = Recipe {
 pub const SERIES: &str = "17.0";
 /// The jar's path in the tree.
 pub const JAR: &str = "usr/share/java/bigiron.jar";
+/// What a JVM writes when its heap is full.
+pub const HEAP_IS_FULL: &str = "OutOfMemoryError: Java heap";
 /// Printing, sound, pictures, fonts, smart cards and certificates.
 const WITHOUT: [&str; 9] = [
     "libcups",

@@ -36,6 +36,8 @@ const LAST: usize = 3;
 const GRACE: Duration = Duration::from_secs(60);
 /// The exit status of ssh for its own errors.
 const SSH_FAILED: i32 = 255;
+/// The exit status of a shell whose program is there and cannot be executed.
+const NOT_EXECUTABLE: i32 = 126;
 /// The prefix of bigiron's messages.
 const PREFIX: &str = "bigiron: ";
 
@@ -177,6 +179,9 @@ impl OtherMachine {
         match status {
             Some(SSH_FAILED) | None if lines.is_empty() => "the connection was lost".to_owned(),
             Some(SSH_FAILED) | None => lines,
+            Some(NOT_EXECUTABLE) => {
+                format!("bigiron's worker cannot be executed ({lines}); `{BASE}` may be mounted with `noexec`")
+            }
             Some(status) if lines.is_empty() => format!("bigiron's worker ended with status {status}"),
             Some(status) => format!("bigiron's worker ended with status {status}: {lines}"),
         }

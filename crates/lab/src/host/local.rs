@@ -444,8 +444,11 @@ pub fn once(
     let (mut received, end) = work(&task, None, cancel, phase)?;
     let prefix = format!("{}.", workload.name());
     let bare = |name: String| name.strip_prefix(&prefix).unwrap_or(&name).to_owned();
+    let failed = failure(&mut received, end, shortage::killed().saturating_sub(killed))?;
+    // There is no other arm that could be blamed wrongly.
+    let unfit = received.unfit.take().map(|message| (Failure::WorkloadError, message));
     Ok(SingleRun {
-        failure: failure(&mut received, end, shortage::killed().saturating_sub(killed))?,
+        failure: unfit.or(failed),
         values: received.results.into_iter().flat_map(|(_, values)| values).collect(),
         facts: received.facts.into_iter().map(|(name, value)| (bare(name), value)).collect(),
     })

@@ -226,6 +226,16 @@ pub fn swap_bytes(settings: &[Setting]) -> u64 {
     sizes.map(|swap| swap.bytes).sum()
 }
 
+/// Bytes of huge pages that the settings reserve.
+pub fn huge_page_bytes(settings: &[Setting]) -> u64 {
+    let sizes = settings.iter().map(|(lever, pages)| match lever.as_str() {
+        "mm.hugepages-2m" => (pages, 2 << 20),
+        "mm.hugepages-1g" => (pages, 1 << 30),
+        _ => (pages, 0),
+    });
+    sizes.map(|(pages, size)| size * u64::from(pages.parse::<u32>().unwrap_or(0))).sum()
+}
+
 /// The fault that `settings` inject, if any.
 pub fn injected(settings: &[Setting]) -> Option<Fault> {
     settings.iter().find(|(lever, _)| lever == fault::INJECT).and_then(|(_, value)| value.parse().ok())

@@ -7,12 +7,13 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result, bail};
 
 use super::log::{Pauses, compilations};
 use super::options::{Collector, NAME, Settings};
 use crate::java_program::JavaProgram;
 use bigiron_probe::counters::span;
+use bigiron_service::java::HEAP_IS_FULL;
 use bigiron_service::programs::Programs;
 use bigiron_workload::{ARTIFACTS, Context};
 
@@ -28,6 +29,14 @@ pub struct Jvm {
     pub program: JavaProgram,
     /// Whether its heap is mapped several times, so that its resident memory counts the heap's pages as often.
     maps_heap_again: bool,
+}
+
+/// The JVM's error, with the option that would help if its heap was full.
+fn explained(error: Error) -> Error {
+    match format!("{error:#}").contains(HEAP_IS_FULL) {
+        true => error.context("The heap is too small; increase `jvm.heap`"),
+        false => error,
+    }
 }
 
 /// A measured point.
@@ -78,8 +87,7 @@ impl Jvm {
     /// # Errors
     /// The JVM ended; says why.
     pub fn load(&mut self) -> Result<()> {
-        self.program.tell("load")?;
-        self.program.answer("ready")
+        self.program.tell("load").and_then(|()| self.program.answer("ready")).map_err(explained)
     }
 
     /// Measures it.
@@ -92,7 +100,7 @@ impl Jvm {
         let answered = self.program.tell("go").and_then(|()| self.program.answer("done"));
         span::close(Instant::now);
         span::cut();
-        answered?;
+        answered.map_err(explained)?;
         // While the threads are there.
         let used = self.program.usage().since(&before);
         let logged = self.log_from(log)?;

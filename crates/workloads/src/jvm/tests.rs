@@ -129,7 +129,9 @@ fn a_heap_that_is_too_small_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let error = format!("{:#}", run(&[("heap", "16M"), ("data", "64M")], dir.path()).unwrap_err());
     assert!(
-        error.contains("The JVM ended (exit status: 3): ") && error.contains("OutOfMemoryError: Java heap"),
+        error.starts_with("The heap is too small; increase `jvm.heap`: ")
+            && error.contains("The JVM ended (exit status: 3): ")
+            && error.contains("OutOfMemoryError: Java heap"),
         "{error}"
     );
 }
