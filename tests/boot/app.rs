@@ -14,7 +14,7 @@ const SMALL: [&str; 14] = [
     "--set",
     "app.warmup=100",
     "--set",
-    "app.length=200",
+    "app.length=400",
     "--set",
     "app.session=1K",
 ];
@@ -23,7 +23,7 @@ const SMALL: [&str; 14] = [
 fn a_business_over_tomcat_and_postgres_runs_in_a_guest() {
     let record = super::first(&test(), "study", &SMALL);
     assert_eq!(record["outcome"]["kind"], "completed", "{record}");
-    assert_eq!(record["facts"]["app.requests-checked"], "200", "{record}");
+    assert_eq!(record["facts"]["app.requests-checked"], "400", "{record}");
     assert_eq!(record["facts"]["app.conditions-checked"], "19");
     let version = record["facts"]["app.server-version"].as_str().unwrap();
     assert!(version.starts_with("Apache Tomcat/10.1.") && version.contains("PostgreSQL 15"), "{version}");

@@ -29,7 +29,7 @@ exec unshare --mount --pid --fork --mount-proc /bin/sh -c 'mount --bind \"$ETC\"
 
 const SMALL: [&str; 7] = [
     "app.rate=off",
-    "app.length=300",
+    "app.length=400",
     "app.warmup=100",
     "app.threads=4",
     "app.dealers=50",
@@ -118,7 +118,7 @@ fn tiers_on_other_machines_serve_a_trial_and_end_with_it() {
 
     // The worker is killed during the run, and the database ends with it.
     let mut long = words(&["app.database-on=ssh:db1"]);
-    long.iter_mut().filter(|word| **word == "app.length=300").for_each(|word| *word = "app.length=600s");
+    long.iter_mut().filter(|word| **word == "app.length=400").for_each(|word| *word = "app.length=600s");
     let dir = test.dir().to_owned();
     let killer = std::thread::spawn(move || {
         let since = Instant::now();

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 use bigiron_web::driver::DriveResult;
-use bigiron_workload::WindowTooShort;
 
 use crate::calls::{KINDS, business};
 
@@ -114,10 +113,8 @@ impl Point {
         values.insert(OPERATIONS.to_owned(), operations * 1e9 / self.driven.window_ns as f64);
         for (n, kind) in KINDS.iter().enumerate() {
             let p90 = self.p90(n);
-            let p90 = p90.ok_or_else(|| {
-                let name = kind.metric;
-                WindowTooShort(format!("No `{name}` was requested in the window; increase `app.length`"))
-            })?;
+            let p90 =
+                p90.with_context(|| format!("No `{}` ended in the window; increase `app.length`", kind.metric))?;
             values.insert(p90_name(n), p90 as f64);
         }
         let [driver, tomcat, database, kernel] = self.all_cpu();

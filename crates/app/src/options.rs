@@ -36,7 +36,7 @@ pub const OPTIONS: &[OptionDef] = &[
     option(
         "length",
         "auto",
-        "Measured part: a number of requests, a time, or `auto`: 20 s on the wall clock, else 800 requests",
+        "Measured part: a number of requests from 400, a time, or `auto`: 20 s on the wall clock, else 800 requests",
     ),
 ];
 

@@ -61,10 +61,10 @@ enum Question {
 /// A tier on another machine.
 pub struct RemoteTier(OtherMachine);
 
-/// The refusal for another machine's error, whose second line is a hint, and for the option that names the machine.
-fn refusal(error: &ServerError, option: &str) -> Refusal {
+/// The refusal for an error of the machine `name`, whose second line is a hint, and for the option that names the machine.
+fn refusal(error: &ServerError, option: &str, name: &str) -> Refusal {
     let text = error.to_string();
-    let usual = format!("`{option}` names this machine");
+    let usual = format!("`{option}` names `{name}`");
     let (message, hint) = text.split_once('\n').unwrap_or((&text, &usual));
     Refusal::new(message).hint(hint)
 }
@@ -88,7 +88,7 @@ impl RemoteTier {
     /// # Errors
     /// The machine cannot be reached, or its administrator does not allow trials.
     pub fn meet(name: &str, option: &str) -> Result<Self, Refusal> {
-        let machine = OtherMachine::start(name, WORKER, &|| ()).map_err(|error| refusal(&error, option))?;
+        let machine = OtherMachine::start(name, WORKER, &|| ()).map_err(|error| refusal(&error, option, name))?;
         let seen = machine.meeting().client;
         match TcpListener::bind((seen, 0)) {
             Ok(_) => Ok(Self(machine)),
@@ -111,7 +111,8 @@ impl RemoteTier {
         tomcat: bool,
     ) -> Result<(), Refusal> {
         let question = Question::Fetch { settings: settings.clone(), foundation: foundation.clone(), tomcat };
-        self.0.ask(&question, &|| ()).map_err(|error| refusal(&error, option))
+        let asked = self.0.ask(&question, &|| ());
+        asked.map_err(|error| refusal(&error, option, self.0.name()))
     }
 
     /// How the two machines reach each other.

@@ -18,6 +18,9 @@ use crate::calls::REQUESTS_PER_DEALER;
 use crate::options::{NAME, OPTIONS};
 
 const A_LENGTH: &str = "a number of requests such as `3000`, a time such as `30s`, or `auto`";
+/// A window of fewer requests could lack one of the operations by chance: `account` is 2 of 80.
+const FEWEST: u64 = 400;
+const A_WINDOW: &str = "a number of requests from `400`, a time such as `30s`, or `auto`";
 const MIB: u64 = 1 << 20;
 /// Files that a process has open besides its connections.
 const FILES: u64 = 256;
@@ -174,7 +177,7 @@ impl Settings {
             length: length("length", 20, 800)?,
         };
         match settings.length {
-            RunLength::Operations(0) | RunLength::Time(Duration::ZERO) => Err(read.wrong("length", A_LENGTH)),
+            RunLength::Operations(..FEWEST) | RunLength::Time(Duration::ZERO) => Err(read.wrong("length", A_WINDOW)),
             RunLength::Operations(_) if settings.rate == Rate::Search && read.text("rate") == "search" => Err(read
                 .wrong(
                     "rate",

@@ -207,14 +207,14 @@ fn a_long_run_is_not_taken_for_a_hang() {
 fn options_are_refused_with_what_would_be_right() {
     for (more, want) in [
         (&[("rate", "0")][..], "`app.rate` cannot be `0`; it can be dealers' operations per second from 0.1"),
-        (&[("rate", "search"), ("length", "100")], "`search` needs `app.length` as a time"),
+        (&[("rate", "search"), ("length", "1000")], "`search` needs `app.length` as a time"),
         (&[("clients", "0")], "`app.clients` cannot be `0`; it can be 1 to 10000, or `auto`"),
         (&[("threads", "1001")], "1 to 1000, or `auto`"),
         (&[("pool", "none")], "`app.pool` cannot be `none`"),
         (&[("dealers", "auto")], "`app.dealers` cannot be `auto`; it can be 10 to 1000000"),
         (&[("session", "17M")], "an amount from `0` to `16M`"),
         (&[("heap", "1M")], "an amount from `16M` to `1T`, or `auto`"),
-        (&[("length", "0")], "a number of requests such as `3000`"),
+        (&[("length", "399")], "`app.length` cannot be `399`; it can be a number of requests from `400`"),
         (&[("warmup", "soon")], "`app.warmup` cannot be `soon`"),
         (&[("virtual-threads", "on")], "virtual threads need Java 21 or newer, and Debian 12 has Java 17"),
         (&[("threads-kind", "virtual")], "virtual threads need Java 21"),
@@ -241,6 +241,6 @@ fn options_are_refused_with_what_would_be_right() {
     assert!(refused.contains("cannot reach the server of `app.database-on`"), "{refused}");
     elsewhere.check_arm(RunsOn::Elsewhere).unwrap();
     // A number of requests is no length of a search.
-    let counted = Settings::parse(&testing::options(&App, [("length", "100")]).unwrap()).unwrap();
+    let counted = Settings::parse(&testing::options(&App, [("length", "400")]).unwrap()).unwrap();
     assert_eq!(counted.wall.rate, Rate::Off);
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Error, Result, bail};
 use bigiron_model::workload::Window;
 use bigiron_probe::counters::span;
 use bigiron_probe::symbols;
-use bigiron_service::java::HEAP_IS_FULL;
+use bigiron_service::java::heap_is_full;
 use bigiron_sys::network::Wiring;
 use bigiron_web::call::CallTally;
 use bigiron_web::document::Documents;
@@ -78,7 +78,7 @@ impl Trial<'_> {
     /// An error of a connection, which reports only that it broke, with the tier's own explanation.
     fn explained(&mut self, error: Error) -> Error {
         match self.tiers.complaint() {
-            Some(complaint) if complaint.to_string().contains(HEAP_IS_FULL) => {
+            Some(complaint) if heap_is_full(&complaint.to_string()) => {
                 error.context(format!("{complaint}; increase `app.heap`"))
             }
             Some(complaint) => error.context(complaint),

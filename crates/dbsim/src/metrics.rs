@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use anyhow::{Result, ensure};
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
-use bigiron_workload::WindowTooShort;
 
 use super::job::{ClassKind as Class, Job, Length, WorkShare};
 use super::outcome::JobOutcome;
@@ -138,10 +137,7 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
         put("cpu-per-transaction", outcome.cpu.as_nanos() as f64 / outcome.transactions as f64);
         let latency = outcome.latency();
         // With a pace so slow that the transactions that ended in the window had begun before it, nothing was measured.
-        ensure!(
-            latency.count() > 0,
-            WindowTooShort("No transaction was measured; the job's length is too small for its pace".to_owned())
-        );
+        ensure!(latency.count() > 0, "No transaction was measured; the job's length is too small for its pace");
         put("transaction-p50", ns(latency.quantile(0.5)));
         put("transaction-p99", ns(latency.quantile(0.99)));
         for event in EVENTS.into_iter().filter(|e| waits_for(job, *e)) {
@@ -167,9 +163,7 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
     if job.writes() {
         ensure!(
             outcome.commits.count() > 0,
-            WindowTooShort(
-                "No transaction changed a block; `dbsim.transactions` or `dbsim.write` is too small".to_owned()
-            )
+            "No transaction changed a block; `dbsim.transactions` or `dbsim.write` is too small"
         );
         put("commit-p50", ns(outcome.commits.quantile(0.5)));
         put("commit-p99", ns(outcome.commits.quantile(0.99)));
@@ -180,9 +174,7 @@ pub fn values(job: &Job, outcome: &JobOutcome) -> Result<BTreeMap<String, f64>> 
     if job.reads() {
         ensure!(
             outcome.reads.count() > 0,
-            WindowTooShort(
-                "No block had to be read; `dbsim.transactions` is too small or `dbsim.cache` too large".to_owned()
-            )
+            "No block had to be read; `dbsim.transactions` is too small or `dbsim.cache` too large"
         );
         put("read-mean", outcome.reads.mean().unwrap_or(0.0));
     }

@@ -35,7 +35,7 @@ pub fn trials(plan: &Plan, records: &[Record]) -> String {
             row(String::new(), "not yet run".into(), String::new(), String::new());
         }
         for record in attempts {
-            // A trial on a machine of its own has no separate cost for its host.
+            // Only a guest has a measured cost for its host.
             let seconds = |s: f64| if s > 0.0 { format!("{s:.1}") } else { "-".to_owned() };
             row(record.attempt.to_string(), outcome(record), seconds(record.host.wall_s), seconds(record.host.cpu_s));
         }

@@ -42,8 +42,6 @@ pub const RECIPE: Recipe = Recipe {
 pub const SERIES: &str = "17.0";
 /// The jar's path in the tree.
 pub const JAR: &str = "usr/share/java/bigiron.jar";
-/// What a JVM writes when its heap is full.
-pub const HEAP_IS_FULL: &str = "OutOfMemoryError: Java heap";
 /// Printing, sound, pictures, fonts, smart cards and certificates.
 const WITHOUT: [&str; 9] = [
     "libcups",
@@ -86,6 +84,11 @@ pub(crate) fn keeps(path: &[&str]) -> bool {
         ["etc", "java-17-openjdk", ..] => true,
         _ => false,
     }
+}
+
+/// Whether a JVM has written that its heap was full: the parallel collector gives up before that, when it does nothing but collect.
+pub fn heap_is_full(written: &str) -> bool {
+    ["OutOfMemoryError: Java heap", "OutOfMemoryError: GC overhead"].iter().any(|text| written.contains(text))
 }
 
 /// The jar's path as the programs in `folder` see it.

@@ -6,8 +6,6 @@ use anyhow::{Context as _, Result, ensure};
 
 use bigiron_model::metric::{Better, Kind, MetricDef, Unit};
 
-use bigiron_workload::WindowTooShort;
-
 use crate::driver::DriveResult;
 use crate::settings::{Job, KeepAlive, Settings, WebServer};
 
@@ -104,10 +102,6 @@ pub fn of(settings: &Settings) -> Vec<MetricDef> {
     metrics
 }
 
-fn too_short(missing: &str) -> WindowTooShort {
-    WindowTooShort(format!("{missing}, which is too short; increase `web.length`"))
-}
-
 /// The values of the metrics that [`of`] declares.
 ///
 /// # Errors
@@ -145,14 +139,14 @@ pub fn values(
     }
     put(FIRST_BYTE, tally.first_byte.mean().context("No response was measured")?);
     if settings.keep_alive != KeepAlive::Yes {
-        let mean = tally.connect.mean().ok_or_else(|| too_short("No connection was made in the window"))?;
+        let mean = tally.connect.mean().context("No connection was made in the window; `web.length` is too small")?;
         put(CONNECT, mean);
     }
     let driver = driven.cpu.total.as_nanos() as f64;
     put(DRIVER_CPU, driver / requests);
     if !matches!(settings.server, WebServer::Url(_)) {
         let server = other.server.context("The CPU time of the server's processes cannot be read below /proc")? as f64;
-        ensure!(server > 0.0, too_short("No CPU time of the server was seen in the window"));
+        ensure!(server > 0.0, "The window is too short to see any CPU time of the server; raise `web.length`");
         put(SERVER_CPU, server / requests);
         put(CPU, (driver + server + other.kernel as f64) / requests);
     }

@@ -180,12 +180,6 @@ pub struct WorkloadResult {
 #[error("{0}")]
 pub struct WrongData(pub String);
 
-/// A window in which too little happened, by its length or by chance, for every metric to have a value. No kernel is to blame, so the study stops: only
-/// a longer window can be compared.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct WindowTooShort(pub String);
-
 /// The context of an error from a server that did not stop properly after its data were verified. A verification that fails with it counts as a failed
 /// run, not as lost data.
 #[derive(Clone, Copy, Debug, thiserror::Error)]

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use thiserror::Error;
 
+use crate::WrongData;
 use crate::limits::{self, TooManyProcesses};
-use crate::{WindowTooShort, WrongData};
 use bigiron_model::record::Failure;
 
 /// A resource ran out; the message says which one, who needed it, and what would be right.
@@ -76,9 +76,6 @@ fn limit() -> Option<u64> {
 pub fn failure(error: anyhow::Error, killed_before: u64, dir: &Path, more: Option<&str>) -> (Failure, anyhow::Error) {
     if error.is::<WrongData>() {
         return (Failure::VerifyFailed, error);
-    }
-    if error.is::<WindowTooShort>() {
-        return (Failure::WorkloadError, error);
     }
     match error.downcast_ref::<Shortage>() {
         Some(Shortage::Memory(_)) => return (Failure::OutOfMemory, error),
@@ -187,7 +184,6 @@ mod tests {
         let (kind, error) = of(said);
         assert_eq!((kind, format!("{error:#}")), (Failure::OutOfMemory, "Preparing: Out of memory".to_owned()));
         assert_eq!(of(anyhow!(Shortage::Space("x".to_owned()))).0, Failure::NoSpace);
-        assert!(of(anyhow!(WindowTooShort("x".to_owned())).context("In the window")).1.is::<WindowTooShort>());
         // Many things are not available now; tests are far from a limit of processes.
         let again = io::Error::from_raw_os_error(libc::EAGAIN);
         assert_eq!(no_process(&again), again.to_string());

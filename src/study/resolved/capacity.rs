@@ -78,16 +78,18 @@ impl ResolvedQuestion {
             let names = self.workloads.iter().map(|w| w.name.as_str()).collect::<Vec<_>>().join(", ");
             let (has, least) = (size::print_bytes(bytes), size::print_bytes(needed));
             return Err(refuse(match self.machine.host.is_machine() {
-                true => format!("{names} needs {least} of memory with these options, and the machine has {has}"),
+                true => format!("With these options, {names} needs {least} of memory, and the machine has {has}"),
                 false => format!("{has} of memory is too little for a kernel with {names}; give at least {least}"),
             }));
         }
         // Reserving them would take all that is free, also from other programs, and fail then.
         for (i, arm) in self.arms.iter().enumerate() {
             let reserved = lever::huge_page_bytes(&arm.settings);
-            if reserved >= bytes {
+            if reserved + KERNEL_MEMORY > bytes {
                 let (reserved, has) = (size::print_bytes(reserved), size::print_bytes(bytes));
-                let message = format!("{reserved} of huge pages do not fit into a machine with {has} of memory");
+                let message = format!(
+                    "{reserved} of huge pages do not fit into a machine with {has} of memory, beside its kernel"
+                );
                 return Err(self.places.refuse(&format!("arms.{i}"), message));
             }
         }

@@ -397,9 +397,9 @@ fn a_machine_that_cannot_be_built_is_refused_with_one_that_can() {
     refused(&Question { memory_bytes: Some(1 << 30), ..many.clone() }, &OLD, "1G of memory is too little");
     refused(&many, &OLD, "does not fit into this machine");
     refused(
-        &with("debian:6.12,mm.hugepages-2m=512", dbsim()),
+        &with("debian:6.12,mm.hugepages-2m=500", dbsim()),
         &OLD,
-        "1G of huge pages do not fit into a machine with 1G of memory",
+        "1000M of huge pages do not fit into a machine with 1G of memory",
     );
     let journal = |settings: &str| with(&format!("debian:6.12,fs.journal={settings}"), dbsim());
     refused(&journal("nvme,fs.type=btrfs"), &OLD, "not for btrfs: `ext3`, `ext4` or `xfs` can");

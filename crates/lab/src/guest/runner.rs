@@ -30,7 +30,7 @@ use bigiron_sys::process::Exit;
 use bigiron_workload::registry::Registry;
 use bigiron_workload::shortage;
 use bigiron_workload::shortage::Shortage;
-use bigiron_workload::{AckSink, Configured, Context, EndedBadly, Progress, WindowTooShort, WorkloadResult};
+use bigiron_workload::{AckSink, Configured, Context, EndedBadly, Progress, WorkloadResult};
 
 /// The job's workloads with parsed options, in order.
 ///
@@ -194,15 +194,10 @@ pub fn serve(
             }
             Err((failure, e)) => {
                 let message = format!("{}: {e:#}", workload.name);
-                // A user's limit on the machine under test, another machine that is not there, or a length that the user has chosen is no failure of
-                // the kernel.
-                let blames_nobody = match e.downcast_ref() {
-                    Some(Shortage::Processes(_) | Shortage::Machine(_)) => job.shared,
-                    _ => e.is::<WindowTooShort>(),
-                };
-                voice.say(&match blames_nobody {
-                    true => GuestEvent::Unfit { message },
-                    false => GuestEvent::Failed { failure, message },
+                // A user's limit on the machine under test, or another machine that is not there, is no failure of its kernel.
+                voice.say(&match e.downcast_ref() {
+                    Some(Shortage::Processes(_) | Shortage::Machine(_)) if job.shared => GuestEvent::Unfit { message },
+                    _ => GuestEvent::Failed { failure, message },
                 });
                 failed = true;
                 break;

@@ -162,7 +162,7 @@ impl LocalHost {
         Ok(Self {
             has_network,
             foundations,
-            machine: this_machine(plan.machine.cpus, plan.machine.memory_bytes),
+            machine: identity_here(plan.machine.cpus, plan.machine.memory_bytes),
             ledger,
             watch: Watch::default(),
         })
@@ -237,7 +237,7 @@ impl Drop for LeversInForce<'_> {
 }
 
 /// This machine as a guest would describe itself.
-fn this_machine(cpus: u32, memory_bytes: u64) -> GuestIdentity {
+fn identity_here(cpus: u32, memory_bytes: u64) -> GuestIdentity {
     let uname = rustix::system::uname();
     let clocksource = fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     GuestIdentity {
@@ -436,7 +436,7 @@ pub fn once(
     };
     let task = Task {
         job: job(Clock::Wall, seed, vec![planned]),
-        machine: this_machine(this_machine::cpus(), this_machine::memory_bytes()),
+        machine: identity_here(this_machine::cpus(), this_machine::memory_bytes()),
         mounts: vec![Mounts { dir: at, ..Mounts::default() }],
     };
     let killed = shortage::killed();

@@ -65,11 +65,10 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use bigiron_model::purpose::Purpose;
+    use bigiron_sys::this_machine;
 
     use super::super::folder;
     use super::super::messages::TrialKey;
-    use bigiron_sys::this_machine;
-
     use super::*;
 
     /// A folder with one trial of the study `first`.

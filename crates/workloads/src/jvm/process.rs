@@ -13,7 +13,7 @@ use super::log::{Pauses, compilations};
 use super::options::{Collector, NAME, Settings};
 use crate::java_program::JavaProgram;
 use bigiron_probe::counters::span;
-use bigiron_service::java::HEAP_IS_FULL;
+use bigiron_service::java::heap_is_full;
 use bigiron_service::programs::Programs;
 use bigiron_workload::{ARTIFACTS, Context};
 
@@ -33,7 +33,7 @@ pub struct Jvm {
 
 /// The JVM's error, with the option that would help if its heap was full.
 fn explained(error: Error) -> Error {
-    match format!("{error:#}").contains(HEAP_IS_FULL) {
+    match heap_is_full(&format!("{error:#}")) {
         true => error.context("The heap is too small; increase `jvm.heap`"),
         false => error,
     }

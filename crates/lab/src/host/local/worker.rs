@@ -334,7 +334,7 @@ fn serve(registry: Registry) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{job, this_machine};
+    use super::super::{identity_here, job};
     use super::*;
     use crate::vm::freezer;
     use crate::vm::process::held;
@@ -347,7 +347,8 @@ mod tests {
 
     /// The same with the patience that `ready` returns, which gets the number of the process.
     fn talked_after(script: &str, ready: impl FnOnce(u32) -> Option<SilenceWatch>) -> (ConversationEnd, usize) {
-        let task = Task { job: job(Clock::Wall, 1, Vec::new()), machine: this_machine(1, 1 << 30), mounts: Vec::new() };
+        let task =
+            Task { job: job(Clock::Wall, 1, Vec::new()), machine: identity_here(1, 1 << 30), mounts: Vec::new() };
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut process = Process::start(command).unwrap();

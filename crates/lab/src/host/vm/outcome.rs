@@ -21,7 +21,7 @@ pub(super) fn verdict(
     errors: &str,
 ) -> Result<Option<(Failure, String)>, HostError> {
     if let Some(message) = &received.unfit {
-        let message = format!("The trial cannot be judged: {message}\n{}", tail(console));
+        let message = format!("The guest cannot be used: {message}\n{}", tail(console));
         return Err(HostError::Fatal(message.trim_end().to_owned()));
     }
     if let Some(line) = console.lines().find(|l| l.contains("Kernel panic - not syncing")) {
