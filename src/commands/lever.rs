@@ -76,6 +76,10 @@ fn show(name: &str) -> anyhow::Result<String> {
         if let Some(text) = option(name) {
             return Ok(text);
         }
+        if registry::find(family).is_some() {
+            // Refuses an option that the workload does not have.
+            setting::check(name, "any").map_err(Refusal::from)?;
+        }
         let known = rows().into_iter().find(|(row, ..)| row.split('.').next() == Some(family));
         let Some((row, scope, _, text)) = known else {
             let right = suggest::list(setting::families());

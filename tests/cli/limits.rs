@@ -5,15 +5,20 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::builder::{Test, executable, processes_in, skipped};
+use crate::builder::{PATIENCE, Test, executable, processes_in, skipped};
 
 /// A user of nobody's.
 const USER: &str = "54321";
+
+/// The kernel counts the processes that it kills for want of memory for the whole machine: a test that causes this is not beside one whose trial
+/// is killed by somebody else.
+static KILLS: Mutex<()> = Mutex::new(());
 
 /// The records of the folder `study`. A line without an end is still being written.
 fn records(test: &Test) -> Vec<Value> {
@@ -25,7 +30,7 @@ fn records(test: &Test) -> Vec<Value> {
 fn wait_for(what: &str, seen: impl Fn() -> bool) {
     let began = Instant::now();
     while !seen() {
-        assert!(began.elapsed() < Duration::from_secs(120), "{what}");
+        assert!(began.elapsed() < PATIENCE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -122,6 +127,7 @@ impl Drop for Group {
 
 #[test]
 fn a_memory_cgroup_that_is_too_small_is_named_in_the_trials_failure() {
+    let _alone = KILLS.lock().unwrap_or_else(PoisonError::into_inner);
     let name = format!("bigiron-test-memory-{}", std::process::id());
     let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
     let made = places.iter().find_map(|(mount, file)| {
@@ -143,6 +149,7 @@ fn a_memory_cgroup_that_is_too_small_is_named_in_the_trials_failure() {
 
 #[test]
 fn a_trial_that_somebody_kills_is_void_and_runs_again() {
+    let _alone = KILLS.lock().unwrap_or_else(PoisonError::into_inner);
     let test = Test::new();
     let mut words = vec!["compare", "--on", "local", "running", "running", "--pairs", "8", "--idle-gap", "0"];
     // Trials last while there is this file: the one that is found is there when it is killed.

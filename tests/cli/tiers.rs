@@ -107,13 +107,13 @@ fn completed(record: &Value) {
 fn tiers_on_other_machines_serve_a_trial_and_end_with_it() {
     let Some(test) = test() else { return };
     let before = left();
-    let record = test.first_record("both", &words(&["app.tomcat-on=ssh:app1", "app.database-on=ssh:db1"]));
+    let record = test.conforming_record("both", &words(&["app.tomcat-on=ssh:app1", "app.database-on=ssh:db1"]));
     completed(&record);
     assert_eq!(record["facts"]["app.tomcat-on"], "ssh:app1", "{record}");
     assert_eq!(record["facts"]["app.database-on"], "ssh:db1", "{record}");
     nothing_is_left(&before);
     // Only Tomcat is on another machine; the database accepts its connections.
-    completed(&test.first_record("mariadb", &words(&["app.tomcat-on=ssh:app1", "app.database=mariadb"])));
+    completed(&test.conforming_record("mariadb", &words(&["app.tomcat-on=ssh:app1", "app.database=mariadb"])));
     nothing_is_left(&before);
 
     // The worker is killed during the run, and the database ends with it.

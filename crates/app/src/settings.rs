@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::calls::REQUESTS_PER_DEALER;
 use crate::options::{NAME, OPTIONS};
 
-const A_LENGTH: &str = "a number of requests such as `3000`, a time such as `30s`, or `auto`";
+const A_WARM_UP: &str = "a number of requests such as `3000`, a time such as `30s`, or `auto`";
 /// A window of fewer requests could lack one of the operations by chance: `account` is 2 of 80.
 const FEWEST: u64 = 400;
 const A_WINDOW: &str = "a number of requests from `400`, a time such as `30s`, or `auto`";
@@ -131,11 +131,11 @@ impl Settings {
                 }
             },
         };
-        let length = |name: &str, time: u64, requests: u64| match RunLength::parse(read.text(name)) {
+        let length = |name: &str, wanted: &str, time: u64, requests: u64| match RunLength::parse(read.text(name)) {
             Some(None) if wall => Ok(RunLength::Time(Duration::from_secs(time))),
             Some(None) => Ok(RunLength::Operations(requests)),
             Some(Some(length)) => Ok(length),
-            None => Err(read.wrong(name, A_LENGTH)),
+            None => Err(read.wrong(name, wanted)),
         };
         let bytes = |name: &str| parse_bytes(read.text(name)).ok();
         let session_bytes = bytes("session").filter(|n| *n <= 16 * MIB);
@@ -173,8 +173,8 @@ impl Settings {
             database_on: host("database-on")?,
             rate,
             clients: number("clients", 1..=10_000, 2 * threads)?,
-            warm_up: length("warmup", 10, 600)?,
-            length: length("length", 20, 800)?,
+            warm_up: length("warmup", A_WARM_UP, 10, 600)?,
+            length: length("length", A_WINDOW, 20, 800)?,
         };
         match settings.length {
             RunLength::Operations(..FEWEST) | RunLength::Time(Duration::ZERO) => Err(read.wrong("length", A_WINDOW)),

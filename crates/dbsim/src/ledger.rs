@@ -1,7 +1,8 @@
 //! The ledger: what a run has acknowledged, kept apart from the database so that verification can compare the two.
 //!
 //! Invariant: it is written while the run proceeds, in a shared mapping of a file in memory that outlives every process, so that
-//! acknowledgements before a kill are on record. Each word shows by itself whether it is whole.
+//! acknowledgements before a kill are on record. Each word shows by itself whether it is whole. Where two words belong together, a kill
+//! between them leaves the pair before.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -103,6 +104,12 @@ fn value(index: usize, word: u64) -> Option<u64> {
     (check_of(index, value) == word & ((1 << CHECK_BITS) - 1)).then_some(value)
 }
 
+/// Where the entries of a foreground's last two acknowledgements begin, each a transaction and an LSN.
+fn entries(process: usize) -> [usize; 2] {
+    let at = HEAD + PER_PROCESS * process;
+    [at, at + 2]
+}
+
 fn words(processes: usize, blocks: usize) -> usize {
     HEAD + PER_PROCESS * processes + PER_BLOCK * blocks
 }
@@ -165,9 +172,17 @@ impl<'s> LiveLedger<'s> {
 
     /// A foreground has its commit. Must be called after [`LiveLedger::committed`] for its blocks.
     pub fn acknowledged(&self, process: usize, commit: CommitEntry) {
-        let at = HEAD + PER_PROCESS * process;
+        let at = self.older_entry(process);
         self.set(at, commit.transaction);
         self.set(at + 1, commit.lsn);
+    }
+
+    /// Where a foreground's next acknowledgement is written: over the older of its entries. The LSN is written last, so that a process killed
+    /// in between leaves the entry the older one.
+    fn older_entry(&self, process: usize) -> usize {
+        let [first, second] = entries(process);
+        let lsn = |at: usize| self.words[at + 1].load(SeqCst) >> CHECK_BITS;
+        if lsn(first) <= lsn(second) { first } else { second }
     }
 
     fn block(&self, number: u32) -> usize {
@@ -373,9 +388,12 @@ impl Ledger {
         if !(1..raw.len()).all(|index| value(index, raw[index]).is_some()) {
             return Err("a word of it is not whole");
         }
+        let entry =
+            |at: usize| -> Result<_, &'static str> { Ok(CommitEntry { transaction: get(at)?, lsn: get(at + 1)? }) };
         let commit = |p: usize| -> Result<_, &'static str> {
-            let at = HEAD + PER_PROCESS * p;
-            Ok(CommitEntry { transaction: get(at)?, lsn: get(at + 1)? })
+            let [first, second] = entries(p).map(entry);
+            let (first, second) = (first?, second?);
+            Ok(if first.lsn > second.lsn { first } else { second })
         };
         let block = |b: usize| -> Result<_, &'static str> {
             let at = HEAD + PER_PROCESS * processes + PER_BLOCK * b;
@@ -404,93 +422,4 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Dbsim;
-    use bigiron_workload::testing;
-
-    fn job() -> Job {
-        Job::parse(&testing::options(&Dbsim, [("data", "10M"), ("cache", "1M")]).unwrap()).unwrap()
-    }
-
-    fn whole(dir: &Path) -> Option<Ledger> {
-        Ledger::load(dir).ok()
-    }
-
-    fn fill(live: &LiveLedger<'_>) {
-        live.flushed(77);
-        live.flushed(76);
-        live.checkpoint(5);
-        live.switching(3);
-        live.switched(2);
-        live.committed(0, 4);
-        live.writing(1279, 9);
-        live.written(1279, 8);
-        live.acknowledged(7, CommitEntry { transaction: 5, lsn: 70 });
-    }
-
-    fn check(ledger: &Ledger) {
-        let Ledger { flushed, checkpoint, sequence, switching, ref commits, ref blocks, .. } = *ledger;
-        assert_eq!((flushed, checkpoint, sequence, switching), (77, 5, 2, 3));
-        assert_eq!((commits[0], commits[7]), (CommitEntry::default(), CommitEntry { transaction: 5, lsn: 70 }));
-        assert_eq!(blocks[0], BlockEntry { committed: 4, written: 0, writing: 0 });
-        assert_eq!(blocks[1279], BlockEntry { committed: 0, written: 8, writing: 9 });
-        assert_eq!(blocks.len(), 1280);
-    }
-
-    #[test]
-    fn a_killed_run_has_its_ledger_and_an_ended_one_keeps_it() {
-        let (dir, job) = (tempfile::tempdir().unwrap(), job());
-        let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        let live = LiveLedger::new(ledger_file.segment(), &job);
-        fill(&live);
-        let killed = whole(dir.path()).unwrap();
-        assert!(ledger_file.live.exists());
-        assert_eq!(killed.stop, Stop::Killed);
-        check(&killed);
-        ledger_file.close(&live).unwrap();
-        let ended = whole(dir.path()).unwrap();
-        assert_eq!(ended.stop, Stop::Ended);
-        check(&ended);
-        assert_eq!(std::fs::metadata(path(dir.path())).unwrap().len(), Ledger::bytes(8, 1280));
-        assert!(!ledger_file.live.exists() && !link(dir.path()).is_symlink());
-    }
-
-    #[test]
-    fn a_failed_run_leaves_its_ledger_but_nothing_in_memory() {
-        let (dir, job) = (tempfile::tempdir().unwrap(), job());
-        let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        fill(&LiveLedger::new(ledger_file.segment(), &job));
-        let live = ledger_file.live.clone();
-        drop(ledger_file);
-        let failed = whole(dir.path()).unwrap();
-        assert_eq!(failed.stop, Stop::Killed);
-        check(&failed);
-        assert!(!live.exists() && !link(dir.path()).is_symlink());
-    }
-
-    #[test]
-    fn damage_to_any_word_is_noticed() {
-        let (dir, job) = (tempfile::tempdir().unwrap(), job());
-        let ledger_file = LedgerFile::open(&job, dir.path()).unwrap();
-        let live = LiveLedger::new(ledger_file.segment(), &job);
-        fill(&live);
-        for index in (0..live.words.len()).step_by(7).chain([0, HEAD]) {
-            let before = live.words[index].load(SeqCst);
-            for damaged in [before ^ 1 << (index % 64), 0, live.words[(index + 40) % live.words.len()].load(SeqCst)] {
-                live.words[index].store(damaged, SeqCst);
-                assert!(whole(dir.path()).is_none(), "word {index}: {damaged:#x} instead of {before:#x}");
-            }
-            live.words[index].store(before, SeqCst);
-        }
-        check(&whole(dir.path()).unwrap());
-        ledger_file.close(&live).unwrap();
-        let bytes = std::fs::read(path(dir.path())).unwrap();
-        std::fs::write(path(dir.path()), &bytes[..bytes.len() - 8]).unwrap();
-        assert!(matches!(Ledger::find(dir.path()).unwrap(), LedgerLookup::Damaged(_)));
-        std::fs::rename(path(dir.path()), unfinished(dir.path())).unwrap();
-        assert!(matches!(Ledger::find(dir.path()).unwrap(), LedgerLookup::NotRenamed));
-        clear(dir.path()).unwrap();
-        assert!(Ledger::load(dir.path()).is_err());
-    }
-}
+mod tests;

@@ -165,10 +165,17 @@ fn archives_are_whole_bounded_and_go_on_where_each_other_ends() {
 #[test]
 fn a_slow_archiver_holds_up_the_log() {
     // Eight seconds for the first journal, which the foregrounds fill twice in much less: a journal for every 20 transactions, so that
-    // few of them wait for a disk that other tests use.
-    let archiver = "archiver = { kind = \"archiver\", request = \"1M\", limit = \"128K/s\" }";
-    let run = Run::with_steps("\"redo 100000\", \"commit\"", 4, "files = 2", "", archiver).set("transactions", "50");
-    let outcome = run.go().unwrap();
+    // few of them wait for a disk that other tests use. If its syncs last for seconds all the same, the archiver takes a minute.
+    let with_limit = |limit: &str| {
+        let archiver = format!("archiver = {{ kind = \"archiver\", request = \"1M\", limit = \"{limit}\" }}");
+        let steps = "\"redo 100000\", \"commit\"";
+        let run = Run::with_steps(steps, 4, "files = 2", "", &archiver).set("transactions", "50");
+        run.go().unwrap()
+    };
+    let mut outcome = with_limit("128K/s");
+    if fact(&outcome, "log-switch-waits-for-archiving") == 0.0 {
+        outcome = with_limit("16K/s");
+    }
     assert!(fact(&outcome, "journals-archived") >= 1.0, "{:?}", outcome.facts);
     assert!(fact(&outcome, "log-switch-waits-for-archiving") >= 1.0, "{:?}", outcome.facts);
     assert!(fact(&outcome, "log-switch-wait-for-archiving-ns") > 0.0);

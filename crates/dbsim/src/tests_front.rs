@@ -196,17 +196,19 @@ fn phases_have_their_own_pace_and_figures() {
     // 20 starts, 10 ms apart, the first at once; the workers begin when they wake.
     assert!(slow.elapsed >= Duration::from_millis(185), "{:?}", slow.elapsed);
     assert!(bench.facts(&outcome)["phase.slow"].contains("tx/s"));
-    let bench = Bench::new(|job| {
-        // Long enough for a transaction to end on a machine that hardly runs this process.
-        let part = Length::Time(Duration::from_secs(1));
-        job.run.length = Length::Time(Duration::from_secs(5));
-        job.run.phases = vec![
-            phase("a", Length::Auto, None),
-            phase("b", part, Some(Pace::Closed { think: Duration::from_secs(600) })),
-        ];
-    });
-    let outcome = bench.run().unwrap();
-    assert!(outcome.phases[0].transactions > outcome.phases[1].transactions);
+    // On a machine that hardly runs this process, few transactions end even in a second.
+    let of_time = |seconds: u64| {
+        let bench = Bench::new(|job| {
+            let part = Length::Time(Duration::from_secs(seconds));
+            job.run.length = Length::Time(Duration::from_secs(5 * seconds));
+            job.run.phases = vec![
+                phase("a", Length::Auto, None),
+                phase("b", part, Some(Pace::Closed { think: Duration::from_secs(600) })),
+            ];
+        });
+        bench.run().is_ok_and(|outcome| outcome.phases[0].transactions > outcome.phases[1].transactions)
+    };
+    assert!(of_time(1) || of_time(10));
 }
 
 #[test]

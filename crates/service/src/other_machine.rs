@@ -232,7 +232,8 @@ fn last_lines(name: &str, errors: impl Read) -> VecDeque<String> {
         if let Some(message) = line.strip_prefix(PREFIX) {
             eprintln!("{PREFIX}`{name}`: {message}");
         } else if !line.is_empty() {
-            last.push_back(line);
+            // ssh ends some of its lines with a full stop; here they end in the middle of a sentence.
+            last.push_back(line.strip_suffix('.').unwrap_or(&line).to_owned());
             last.drain(..last.len().saturating_sub(LAST));
         }
     }
@@ -298,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept() {
-        let lines = last_lines("db1", &b"Warning: new key\nbigiron: Downloading\n\none\ntwo\r\nthree"[..]);
+        let lines = last_lines("db1", &b"Warning: new key\nbigiron: Downloading\n\none\ntwo.\r\nthree"[..]);
         assert_eq!(lines, ["one", "two", "three"]);
     }
 

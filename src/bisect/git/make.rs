@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use bigiron_model::refusal::Refusal;
-use bigiron_sys as sys;
+use bigiron_sys::{self as sys, this_machine};
 
 /// Interval at which a running make is polled.
 const LOOK: Duration = Duration::from_millis(50);
@@ -190,7 +190,7 @@ impl Make<'_> {
         let mut command = super::command("make");
         let mut output = std::ffi::OsString::from("O=");
         output.push(self.build);
-        let jobs = thread::available_parallelism().map_or(1, usize::from);
+        let jobs = this_machine::cpus();
         command.arg("--no-print-directory").arg("-C").arg(self.tree).arg(output).arg("ARCH=x86_64").args(SAME);
         command.arg(format!("-j{jobs}")).args(&self.arguments.0).args(targets);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);

@@ -8,6 +8,7 @@ use super::stack::{self, Lie, Mode, Remembered, StackFile};
 use super::*;
 use bigiron_sys::process::{Child, fork_child};
 use bigiron_sys::shared_memory::SharedMemory;
+use std::io::Write as _;
 use std::sync::Arc;
 
 /// A run in its own process group.
@@ -24,7 +25,12 @@ impl<'a> Running<'a> {
         let child = fork_child(|| {
             rustix::process::setpgid(None, None).unwrap();
             before();
-            i32::from(bench.run().is_err())
+            let ended = bench.run();
+            if let Err(e) = &ended {
+                // What the child prints by macro is lost in the memory of libtest.
+                let _ = writeln!(std::io::stderr(), "The run to be killed failed: {e:#}");
+            }
+            i32::from(ended.is_err())
         })
         .unwrap();
         let group = child.pid();
@@ -180,7 +186,8 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
             assert!(verdict.passed(), "round {round}, {by:?}: {:?} {:?}", verdict.counts, verdict.findings);
         }
         // Acknowledged redo is lost with the cache; then blocks as well.
-        let flushed = bench.ledger().flushed;
+        let ledger = bench.ledger();
+        let flushed = ledger.flushed;
         let redo = |w: &&Remembered| w.done && matches!(w.place, StackFile::Journal(_)) && w.offset > 0;
         let acknowledged =
             |w: &&Remembered| journal::ChunkHeader::read(&w.after).is_some_and(|c| c.lsn + u64::from(c.len) <= flushed);
@@ -191,7 +198,16 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
         }
         put(&bench, last, &last.after);
         assert!(bench.check(AckSource::Ledger).passed());
-        let block = writes.iter().rfind(|w| w.done && matches!(w.place, StackFile::Data(_)));
+        // The kill may have come after the end of a write and before its writer knew of it.
+        let is_reported = |w: &&Remembered| match w.place {
+            StackFile::Journal(_) => false,
+            StackFile::Data(file) => {
+                let address = block::Address { file: file as u32, block: (w.offset / block::BLOCK as u64) as u32 };
+                let number = files::number(&job, address).unwrap();
+                block::stamp(&w.after).version <= ledger.blocks[number as usize].written
+            }
+        };
+        let block = writes.iter().rfind(|w| w.done && is_reported(w));
         if let Some(block) =
             block.filter(|b| !writes.iter().any(|w| !w.done && w.offset == b.offset && w.place == b.place))
         {

@@ -165,20 +165,51 @@ fn damaged(
             VerifyFailed::Misdirected { wanted, found }
         });
     }
+    // A write that was on its way: anything between what was there before and what it was to become.
+    let latest = match ledger.stop {
+        Stop::Ended => 0,
+        Stop::Killed => entry.writing,
+        Stop::Crashed => block.redo,
+    };
+    // Redo makes it whole if it has every change after the oldest sector's version.
+    let oldest = entry.written.max(block.first.saturating_sub(1));
+    let recoverable = |versions: &[_]| block.first > 0 && damage::within(versions, oldest, latest.min(block.redo));
+    // The write may have ended after the block was first read: a kill does not wait for every request.
+    let stamped = block::stamp(page).version;
+    if block::check_unmeasured(page, wanted).is_ok() && recoverable(&[vec![stamped..=stamped]]) {
+        return None;
+    }
     let last = block.redo.max(entry.writing).max(entry.committed);
     match damage::diagnose(page, wanted, last) {
-        Damage::Mixed { versions, finding } => {
-            // A write that was on its way: anything between what was there before and what it was to become.
-            let latest = match ledger.stop {
-                Stop::Ended => 0,
-                Stop::Killed => entry.writing,
-                Stop::Crashed => block.redo,
-            };
-            // Redo makes it whole if it has every change after the oldest sector's version.
-            let oldest = entry.written.max(block.first.saturating_sub(1));
-            let whole = block.first > 0 && damage::within(&versions, oldest, latest.min(block.redo));
-            if whole { None } else { Some(finding) }
+        Damage::Mixed { versions, .. } if recoverable(&versions) => None,
+        Damage::Mixed { finding, .. } | Damage::Corrupted(finding) => Some(finding),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dbsim;
+    use bigiron_workload::testing;
+
+    #[test]
+    fn a_write_that_ends_after_the_first_reading_is_no_damage() {
+        let job = Job::parse(&testing::options(&Dbsim, []).unwrap()).unwrap();
+        let address = files::address(&job, 3);
+        let mut page = [0; BLOCK];
+        block::image(&mut page, address, 7);
+        block::apply(&mut page, BLOCK, &[], block::Stamp { version: 7, lsn: 90, process: 0, transaction: 4 });
+        block::seal(&mut page);
+        // At the first reading it was in part of version 6.
+        let on_disk = OnDisk { damaged: true, first: 5, redo: 8, ..OnDisk::default() };
+        let judged = |stop, written, writing| {
+            let ledger = Ledger { stop, ..Ledger::default() };
+            let entry = BlockEntry { committed: 6, written, writing };
+            damaged(&job, &ledger, &[], &page, address, &on_disk, &entry)
+        };
+        assert_eq!(judged(Stop::Killed, 6, 7), None);
+        for (stop, written, writing) in [(Stop::Ended, 6, 7), (Stop::Killed, 6, 6), (Stop::Killed, 8, 8)] {
+            assert!(judged(stop, written, writing).is_some(), "{stop:?}, {written} and {writing}");
         }
-        Damage::Corrupted(finding) => Some(finding),
     }
 }

@@ -31,6 +31,7 @@ use bigiron_model::record::{Failure, GuestIdentity};
 use bigiron_probe::{dmesg, environment};
 use bigiron_sys as sys;
 use bigiron_sys::network::{Network, VethPair};
+use bigiron_sys::this_machine;
 use bigiron_workload::registry::Registry;
 
 /// Complaints of each class kept per trial; a kernel that logs more has made its point.
@@ -140,15 +141,12 @@ fn mounts() -> anyhow::Result<()> {
 
 fn identity() -> anyhow::Result<GuestIdentity> {
     let uname = rustix::system::uname();
-    let memory = fs::read_to_string("/proc/meminfo").context("No /proc/meminfo")?;
-    let total =
-        memory.lines().find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
     Ok(GuestIdentity {
         release: uname.release().to_string_lossy().into_owned(),
         version: uname.version().to_string_lossy().into_owned(),
         cmdline: fs::read_to_string("/proc/cmdline").context("No /proc/cmdline")?.trim().to_owned(),
-        cpus: std::thread::available_parallelism()?.get() as u32,
-        memory_bytes: total.context("No MemTotal in /proc/meminfo")? * 1024,
+        cpus: this_machine::cpus(),
+        memory_bytes: this_machine::memory_bytes(),
         // Not settled yet: the event `quiet` reports it.
         clocksource: String::new(),
     })

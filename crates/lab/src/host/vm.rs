@@ -42,6 +42,7 @@ use bigiron_model::record::{Complaint, Failure, HostCost};
 use bigiron_model::storage::DISK_CACHE_FACT;
 use bigiron_model::values::Values;
 use bigiron_probe::{dmesg, environment};
+use bigiron_sys::this_machine;
 use bigiron_workload::registry::Registry;
 use files::Files;
 use kernel::Start;
@@ -121,7 +122,7 @@ impl VmHost {
 
 impl Host for VmHost {
     fn parallel(&self) -> usize {
-        std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+        this_machine::cpus() as usize
     }
 
     fn supports(&self, purpose: Purpose) -> Result<(), String> {

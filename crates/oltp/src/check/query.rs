@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use bigiron_service::mariadb::DATABASE;
 use bigiron_sql::database::{Database, Dialect, SqlValue};
 use bigiron_sql::pg::PgError;
+use bigiron_sys::this_machine;
 
 /// Seconds from 1970 to 2000, in microseconds.
 const EPOCH: i64 = 946_684_800_000_000;
@@ -83,7 +84,7 @@ pub(super) fn tune(database: &mut dyn Database) {
     if database.dialect() != Dialect::Postgres {
         return;
     }
-    let workers = std::thread::available_parallelism().map_or(1, usize::from) - 1;
+    let workers = this_machine::cpus() - 1;
     for setting in [
         "SET work_mem = '256MB'".to_owned(),
         // Compiling costs more than it saves here.

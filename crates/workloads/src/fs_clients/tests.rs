@@ -81,9 +81,18 @@ fn damage_loss_and_leftovers_are_found() {
 
 #[test]
 fn a_run_that_is_ended_by_time_is_verified_where_it_stopped() {
-    let bench = Bench::new(&[("warmup", "20ms"), ("length", "150ms")]);
-    bench.run().unwrap();
-    bench.verify().unwrap();
+    let mut ms = 150;
+    loop {
+        let bench = Bench::new(&[("warmup", "20ms"), ("length", &format!("{ms}ms"))]);
+        match bench.run() {
+            // On a machine with other work a kind of request may not occur.
+            Err(error) if ms < 60_000 && format!("{error:#}").contains("increase the length") => ms *= 6,
+            outcome => {
+                outcome.unwrap();
+                return bench.verify().unwrap();
+            }
+        }
+    }
 }
 
 #[test]

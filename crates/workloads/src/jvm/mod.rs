@@ -167,17 +167,13 @@ struct Trial<'a> {
 impl Running for Trial<'_> {
     fn run(&mut self, cx: &Context<'_>) -> Result<WorkloadResult> {
         let mut jvm = self.jvm.take().context("The JVM has ended")?;
-        let of = 4 * self.warehouses;
-        let mut points = Vec::new();
-        for n in 0..2 * self.warehouses {
-            (cx.progress)(Progress { step: "warm-up", done: 2 * n, of });
-            jvm.load()?;
-            (cx.progress)(Progress { step: "window", done: 2 * n + 1, of });
-            points.push(jvm.measure()?);
-        }
+        let points = self.points(&mut jvm, cx);
         // While it is still visible.
         let mut programs = symbols::running();
-        jvm.keep_log(cx)?;
+        // A failed trial has a use for it too.
+        let kept = jvm.keep_log(cx);
+        let points = points?;
+        kept?;
         let version = jvm.program.version();
         let rss = points.iter().filter_map(|point| point.memory).max().unwrap_or_else(|| jvm.program.max_rss());
         programs.extend(jvm.program.end()?);
@@ -195,6 +191,19 @@ impl Running for Trial<'_> {
 }
 
 impl Trial<'_> {
+    /// Measures one point after the other.
+    fn points(&self, jvm: &mut Jvm, cx: &Context<'_>) -> Result<Vec<Point>> {
+        let of = 4 * self.warehouses;
+        let mut points = Vec::new();
+        for n in 0..2 * self.warehouses {
+            (cx.progress)(Progress { step: "warm-up", done: 2 * n, of });
+            jvm.load()?;
+            (cx.progress)(Progress { step: "window", done: 2 * n + 1, of });
+            points.push(jvm.measure()?);
+        }
+        Ok(points)
+    }
+
     fn outcome(&self, points: &[Point], rss: u64) -> Result<WorkloadResult> {
         let (mut outcome, mut pauses) = (WorkloadResult::default(), Pauses::default());
         let mut sum = 0.0;

@@ -134,6 +134,8 @@ fn a_heap_that_is_too_small_is_named() {
             && error.contains("OutOfMemoryError: Java heap"),
         "{error}"
     );
+    let log = fs::read_to_string(dir.path().join("artifacts/gc.log")).unwrap();
+    assert!(log.contains("Pause Full"), "{log}");
 }
 
 #[test]
