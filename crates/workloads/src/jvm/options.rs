@@ -117,15 +117,12 @@ impl Settings {
             Some(Some(length)) => Ok(length),
             None => Err(read.wrong(name, "a number of operations, a time such as `30s`, or `auto`")),
         };
+        let data = bytes("data", 1 << 20, 1 << 30, "an amount from `1M` to `1G`")?;
         let settings = Self {
             warehouses: number("warehouses", 1, MOST_WAREHOUSES / 2)?,
             length: length("operations", 10, 10_000)?,
             warmup: length("warmup", 5, WARM)?,
-            data: bytes("data", 1 << 20, 1 << 30, "an amount from `1M` to `1G`")?.unwrap_or(if wall {
-                25 << 20
-            } else {
-                4 << 20
-            }),
+            data: data.unwrap_or(if wall { 25 << 20 } else { 4 << 20 }),
             collector: read.word("collector").ok_or_else(|| read.wrong("collector", "serial, parallel, g1 or zgc"))?,
             heap: bytes("heap", 16 << 20, MOST_HEAP, "an amount from `16M` to `1T`")?,
             thp: is_on("thp"),
@@ -135,6 +132,12 @@ impl Settings {
         };
         if matches!(settings.length, RunLength::Operations(0) | RunLength::Time(Duration::ZERO)) {
             return Err(read.wrong("operations", "a number of operations above 0, a time such as `30s`, or `auto`"));
+        }
+        // One warehouse at least, if the number is not known yet; `auto` has other data on another clock.
+        let least = 2 * u64::from(settings.warehouses(1)) * data.unwrap_or(0);
+        if settings.heap.is_some_and(|heap| heap < least) {
+            let right = format!("at least `{}M` for its data, 2N times `{NAME}.data`, or `auto`", least >> 20);
+            return Err(read.wrong("heap", &right));
         }
         if settings.thp && settings.large_pages {
             return Err(format!("`{NAME}.thp` and `{NAME}.large-pages` exclude each other; omit one"));

@@ -127,7 +127,7 @@ fn a_long_step_is_not_taken_for_a_hang() {
 #[test]
 fn a_heap_that_is_too_small_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let error = format!("{:#}", run(&[("heap", "16M"), ("data", "64M")], dir.path()).unwrap_err());
+    let error = format!("{:#}", run(&[("heap", "20M"), ("data", "10M")], dir.path()).unwrap_err());
     assert!(
         error.starts_with("The heap is too small; increase `jvm.heap`: ")
             && error.contains("The JVM ended (exit status: 3): ")
@@ -213,6 +213,7 @@ fn options_are_refused_with_what_would_be_right() {
         (&[("warmup", "soon")], "`jvm.warmup` cannot be `soon`"),
         (&[("data", "1K")], "an amount from `1M` to `1G`"),
         (&[("heap", "1M")], "an amount from `16M` to `1T`"),
+        (&[("heap", "511M"), ("data", "64M"), ("warehouses", "4")], "it can be at least `512M`"),
         (&[("compiler-threads", "1")], "2 to 64"),
         (&[("collector", "cms")], "it can be `serial`"),
         (&[("thp", "on"), ("large-pages", "on")], "exclude each other"),
