@@ -1,6 +1,5 @@
 //! One trial each on the machines that a study can ask for: devices, file systems, kernels old and new.
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::AtomicBool;
 
 use bigiron::registry::{self, WORKLOADS};
@@ -18,6 +17,7 @@ use bigiron_workload as workload;
 use bigiron_workload::RunsOn;
 
 use super::cache;
+use crate::builder::write_program;
 
 /// Metrics that use the disk, the file system and asynchronous I/O.
 const DISK: &str = "pread-4k-direct,aio-4k-d16,uring-4k-d1,append-8k-fdatasync,create-10k";
@@ -247,8 +247,7 @@ fn a_qemu_that_may_not_take_the_library_runs_out_of_step_and_says_so() {
     let found = Qemu::find().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("qemu");
-    std::fs::write(&program, format!("#!/bin/sh\nexec {} \"$@\"\n", found.program.display())).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&program, &format!("#!/bin/sh\nexec {} \"$@\"\n", found.program.display()));
     let machines = Machines { only: "null-call", ..USUAL };
     let mut qemu = found;
     qemu.program = program;

@@ -1,8 +1,5 @@
 //! The pinned QEMU, fetched into the cache as on a machine that has another one.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-
 use bigiron_lab::vm::pinned::BUILD;
 use bigiron_lab::vm::qemu::Qemu;
 
@@ -11,11 +8,10 @@ use crate::builder::skipped;
 
 #[test]
 fn the_fetched_qemu_gives_the_digits_of_the_installed_one() {
-    let test = test().file("bin/qemu-system-x86_64", "#!/bin/sh\necho 'QEMU emulator version 99.0.0 (Other 99)'\n");
-    let other = test.dir().join("bin/qemu-system-x86_64");
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    let test = test().program("bin/qemu-system-x86_64", "#!/bin/sh\necho 'QEMU emulator version 99.0.0 (Other 99)'\n");
     let usual = std::env::var("PATH").unwrap();
-    let test = test.path(&format!("{}:{usual}", other.parent().unwrap().display()));
+    let path = format!("{}:{usual}", test.dir().join("bin").display());
+    let test = test.path(&path);
     let said = test.run(&["doctor"]).stdout;
     assert!(said.contains("bigiron's cache: ") && said.contains(BUILD), "{said}");
     assert!(said.contains("ok       lockstep") && said.contains("ok       moves"), "{said}");

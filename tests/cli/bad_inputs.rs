@@ -2,9 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::fs::Permissions;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::PermissionsExt;
 
 use crate::builder::Test;
 use crate::kernels::bzimage;
@@ -44,13 +42,12 @@ fn every_bad_input_is_answered_in_words() {
         .file("text.deb", "no package")
         .file("short.bzImage", [b"MZ".as_slice(), &[0; 100]].concat())
         .file("bzImage", bzimage("6.1.7-mine"))
-        .file("prog.sh", "#!/bin/sh\necho 1\n")
+        .program("prog.sh", "#!/bin/sh\necho 1\n")
         .file("ok.toml", STUDY)
-        .file("bin/qemu-system-x86_64", format!("#!/bin/sh\necho 'QEMU emulator version 7.2.22 (Debian {BUILD})'\n"));
-    let executable = Permissions::from_mode(0o755);
-    for program in ["prog.sh", "bin/qemu-system-x86_64"] {
-        fs::set_permissions(test.dir().join(program), executable.clone()).unwrap();
-    }
+        .program(
+            "bin/qemu-system-x86_64",
+            &format!("#!/bin/sh\necho 'QEMU emulator version 7.2.22 (Debian {BUILD})'\n"),
+        );
     let path = format!("{}:/usr/bin:/bin", test.dir().join("bin").display());
     let test = test.path(&path);
     test.run(&["kernel", "add", "mine", "--image", "bzImage"]).status(0);

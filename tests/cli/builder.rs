@@ -69,6 +69,12 @@ impl Test {
         self
     }
 
+    /// Adds a program, as [`write_program`] does.
+    pub fn program(self, name: &str, text: &str) -> Self {
+        write_program(&self.dir().join(name), text);
+        self
+    }
+
     /// PATH of the run.
     pub fn path(mut self, path: &str) -> Self {
         self.path = Some(path.to_owned());
@@ -222,6 +228,14 @@ impl Ran {
 }
 
 /// bigiron as `scripts/build` makes it: with the agent appended, without which each guest would get the larger executable.
+/// Writes a script that can be executed, and its folder. Another process writes it: a child that another test starts would hold a file of this process
+/// open for writing, too, until it executes its program, and what somebody writes to is not executed.
+pub fn write_program(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let write = "printf %s \"$2\" >\"$1\" && chmod 755 \"$1\"";
+    assert!(Command::new("sh").args(["-c", write, "sh"]).arg(path).arg(text).status().unwrap().success());
+}
+
 pub fn executable() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

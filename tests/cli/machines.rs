@@ -1,7 +1,6 @@
 //! Several machines in one study: simulated ones, and two "machines" over an `ssh` that runs everything here, in folders of their own.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use crate::builder::{Ran, Test, skipped};
@@ -106,9 +105,7 @@ fn with_machines() -> Option<Test> {
         skipped("no namespaces of mounts and network can be made here");
         return None;
     }
-    let test = Test::new().file("bin/ssh", SSH).file("machines/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
-    let ssh = test.dir().join("bin/ssh");
-    fs::set_permissions(&ssh, fs::Permissions::from_mode(0o755)).unwrap();
+    let test = Test::new().program("bin/ssh", SSH).file("machines/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
     let path = format!("{}:{}", test.dir().join("bin").display(), std::env::var("PATH").unwrap());
     Some(test.path(&path))
 }

@@ -1,8 +1,5 @@
 //! Everything that is wrong with a question is said before anything boots, with what would be right.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-
 use crate::builder::{Ran, Test};
 use crate::kernels::bzimage;
 use bigiron_lab::vm::pinned::BUILD;
@@ -10,11 +7,12 @@ use bigiron_lab::vm::pinned::BUILD;
 /// A machine with a QEMU that only knows its version and the pinned one's build, and a kernel called `mine`.
 pub fn machine(qemu: &str) -> Test {
     let test = Test::new()
-        .file("bin/qemu-system-x86_64", format!("#!/bin/sh\necho 'QEMU emulator version {qemu} (Debian {BUILD})'\n"))
+        .program(
+            "bin/qemu-system-x86_64",
+            &format!("#!/bin/sh\necho 'QEMU emulator version {qemu} (Debian {BUILD})'\n"),
+        )
         .file("bzImage", bzimage("6.1.7-mine"));
-    let program = test.dir().join("bin/qemu-system-x86_64");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let path = format!("{}:/usr/bin:/bin", test.dir().join("bin").display());
     let test = test.path(&path);
     test.run(&["kernel", "add", "mine", "--image", "bzImage"]).status(0);
     test

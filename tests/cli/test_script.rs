@@ -1,9 +1,10 @@
 //! `scripts/test`, with a cargo that plays test results: what becomes of a test that fails beside others and passes alone.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+
+use crate::builder::write_program;
 
 /// Fails every test that it runs beside others, and prints the number of busy loops. It first waits for the number in the file `loops`, because the
 /// script has only just started them.
@@ -36,10 +37,10 @@ fn cpus() -> usize {
 fn script(arguments: &[&str], beside: &str, alone: &str) -> (Option<i32>, String) {
     let dir = tempfile::tempdir().unwrap();
     let loops = if arguments == ["beside-load"] { cpus().to_string() } else { "0".to_owned() };
-    for (name, text) in [("cargo", CARGO), ("beside", beside), ("alone", alone), ("loops", loops.as_str())] {
+    for (name, text) in [("beside", beside), ("alone", alone), ("loops", loops.as_str())] {
         fs::write(dir.path().join(name), text).unwrap();
     }
-    fs::set_permissions(dir.path().join("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&dir.path().join("cargo"), CARGO);
     let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/test");
     let ended = Command::new(script).args(arguments).env("PATH", path).output().unwrap();

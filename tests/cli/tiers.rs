@@ -44,13 +44,11 @@ fn test() -> Option<Test> {
         skipped("this process may not make namespaces, of which the other machines consist");
         return None;
     }
-    let test = oltp::test().file("bin/ssh", SSH);
-    let bin = test.dir().join("bin");
+    let test = oltp::test().program("bin/ssh", SSH);
     assert!(Command::new("cp").args(["-a", "/etc"]).arg(test.dir().join("etc")).status().unwrap().success());
     // Servers of other tests belong to processes that such a machine does not see.
     let test = test.file("etc/bigiron/allow.toml", "allow = [\"trials\"]\nservices = [\"unknown\"]\n");
-    assert!(Command::new("chmod").arg("755").arg(bin.join("ssh")).status().unwrap().success());
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", test.dir().join("bin").display(), std::env::var("PATH").unwrap());
     Some(test.path(&path))
 }
 

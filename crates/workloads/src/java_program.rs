@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::thread;
@@ -21,15 +21,19 @@ use bigiron_service::instance::make_folder;
 use bigiron_service::java::{self, MethodList, RECIPE, SERIES};
 use bigiron_service::programs::Programs;
 use bigiron_sys::launch::Usage;
-use bigiron_workload::{Context, ImageContext, Images, WrongData};
+use bigiron_workload::{ARTIFACTS, Context, ImageContext, Images, WrongData};
 
 /// The exit status of a program if its data are wrong.
 const WRONG: i32 = 4;
 /// Lines from the end of standard error in messages.
 const TAIL: usize = 6;
+/// Lines from the beginning of a crash's report in messages: the signal, the versions and the function.
+const CRASH: usize = 6;
 /// How long a program may take to end whose connections broke.
 const GRACE: Duration = Duration::from_secs(2);
 const ERRORS: &str = "stderr";
+/// The file of the JVM's whole report if it crashes, in its folder and kept with the trial.
+const CRASH_LOG: &str = "crash.log";
 
 /// Java for guests: the image with its tree.
 ///
@@ -82,6 +86,8 @@ pub struct JavaProgram {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     folder: PathBuf,
+    /// The folder of files that are kept with the trial.
+    kept: PathBuf,
     /// What the program said about itself: `java`, `vm`, `cpus`.
     pub about: Value,
 }
@@ -103,14 +109,16 @@ impl JavaProgram {
         make_folder(&folder, user)?;
         let jar = java::place(programs, &folder, user)?;
         let mut command = programs.command("java", &folder).context("Cannot start Java")?;
-        command.args(arguments(&jar, &programs.inside(&folder)));
+        let inside = programs.inside(&folder);
+        command.arg(format!("-XX:ErrorFile={}", inside.join(CRASH_LOG).display())).args(arguments(&jar, &inside));
         let errors = File::create(folder.join(ERRORS)).map_err(doing("Cannot write", &folder.join(ERRORS)))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().context("Cannot start Java")?;
         // If the machine runs out of memory, the JVM is killed and no other work. Not allowed everywhere.
         let _ = fs::write(format!("/proc/{}/oom_score_adj", child.id()), "1000");
         let (input, output) = child.stdin.take().zip(child.stdout.take()).context("Java has no pipes")?;
-        let mut program = Self { child, input, output: BufReader::new(output), folder, about: Value::Null };
+        let (output, kept) = (BufReader::new(output), cx.dir.join(ARTIFACTS));
+        let mut program = Self { child, input, output, folder, kept, about: Value::Null };
         program.about = program.json()?;
         Ok(program)
     }
@@ -237,12 +245,34 @@ impl JavaProgram {
         }
     }
 
+    /// Keeps a file of its folder with the trial.
+    ///
+    /// # Errors
+    /// It cannot be copied.
+    pub fn keep(&self, file: &str) -> Result<()> {
+        let copy =
+            || fs::create_dir_all(&self.kept).and_then(|()| fs::copy(self.folder.join(file), self.kept.join(file)));
+        copy().map(drop).with_context(|| format!("Cannot keep the JVM's `{file}` in `{}`", self.kept.display()))
+    }
+
     fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         match self.output.read_line(&mut line) {
+            Ok(n) if n > 0 && line.starts_with('#') => Err(self.crash()),
             Ok(n) if n > 0 => Ok(line.trim_end().to_owned()),
             _ => Err(self.why()),
         }
+    }
+
+    /// The report of a JVM that crashes, which it writes to standard output, whatever its options, in lines that begin with `#`.
+    fn crash(&mut self) -> anyhow::Error {
+        let mut report = String::new();
+        let _ = self.output.read_to_string(&mut report);
+        let lines = report.lines().map(|line| line.trim_start_matches('#').trim()).filter(|line| !line.is_empty());
+        let said = lines.take(CRASH).collect::<Vec<_>>().join("; ");
+        let _ = self.keep(CRASH_LOG);
+        let ended = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        anyhow!("The JVM crashed ({ended}): {said}")
     }
 
     /// Why the JVM no longer answers.

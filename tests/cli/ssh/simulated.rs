@@ -35,9 +35,7 @@ impl Simulated {
         let folder = test.dir().join("db3");
         fs::create_dir(&folder).unwrap();
         let ssh = format!("#!/bin/sh\nexec {PROGRAM} ssh {} \"$@\"\n", folder.display());
-        let test = test.file("bin/ssh", ssh).file("config/bigiron/hosts.toml", "[db3]\nboot-limit = 120\n");
-        let program = test.dir().join("bin/ssh");
-        assert!(Command::new("chmod").arg("755").arg(program).status().unwrap().success());
+        let test = test.program("bin/ssh", &ssh).file("config/bigiron/hosts.toml", "[db3]\nboot-limit = 120\n");
         let path = format!("{}:{}", test.dir().join("bin").display(), std::env::var("PATH").unwrap());
         let test = test.path(&path);
         let machine = Command::new(PROGRAM)

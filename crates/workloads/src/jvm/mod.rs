@@ -171,7 +171,7 @@ impl Running for Trial<'_> {
         // While it is still visible.
         let mut programs = symbols::running();
         // A failed trial has a use for it too.
-        let kept = jvm.keep_log(cx);
+        let kept = jvm.keep_log();
         let points = points?;
         kept?;
         let version = jvm.program.version();

@@ -15,7 +15,7 @@ use crate::java_program::JavaProgram;
 use bigiron_probe::counters::span;
 use bigiron_service::java::heap_is_full;
 use bigiron_service::programs::Programs;
-use bigiron_workload::{ARTIFACTS, Context};
+use bigiron_workload::Context;
 
 const LOG: &str = "gc.log";
 /// Whether shared memory, in which `zgc` has its heap, gets transparent huge pages.
@@ -126,11 +126,8 @@ impl Jvm {
     }
 
     /// Keeps the log of collections with the trial.
-    pub fn keep_log(&self, cx: &Context<'_>) -> Result<()> {
-        let kept = cx.dir.join(ARTIFACTS);
-        let copy =
-            || fs::create_dir_all(&kept).and_then(|()| fs::copy(self.program.folder().join(LOG), kept.join(LOG)));
-        copy().map(drop).with_context(|| format!("Cannot keep the JVM's log in `{}`", kept.display()))
+    pub fn keep_log(&self) -> Result<()> {
+        self.program.keep(LOG)
     }
 
     fn log_length(&self) -> u64 {

@@ -139,7 +139,7 @@ fn a_heap_that_is_too_small_is_named() {
 }
 
 #[test]
-fn a_killed_jvm_fails_the_trial_and_a_dropped_one_is_gone() {
+fn a_killed_jvm_and_one_that_crashes_fail_the_trial_and_a_dropped_one_is_gone() {
     let dir = tempfile::tempdir().unwrap();
     let settings = settings(&[]);
     let mut killed = trial(&settings, &programs(), dir.path()).unwrap();
@@ -147,6 +147,16 @@ fn a_killed_jvm_fails_the_trial_and_a_dropped_one_is_gone() {
     kill_process(pid, Signal::KILL).unwrap();
     let error = format!("{:#}", killed.run(&testing::context(dir.path())).unwrap_err());
     assert!(error.contains("The JVM ended (signal: 9 (SIGKILL))"), "{error}");
+    let mut crashed = trial(&settings, &programs(), dir.path()).unwrap();
+    let pid = Pid::from_raw(crashed.jvm.as_ref().unwrap().program.pid() as i32).unwrap();
+    kill_process(pid, Signal::SEGV).unwrap();
+    let error = format!("{:#}", crashed.run(&testing::context(dir.path())).unwrap_err());
+    assert!(
+        error.starts_with("The JVM crashed (signal: 6 (SIGABRT)") && error.contains("; SIGSEGV (0xb) at pc="),
+        "{error}"
+    );
+    let report = fs::read_to_string(dir.path().join("artifacts/crash.log")).unwrap();
+    assert!(report.contains("Problematic frame"), "{report}");
     let dropped = trial(&settings, &programs(), dir.path()).unwrap();
     let pid = Pid::from_raw(dropped.jvm.as_ref().unwrap().program.pid() as i32).unwrap();
     drop(dropped);
