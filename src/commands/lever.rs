@@ -76,7 +76,7 @@ fn show(name: &str) -> anyhow::Result<String> {
         if let Some(text) = option(name) {
             return Ok(text);
         }
-        if registry::find(family).is_some() {
+        if name.contains('.') && registry::find(family).is_some() {
             // Refuses an option that the workload does not have.
             setting::check(name, "any").map_err(Refusal::from)?;
         }

@@ -149,7 +149,7 @@ impl Test {
         record
     }
 
-    /// [`Test::first_record`] of a study of `app` whose run conforms: one in which the machine stood still for seconds may not.
+    /// [`Test::first_record`] of a study of `app`, repeated until its run conforms: on a machine that stalls for seconds, it may not.
     pub fn conforming_record(&self, out: &str, args: &[&str]) -> Value {
         for n in 1.. {
             let record = self.first_record(&format!("{out}-{n}"), args);
@@ -227,15 +227,15 @@ impl Ran {
     }
 }
 
-/// bigiron as `scripts/build` makes it: with the agent appended, without which each guest would get the larger executable.
-/// Writes a script that can be executed, and its folder. Another process writes it: a child that another test starts would hold a file of this process
-/// open for writing, too, until it executes its program, and what somebody writes to is not executed.
+/// Writes an executable script and creates its folder. Another process writes it: a child forked by another test would inherit this process's open
+/// file, and Linux does not execute a file that is open for writing.
 pub fn write_program(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let write = "printf %s \"$2\" >\"$1\" && chmod 755 \"$1\"";
     assert!(Command::new("sh").args(["-c", write, "sh"]).arg(path).arg(text).status().unwrap().success());
 }
 
+/// bigiron as `scripts/build` makes it: with the agent appended, without which each guest would get the larger executable.
 pub fn executable() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

@@ -24,6 +24,7 @@ fn levers_are_listed_shown_and_checked() {
     test.run(&["lever", "show", "sysctl.vm.swappiness"]).status(0).stdout_has("/proc/sys/vm/swappiness says");
     test.run(&["lever", "show", "block.sheduler"]).refused("did you mean `block.scheduler`?");
     test.run(&["lever", "show", "app.thread"]).refused("did you mean `app.threads`?");
+    test.run(&["lever", "show", "jvm"]).status(0).stdout_has("bigiron doc jvm");
     test.run(&["lever", "show", "boot.mitigations"]).status(0).stdout_has("bigiron doc boot");
     let ran = test.run(&["lever", "show", "dbsim.cache.dirty"]).status(0);
     ran.stdout_has("takes: a share from 1% to 90%\ndefault: 25%\n");

@@ -16,8 +16,7 @@ use crate::builder::{PATIENCE, Test, executable, processes_in, skipped};
 /// A user of nobody's.
 const USER: &str = "54321";
 
-/// The kernel counts the processes that it kills for want of memory for the whole machine: a test that causes this is not beside one whose trial
-/// is killed by somebody else.
+/// The kernel counts OOM kills for the whole machine, so the test that causes one must not run beside the test that kills a trial.
 static KILLS: Mutex<()> = Mutex::new(());
 
 /// The records of the folder `study`. A line without an end is still being written.

@@ -12,19 +12,21 @@ use serde_json::Value;
 use crate::builder::{PATIENCE, Test, skipped};
 use crate::oltp;
 
-/// The script in place of ssh. It knows two machines, `app1` and `db1`; both see the trial's machine at 127.0.0.1.
+/// The script in place of ssh. It knows three machines, which see the trial's machine at 127.0.0.1; on `noexec`, no program in `/var/tmp` can run.
 const SSH: &str = "#!/bin/sh
 while [ \"$1\" != -- ]; do shift; done
+export MOUNT=:
 case $2 in
 app1) at=127.0.0.2 ;;
 db1) at=127.0.0.3 ;;
+noexec) at=127.0.0.4 MOUNT='mount -t tmpfs -o noexec none /var/tmp' ;;
 *)
 	echo \"ssh: Could not resolve hostname $2: Name or service not known\" >&2
 	exit 255
 	;;
 esac
 export ETC=${0%/bin/ssh}/etc SSH_CONNECTION=\"127.0.0.1 50022 $at 22\"
-exec unshare --mount --pid --fork --mount-proc /bin/sh -c 'mount --bind \"$ETC\" /etc && exec /bin/sh -c \"$1\"' sh \"$3\"
+exec unshare --mount --pid --fork --mount-proc /bin/sh -c 'mount --bind \"$ETC\" /etc && $MOUNT && exec /bin/sh -c \"$1\"' sh \"$3\"
 ";
 
 const SMALL: [&str; 7] = [
@@ -142,8 +144,14 @@ fn tiers_on_other_machines_serve_a_trial_and_end_with_it() {
 
     // Machines that cannot be reached, or whose administrator allows nothing, before the study begins.
     let refused = |set: &str| test.run(&[&words(&[set])[..], &["--out", "refused"]].concat()).status(2);
-    refused("app.database-on=ssh:db2")
-        .stderr_has("On `db2`: ssh: Could not resolve hostname db2: Name or service not known");
+    let cannot = "bigiron's worker cannot be executed (";
+    refused("app.tomcat-on=ssh:noexec").stderr_has(cannot).stderr_has("`/var/tmp` may be mounted with `noexec`");
+    // Before anything is downloaded, which the empty cache needs.
+    let unknown = [&words(&["app.database-on=ssh:db2"])[..], &["--out", "refused"]].concat();
+    let ended = test.command(&unknown).env("BIGIRON_CACHE", test.dir().join("empty")).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("On `db2`: ssh: Could not resolve hostname db2: Name or service not known"), "{said}");
+    assert!(ended.status.code() == Some(2) && !said.contains("Debian"), "{said}");
     fs::remove_file(test.dir().join("etc/bigiron/allow.toml")).unwrap();
     refused("app.database-on=ssh:db1")
         .stderr_has("On `db1`: this machine has no `/etc/bigiron/allow.toml`, so its administrator allows nothing");

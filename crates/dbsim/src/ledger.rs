@@ -1,8 +1,8 @@
 //! The ledger: what a run has acknowledged, kept apart from the database so that verification can compare the two.
 //!
 //! Invariant: it is written while the run proceeds, in a shared mapping of a file in memory that outlives every process, so that
-//! acknowledgements before a kill are on record. Each word shows by itself whether it is whole. Where two words belong together, a kill
-//! between them leaves the pair before.
+//! acknowledgements before a kill are on record. Each word shows by itself whether it is whole. A kill
+//! between the two words of an acknowledgement leaves the previous one intact.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -104,7 +104,7 @@ fn value(index: usize, word: u64) -> Option<u64> {
     (check_of(index, value) == word & ((1 << CHECK_BITS) - 1)).then_some(value)
 }
 
-/// Where the entries of a foreground's last two acknowledgements begin, each a transaction and an LSN.
+/// Indices of a foreground's last two acknowledgements, each a transaction and an LSN.
 fn entries(process: usize) -> [usize; 2] {
     let at = HEAD + PER_PROCESS * process;
     [at, at + 2]
@@ -177,8 +177,8 @@ impl<'s> LiveLedger<'s> {
         self.set(at + 1, commit.lsn);
     }
 
-    /// Where a foreground's next acknowledgement is written: over the older of its entries. The LSN is written last, so that a process killed
-    /// in between leaves the entry the older one.
+    /// Index of a foreground's older entry, which its next acknowledgement overwrites. The LSN is written last; until then, the entry still
+    /// counts as the older one.
     fn older_entry(&self, process: usize) -> usize {
         let [first, second] = entries(process);
         let lsn = |at: usize| self.words[at + 1].load(SeqCst) >> CHECK_BITS;

@@ -165,7 +165,8 @@ fn archives_are_whole_bounded_and_go_on_where_each_other_ends() {
 #[test]
 fn a_slow_archiver_holds_up_the_log() {
     // Eight seconds for the first journal, which the foregrounds fill twice in much less: a journal for every 20 transactions, so that
-    // few of them wait for a disk that other tests use. If its syncs last for seconds all the same, the archiver takes a minute.
+    // few of them wait for a disk that other tests use. If syncs still take seconds, a second run has a slower archiver, which takes a
+    // minute.
     let with_limit = |limit: &str| {
         let archiver = format!("archiver = {{ kind = \"archiver\", request = \"1M\", limit = \"{limit}\" }}");
         let steps = "\"redo 100000\", \"commit\"";

@@ -196,7 +196,7 @@ fn phases_have_their_own_pace_and_figures() {
     // 20 starts, 10 ms apart, the first at once; the workers begin when they wake.
     assert!(slow.elapsed >= Duration::from_millis(185), "{:?}", slow.elapsed);
     assert!(bench.facts(&outcome)["phase.slow"].contains("tx/s"));
-    // On a machine that hardly runs this process, few transactions end even in a second.
+    // On a heavily loaded machine, few transactions complete even in a second.
     let of_time = |seconds: u64| {
         let bench = Bench::new(|job| {
             let part = Length::Time(Duration::from_secs(seconds));
@@ -206,9 +206,14 @@ fn phases_have_their_own_pace_and_figures() {
                 phase("b", part, Some(Pace::Closed { think: Duration::from_secs(600) })),
             ];
         });
-        bench.run().is_ok_and(|outcome| outcome.phases[0].transactions > outcome.phases[1].transactions)
+        bench.run().map(|outcome| (outcome.phases[0].transactions, outcome.phases[1].transactions))
     };
-    assert!(of_time(1) || of_time(10));
+    let has_more = |ran: &anyhow::Result<(u64, u64)>| matches!(ran, Ok((a, b)) if a > b);
+    let mut ran = of_time(1);
+    if !has_more(&ran) {
+        ran = of_time(10);
+    }
+    assert!(has_more(&ran), "{ran:?}");
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn last_lines(name: &str, errors: impl Read) -> VecDeque<String> {
         if let Some(message) = line.strip_prefix(PREFIX) {
             eprintln!("{PREFIX}`{name}`: {message}");
         } else if !line.is_empty() {
-            // ssh ends some of its lines with a full stop; here they end in the middle of a sentence.
+            // ssh ends some lines with a full stop; the message quotes them in mid-sentence.
             last.push_back(line.strip_suffix('.').unwrap_or(&line).to_owned());
             last.drain(..last.len().saturating_sub(LAST));
         }

@@ -32,8 +32,10 @@ const CRASH: usize = 6;
 /// How long a program may take to end whose connections broke.
 const GRACE: Duration = Duration::from_secs(2);
 const ERRORS: &str = "stderr";
-/// The file of the JVM's whole report if it crashes, in its folder and kept with the trial.
+/// The JVM's crash report (`-XX:ErrorFile`), in its folder and kept with the trial.
 const CRASH_LOG: &str = "crash.log";
+/// A guest sends the last 64 KiB of a file, but the report's beginning says most.
+const CRASH_BYTES: u64 = 64 << 10;
 
 /// Java for guests: the image with its tree.
 ///
@@ -264,19 +266,32 @@ impl JavaProgram {
         }
     }
 
-    /// The report of a JVM that crashes, which it writes to standard output, whatever its options, in lines that begin with `#`.
+    /// The error for a JVM that crashed. Whatever its options, it writes a summary to standard output, in lines that begin with `#`.
     fn crash(&mut self) -> anyhow::Error {
         let mut report = String::new();
         let _ = self.output.read_to_string(&mut report);
         let lines = report.lines().map(|line| line.trim_start_matches('#').trim()).filter(|line| !line.is_empty());
         let said = lines.take(CRASH).collect::<Vec<_>>().join("; ");
-        let _ = self.keep(CRASH_LOG);
         let ended = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        if self.keep(CRASH_LOG).is_ok()
+            && let Ok(kept) = File::options().write(true).open(self.kept.join(CRASH_LOG))
+            && kept.metadata().is_ok_and(|data| data.len() > CRASH_BYTES)
+        {
+            let _ = kept.set_len(CRASH_BYTES);
+        }
         anyhow!("The JVM crashed ({ended}): {said}")
     }
 
     /// Why the JVM no longer answers.
     fn why(&mut self) -> anyhow::Error {
+        // The step may have failed before its answer was read: a crash report may still be in the pipe.
+        let mut line = String::new();
+        while matches!(self.output.read_line(&mut line), Ok(n) if n > 0) {
+            if line.starts_with('#') {
+                return self.crash();
+            }
+            line.clear();
+        }
         // It has closed its output, so that it has ended or is about to.
         let status = self.child.wait();
         let said = self.tail();

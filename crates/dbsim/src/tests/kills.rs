@@ -27,7 +27,7 @@ impl<'a> Running<'a> {
             before();
             let ended = bench.run();
             if let Err(e) = &ended {
-                // What the child prints by macro is lost in the memory of libtest.
+                // `eprintln!` would write to libtest's capture buffer, which is lost with the child.
                 let _ = writeln!(std::io::stderr(), "The run to be killed failed: {e:#}");
             }
             i32::from(ended.is_err())
@@ -198,7 +198,7 @@ fn a_loss_of_power_is_survived_and_a_volatile_cache_is_found_out() {
         }
         put(&bench, last, &last.after);
         assert!(bench.check(AckSource::Ledger).passed());
-        // The kill may have come after the end of a write and before its writer knew of it.
+        // The kill may have come after a write completed but before the ledger recorded it.
         let is_reported = |w: &&Remembered| match w.place {
             StackFile::Journal(_) => false,
             StackFile::Data(file) => {

@@ -174,9 +174,11 @@ fn damaged(
     // Redo makes it whole if it has every change after the oldest sector's version.
     let oldest = entry.written.max(block.first.saturating_sub(1));
     let recoverable = |versions: &[_]| block.first > 0 && damage::within(versions, oldest, latest.min(block.redo));
-    // The write may have ended after the block was first read: a kill does not wait for every request.
+    // The write may have completed since the block was first read: a kill does not cancel requests in flight.
+    let in_flight = ledger.stop == Stop::Killed && entry.writing > entry.written;
     let stamped = block::stamp(page).version;
-    if block::check_unmeasured(page, wanted).is_ok() && recoverable(&[vec![stamped..=stamped]]) {
+    let whole = || block::check_unmeasured(page, wanted).and_then(|()| block::check_body(page, wanted)).is_ok();
+    if in_flight && recoverable(&[vec![stamped..=stamped]]) && whole() {
         return None;
     }
     let last = block.redo.max(entry.writing).max(entry.committed);
@@ -200,16 +202,25 @@ mod tests {
         block::image(&mut page, address, 7);
         block::apply(&mut page, BLOCK, &[], block::Stamp { version: 7, lsn: 90, process: 0, transaction: 4 });
         block::seal(&mut page);
-        // At the first reading it was in part of version 6.
+        // At the first reading, some sectors were still of version 6.
         let on_disk = OnDisk { damaged: true, first: 5, redo: 8, ..OnDisk::default() };
-        let judged = |stop, written, writing| {
+        let judged = |page: &[u8], stop, written, writing| {
             let ledger = Ledger { stop, ..Ledger::default() };
             let entry = BlockEntry { committed: 6, written, writing };
-            damaged(&job, &ledger, &[], &page, address, &on_disk, &entry)
+            damaged(&job, &ledger, &[], page, address, &on_disk, &entry)
         };
-        assert_eq!(judged(Stop::Killed, 6, 7), None);
-        for (stop, written, writing) in [(Stop::Ended, 6, 7), (Stop::Killed, 6, 6), (Stop::Killed, 8, 8)] {
-            assert!(judged(stop, written, writing).is_some(), "{stop:?}, {written} and {writing}");
+        assert_eq!(judged(&page, Stop::Killed, 6, 7), None);
+        for (stop, written, writing) in [
+            (Stop::Ended, 6, 7),
+            (Stop::Crashed, 6, 7),
+            (Stop::Killed, 6, 6),
+            (Stop::Killed, 7, 7),
+            (Stop::Killed, 8, 8),
+        ] {
+            assert!(judged(&page, stop, written, writing).is_some(), "{stop:?}, {written} and {writing}");
         }
+        page[BLOCK - 1] ^= 1;
+        block::seal(&mut page);
+        assert!(judged(&page, Stop::Killed, 6, 7).is_some(), "sealed, but of no version");
     }
 }

@@ -85,7 +85,7 @@ fn a_run_that_is_ended_by_time_is_verified_where_it_stopped() {
     loop {
         let bench = Bench::new(&[("warmup", "20ms"), ("length", &format!("{ms}ms"))]);
         match bench.run() {
-            // On a machine with other work a kind of request may not occur.
+            // On a busy machine, some kind of request may not occur.
             Err(error) if ms < 60_000 && format!("{error:#}").contains("increase the length") => ms *= 6,
             outcome => {
                 outcome.unwrap();

@@ -170,7 +170,7 @@ impl Running for Trial<'_> {
         let points = self.points(&mut jvm, cx);
         // While it is still visible.
         let mut programs = symbols::running();
-        // A failed trial has a use for it too.
+        // Also if a point failed.
         let kept = jvm.keep_log();
         let points = points?;
         kept?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::java_program::{flag, options};
 use bigiron_model::clock::Clock;
-use bigiron_model::size::parse_bytes;
+use bigiron_model::size::{parse_bytes, print_bytes};
 use bigiron_model::workload::Options;
 use bigiron_workload::run_control::RunLength;
 use bigiron_workload::silence::EMULATED_SECOND;
@@ -31,7 +31,11 @@ pub const OPTIONS: &[OptionDef] = &[
     ),
     option("data", "auto", "Live data of each warehouse; `auto`: 25M on the wall clock, else 4M"),
     choice("collector", &["serial", "parallel", "g1", "zgc"], "The garbage collector"),
-    option("heap", "auto", "Size of the heap; `auto`: 32M and four times the live data at 2N, twice as much for `zgc`"),
+    option(
+        "heap",
+        "auto",
+        "Size of the heap, at least the live data at 2N; `auto`: 32M and twice that, twice as much for `zgc`",
+    ),
     choice("thp", &["off", "on"], "Whether the JVM asks for transparent huge pages (`-XX:+UseTransparentHugePages`)"),
     choice("large-pages", &["off", "on"], "Whether heap and code are in reserved huge pages (`-XX:+UseLargePages`)"),
     option("compiler-threads", "auto", "Threads of the compilers, 2 to 64; `auto`: the JVM's own choice"),
@@ -133,10 +137,10 @@ impl Settings {
         if matches!(settings.length, RunLength::Operations(0) | RunLength::Time(Duration::ZERO)) {
             return Err(read.wrong("operations", "a number of operations above 0, a time such as `30s`, or `auto`"));
         }
-        // One warehouse at least, if the number is not known yet; `auto` has other data on another clock.
+        // If the number of warehouses is not known yet, N is at least 1. `auto` data are not checked: they differ by clock.
         let least = 2 * u64::from(settings.warehouses(1)) * data.unwrap_or(0);
         if settings.heap.is_some_and(|heap| heap < least) {
-            let right = format!("at least `{}M` for its data, 2N times `{NAME}.data`, or `auto`", least >> 20);
+            let right = format!("at least `{}` (2N times `{NAME}.data`), or `auto`", print_bytes(least));
             return Err(read.wrong("heap", &right));
         }
         if settings.thp && settings.large_pages {
