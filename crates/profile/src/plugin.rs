@@ -371,12 +371,17 @@ pub(crate) unsafe fn bytes(instruction: *mut Instruction) -> ([u8; LONGEST], usi
 
 /// Has the block's marks call [`marked`].
 ///
+/// Without a profile, code is translated again all the same where it would be with one. For that QEMU leaves translated code and refills the counter of
+/// virtual time; a move that finds too little in the counter is charged later ([`Debt`](crate::icount::Debt)), so that a guest without a profile would
+/// differ from one with it, by chance and by a few cycles.
+///
 /// # Safety
 /// QEMU must be translating the block now.
 unsafe fn look_for_marks(block: *mut Block) {
     // SAFETY: the caller's word; the callbacks run later.
     unsafe {
-        if profile().is_none() {
+        let is_profiled = profile().is_some();
+        if !is_profiled && !clock::is_installed() {
             return;
         }
         for n in 0..qemu_plugin_tb_n_insns(block) {
@@ -384,7 +389,8 @@ unsafe fn look_for_marks(block: *mut Block) {
             if qemu_plugin_insn_size(instruction) != Mark::LEN {
                 continue;
             }
-            if let Some(mark) = Mark::of(&bytes(instruction).0[..Mark::LEN]) {
+            let mark = Mark::of(&bytes(instruction).0[..Mark::LEN]);
+            if let Some(mark) = mark.filter(|mark| is_profiled || [Mark::Instrument, Mark::Release].contains(mark)) {
                 let data = core::ptr::without_provenance_mut(mark as usize);
                 qemu_plugin_register_vcpu_insn_exec_cb(instruction, marked, NO_REGISTERS, data);
             }
@@ -418,7 +424,10 @@ fn place(address: u64) -> u64 {
 /// Called when the guest executes a mark.
 unsafe extern "C" fn marked(_vcpu: c_uint, data: *mut c_void) {
     // SAFETY: no other reference lives while the guest executes.
-    let Some(Profile { table, counts, file, .. }) = (unsafe { profile() }) else { return };
+    let Some(Profile { table, counts, file, .. }) = (unsafe { profile() }) else {
+        // SAFETY: the guest is executing this mark.
+        return unsafe { stage::change(data.addr() == Mark::Instrument as usize, register) };
+    };
     if let Counts::Scores(scores) = counts {
         scores.gather(table);
     }
